@@ -1,0 +1,1 @@
+"""headrace: a job queue and scheduler for Python."""

@@ -1,0 +1,209 @@
+"""What every store must do.
+
+A store *describes* an operation (`store.put(jobs)` does nothing yet) and *runs* it, in a thread
+(`store.run(op)`) or on an event loop (`await store.arun(op)`), so that no operation is written twice.
+
+Each operation is one atomic step: the process may die before it or after it, never inside. Each can be
+repeated: puts are recognised by the ids of their jobs, a session's exchanges and reports by a number that
+grows with each request. The same number again gets the same answer; a lower one raises `StaleRequest`;
+any request for a session that is unknown, closed or expired raises `SessionGone`. So a reply that got lost,
+or a request that arrives late, neither strands a job nor doubles one.
+
+The store's clock is the only clock: workers send durations on their own steady clock, the store turns
+them into times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from headrace.job import (
+    Counts,
+    Event,
+    Filter,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    Swept,
+    Take,
+    Token,
+    Turn,
+)
+
+T = TypeVar("T")
+
+
+class Facet(StrEnum):
+    """What a store may be able to do beyond the core. A missing facet raises `Unsupported`, in words."""
+
+    DELAY = "delay"
+    PRIORITY = "priority"
+    UNIQUE = "unique"
+    RESULT = "result"
+    DATA = "data"
+    """Data and progress of a running job, visible to others and carried to the next attempt."""
+    HISTORY = "history"
+    REVIVE = "revive"
+    ROLL_CALL = "roll call"
+    MOVE = "move"
+    RETENTION = "retention"
+
+
+class Durability(StrEnum):
+    """What an acknowledged job survives."""
+
+    NONE = "none"
+    PROCESS = "process"
+    """Death of any process, the store's own included."""
+    HOST = "host"
+    """Power loss and kernel crash, too."""
+
+
+class Operation(Generic[T]):
+    """Something to do, described but not done. Each store has its own kind."""
+
+    __slots__ = ()
+
+
+class Waiter(Protocol):
+    """A worker's or client's ear at the store. Used by one thread; only `poke` may be called by others.
+
+    The order that loses no wake-up: `arm`, look (take, or get), and if there was nothing, `wait`.
+    """
+
+    def arm(self) -> None:
+        """From now on news will end the next `wait`, even news that comes before it."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Block until there may be news, somebody pokes, or the time-out (seconds) has passed."""
+
+    async def wait_async(self, timeout: float | None) -> None:
+        """The same on an event loop."""
+
+    def poke(self) -> None:
+        """End the present or the next `wait`. Safe from any thread."""
+
+    def close(self) -> None:
+        """Give up listening."""
+
+
+class Guard(Protocol):
+    """Keeps a session alive for exactly as long as a process lives, where a store can notice that.
+
+    `descriptors` are inherited by the worker process; the guard holds while any copy of them is open.
+    """
+
+    descriptors: tuple[int, ...]
+
+    def close(self) -> None:
+        """Let go in this process."""
+
+
+class Store(Protocol):
+    """The contract. One line says what; the conformance suite says exactly how."""
+
+    url: str
+    facets: frozenset[Facet]
+    durability: Durability
+    leases_in_jobs: bool
+    """False: a lease lives as long as its session. True: each job is renewed by itself, by the pump."""
+
+    def run(self, operation: Operation[T]) -> T:
+        """Do it now, in this thread."""
+
+    async def arun(self, operation: Operation[T]) -> T:
+        """Do it without blocking the event loop."""
+
+    def close(self) -> None:
+        """Let go of all connections. Sessions stay open: they are closed by name."""
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        """Insert a batch, all or nothing; unique ones answer with the job already there."""
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        """Look at jobs, in the order of their ids."""
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        """Look for jobs, newest first, page by page."""
+
+    def counts(self) -> Operation[list[Counts]]:
+        """How many jobs are where, per queue."""
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        """What happened to a job, oldest first."""
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Cancel what waits at once, ask what runs to stop. True: it is cancelled or will be told."""
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Remove all trace; a running job loses its lease. True: it was there."""
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Put failed or cancelled jobs back in line with their counters at zero. True: it was one of these."""
+
+    def watcher(self, job_id: str) -> Waiter:
+        """An ear for one job: news when it reaches a final state."""
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        """Begin a session; answers with the store's time. Opening the same id again changes nothing."""
+
+    def guard(self, session: str) -> Guard:
+        """Taken before `open`, and handed to the process that will hold the leases."""
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        """Settle, then take, in one step. Renews the session.
+
+        `steady` is the worker's steady clock at sending; `started` names spare leases that have been
+        started since. A settle with a stale token changes nothing and says so.
+        """
+
+    def report(
+        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
+    ) -> Operation[list[bool]]:
+        """Progress, data and log lines of running jobs. True: recorded; False: the lease is gone."""
+
+    def renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+    ) -> Operation[Renewal]:
+        """Keep the session alive, and learn which of the held leases (ref, token, id) are lost or cancelled.
+
+        Says so again and again until they are settled.
+        """
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        """Give back all its leases and end it; answers with the ids given back.
+
+        `crashed` names leases whose functions had been entered when the process died: these are charged
+        a crash. None means that nobody knows: all but the spare ones are. Closing twice changes nothing.
+        """
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        """All open sessions."""
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        """An ear for a worker: news when one of its queues may have work, or a job of its own is cancelled."""
+
+    def sweep(self) -> Operation[Swept]:
+        """Bounded upkeep that anyone may do: end dead sessions, purge what retention has given up."""
