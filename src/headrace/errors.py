@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from headrace.task import Call
 
 
-
 class HeadraceError(Exception):
     """The base of every error that headrace raises."""
 
@@ -60,7 +59,7 @@ class JobFailed(HeadraceError):
     """The job ended in failure. Carries the remote error as text: exceptions are never rebuilt from data."""
 
     def __init__(self, job_id: str, group: str, kind: str, message: str, traceback: str) -> None:
-        super().__init__(f"Job {job_id} failed ({group}): {kind}: {message}" if kind else f"Job {job_id} failed ({group}): {message}")
+        super().__init__(f"Job {job_id} failed ({group}): {': '.join(filter(None, (kind, message)))}")
         self.job_id = job_id
         self.group = group
         self.kind = kind

@@ -153,6 +153,8 @@ class Outcome(Struct, kw_only=True, gc=False):
     result: bytes | None = None
     error: bytes | None = None
     group: str | None = None
+    note: str = ""
+    """A few words for the history."""
     began: int | None = None
     ended: int | None = None
 

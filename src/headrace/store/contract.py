@@ -102,7 +102,8 @@ class Guard(Protocol):
     `descriptors` are inherited by the worker process; the guard holds while any copy of them is open.
     """
 
-    descriptors: tuple[int, ...]
+    @property
+    def descriptors(self) -> tuple[int, ...]: ...
 
     def close(self) -> None:
         """Let go in this process."""
@@ -179,9 +180,7 @@ class Store(Protocol):
         started since. A settle with a stale token changes nothing and says so.
         """
 
-    def report(
-        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
-    ) -> Operation[list[bool]]:
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         """Progress, data and log lines of running jobs. True: recorded; False: the lease is gone."""
 
     def renew(

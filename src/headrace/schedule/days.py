@@ -1,0 +1,199 @@
+"""Which days a schedule runs on: the date half of every calendar pattern."""
+
+from __future__ import annotations
+
+from calendar import isleap, monthrange
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal
+
+FIRST_YEAR, LAST_YEAR = 1970, 2099
+EPOCH = date(1970, 1, 1)
+ALL_MONTHS = tuple(range(1, 13))
+
+Turn = tuple[int, int]
+"""``(v, n)``: the n-th, 2n-th, 3n-th ... occurrence of v in its period; WorkKit's ``v/n``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfMonth:
+    """Days picked by their number: a day matches when any of the parts does."""
+
+    values: tuple[int, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    to_last: tuple[tuple[int, int], ...] = ()
+    """``(v, n)``: every n-th day from v to the end of the month (``v-L/n``)."""
+    last: bool = False
+    nearest_workdays: tuple[int, ...] = ()
+    """``15W``: the Monday-to-Friday day nearest the 15th, in the same month."""
+    last_workday: bool = False
+
+    def matching(self, month: int, length: int, first: int, leap: bool) -> set[int]:
+        """The matching days of a month of that length whose first day is weekday ``first`` (0 = Sunday)."""
+        days = {day for day in self.values if day <= length}
+        for value, n in self.turns:
+            if value <= length and _months_with_day(value, month, leap) % n == 0:
+                days.add(value)
+        for value, step in self.to_last:
+            days.update(range(value, length + 1, step))
+        if self.last:
+            days.add(length)
+        days.update(_nearest_workday(day, length, first) for day in self.nearest_workdays if day <= length)
+        if self.last_workday:
+            days.add(_nearest_workday(length, length, first))
+        return days
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfWeek:
+    """Days picked by their weekday, 0 = Sunday: a day matches when any of the parts does."""
+
+    values: tuple[int, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    nth: tuple[tuple[int, int], ...] = ()
+    """``(weekday, k)``: only the k-th such day of the month."""
+    last: tuple[int, ...] = ()
+    """Weekdays of which only the month's last counts."""
+
+    def matching(self, length: int, first: int) -> set[int]:
+        """The matching days of a month of that length whose first day is weekday ``first``."""
+        days: set[int] = set()
+        for weekday in self.values:
+            days.update(_each(weekday, length, first))
+        for weekday, n in self.turns:
+            days.update(_each(weekday, length, first)[n - 1 :: n])
+        for weekday, k in self.nth:
+            days.update(_each(weekday, length, first)[k - 1 : k])
+        for weekday in self.last:
+            days.add(_each(weekday, length, first)[-1])
+        return days
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """Every n-th day, week (from Monday), month or year, counted from the one that holds ``start``; never before."""
+
+    unit: Literal["day", "week", "month", "year"]
+    count: int
+    start: date = EPOCH
+
+    def next_period(self, day: date) -> date:
+        """The day itself when its period counts, else the first day of the next period that does."""
+        if day < self.start:
+            day = self.start
+        ahead = -self._index(day) % self.count
+        if not ahead:
+            return day
+        if self.unit == "year":
+            return date(day.year + ahead, 1, 1)
+        if self.unit == "month":
+            months = day.year * 12 + day.month - 1 + ahead
+            return date(months // 12, months % 12 + 1, 1)
+        days = ahead if self.unit == "day" else ahead * 7 - day.weekday()
+        return day + timedelta(days=days)
+
+    def _index(self, day: date) -> int:
+        if self.unit == "year":
+            return day.year - self.start.year
+        if self.unit == "month":
+            return (day.year - self.start.year) * 12 + day.month - self.start.month
+        if self.unit == "day":
+            return (day - self.start).days
+        return (day.toordinal() - day.weekday() - self.start.toordinal() + self.start.weekday()) // 7
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """A set of dates. ``None`` for a part means that it does not restrict."""
+
+    years: tuple[int, ...] | None = None
+    months: tuple[int, ...] = ALL_MONTHS
+    month_turns: tuple[Turn, ...] = ()
+    of_month: DayOfMonth | None = None
+    of_week: DayOfWeek | None = None
+    both: bool = False
+    """With both day parts given: must both match (True), or is either enough (cron's union)?"""
+    stride: Stride | None = None
+
+    def on_or_after(self, start: date, usable: frozenset[int]) -> date | None:
+        """The first matching date from ``start`` on whose day of the month is ``usable``.
+
+        The work is bounded by the number of years, about a microsecond each: a year's day lists depend only
+        on its length and first weekday, so at most fourteen kinds of year are ever worked out.
+        """
+        kinds: dict[tuple[bool, int], dict[int, list[int]]] = {}
+        try:
+            while True:
+                if self.stride:
+                    start = self.stride.next_period(start)
+                found = self._search(start, usable, kinds)
+                if found is None or self.stride is None or self.stride.next_period(found) == found:
+                    return found
+                start = found
+        except (OverflowError, ValueError):  # past the year 9999
+            return None
+
+    def _search(
+        self, start: date, usable: frozenset[int], kinds: dict[tuple[bool, int], dict[int, list[int]]]
+    ) -> date | None:
+        for year in self._years_from(start.year):
+            kind = (isleap(year), date(year, 1, 1).isoweekday() % 7)
+            if kind not in kinds:
+                kinds[kind] = dict(self._days_by_month(year, usable))
+            for month, days in kinds[kind].items():
+                if year == start.year and month < start.month or not self._has_month(month, year):
+                    continue
+                earliest = start.day if (year, month) == (start.year, start.month) else 1
+                for day in days:
+                    if day >= earliest:
+                        return date(year, month, day)
+        return None
+
+    def _years_from(self, year: int) -> Iterable[int]:
+        if self.years is None:
+            return range(max(year, FIRST_YEAR), LAST_YEAR + 1)
+        return (candidate for candidate in self.years if candidate >= year)
+
+    def _has_month(self, month: int, year: int) -> bool:
+        if month in self.months:
+            return True
+        return any(month == value and (year - 1969) % n == 0 for value, n in self.month_turns)
+
+    def _days_by_month(self, year: int, usable: frozenset[int]) -> Iterator[tuple[int, list[int]]]:
+        wanted = {*self.months, *(value for value, _ in self.month_turns)}
+        for month in sorted(wanted):
+            first, length = monthrange(year, month)
+            days = self._matching(month, length, (first + 1) % 7, isleap(year)) & usable
+            if days:
+                yield month, sorted(days)
+
+    def _matching(self, month: int, length: int, first: int, leap: bool) -> set[int]:
+        if self.of_month is None and self.of_week is None:
+            return set(range(1, length + 1))
+        if self.of_month is None:
+            return self.of_week.matching(length, first) if self.of_week else set()
+        by_number = self.of_month.matching(month, length, first, leap)
+        if self.of_week is None:
+            return by_number
+        by_weekday = self.of_week.matching(length, first)
+        return by_number & by_weekday if self.both else by_number | by_weekday
+
+
+def _each(weekday: int, length: int, first: int) -> range:
+    """The days of a month that fall on a weekday."""
+    return range((weekday - first) % 7 + 1, length + 1, 7)
+
+
+def _months_with_day(day: int, month: int, leap: bool) -> int:
+    """How many months from January to this one have such a day."""
+    return sum(day <= monthrange(2000 if leap else 2001, each)[1] for each in range(1, month + 1))
+
+
+def _nearest_workday(day: int, length: int, first: int) -> int:
+    weekday = (first + day - 1) % 7
+    if weekday == 6:
+        return day - 1 if day > 1 else 3
+    if weekday == 0:
+        return day + 1 if day < length else day - 2
+    return day

@@ -1,0 +1,244 @@
+"""The embedded store: one SQLite file, any number of processes, no server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar, cast
+from urllib.parse import parse_qsl, unquote
+
+import apsw
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import ConfigurationError
+from headrace.job import (
+    Counts,
+    Event,
+    Filter,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    Swept,
+    Take,
+    Token,
+    Turn,
+)
+from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.sqlite import client, reads, sessions, upkeep, worker
+from headrace.store.sqlite.bell import ANY, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
+from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.step import Step, Transaction
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+DAY = 24 * 3_600_000
+
+
+class SqliteStore:
+    """Jobs in a SQLite file: `sqlite:///jobs.db?durability=process`.
+
+    `durability`: `process` (the default) survives the death of any process; `host` survives power loss too,
+    at the price of one disk flush per transaction. `immutable=1` looks at a file without writing to it.
+
+    >>> store = SqliteStore("sqlite:///:memory:")
+    >>> store.run(store.put([NewJob(id="1", task="greet", body=b"{}")]))
+    [Put(id='1', created=True)]
+    """
+
+    leases_in_jobs = False
+    facets = frozenset(Facet)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        keep_done: int = 7 * DAY,
+        keep_failed: int = 30 * DAY,
+        keep_count: int = 50_000,
+        pragmas: dict[str, int] | None = None,
+        mount_table: str = "/proc/self/mounts",
+    ) -> None:
+        path, options = _parse(url)
+        self.url = url
+        self._clock = clock or SystemClock()
+        self._retention = upkeep.Retention(keep_done, keep_failed, keep_count)
+        self._db = Database(
+            path,
+            full_sync=options["durability"] == Durability.HOST,
+            immutable=options["immutable"] == "1",
+            pragmas=pragmas,
+            mount_table=mount_table,
+        )
+        self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
+        self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
+        self._bells: Bells | None = None
+        self._bells_tried = self._db.in_memory or options["immutable"] == "1"
+        self._gongs: set[Gong] = set()
+
+    # -- running --
+
+    def run(self, operation: Operation[T]) -> T:
+        step = cast("Step[T]", operation)
+        if not step.writes:
+            return self._db.read(lambda connection: step.work(self._begin(connection)))
+        if (glance := step.glance) is not None:
+            seen = self._db.read(lambda connection: glance(self._begin(connection)))
+            if seen is not None:
+                return seen
+        tx = Transaction()
+        answer = self._db.write(lambda connection: step.work(self._begin(connection, tx)))
+        self._ring(tx)
+        return answer
+
+    def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
+        return (tx or Transaction()).begin(connection, self._clock.now(), self._clock.steady())
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await asyncio.to_thread(self.run, operation)
+
+    def _ring(self, tx: Transaction) -> None:
+        """Tell those who sleep what has just been committed."""
+        if tx.queues or tx.stop:
+            self._ring_workers(ANY if tx.stop else queue_key(tx.queues))
+        if tx.ended and (bells := self._find_bells()) is not None:
+            bells.ring_watchers(tx.ended)
+        if tx.ended or tx.queues or tx.stop:
+            for gong in tuple(self._gongs):
+                gong.poke()
+
+    def _ring_workers(self, key: int) -> None:
+        if (bells := self._find_bells()) is not None:
+            bells.ring_workers(key)
+
+    def _find_bells(self) -> Bells | None:
+        """Bells where they can be had: not in memory, not on every file system."""
+        if not self._bells_tried:
+            self._bells_tried = True
+            try:
+                self._bells = Bells(Path(self._run_folder))
+            except OSError:
+                self._bells = None
+        return self._bells
+
+    def close(self) -> None:
+        self._db.close()
+        if self._bells is not None:
+            self._bells.close()
+            self._bells = None
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        return Step(lambda tx: client.put(tx, jobs, self._run_folder))
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        return Step(lambda tx: reads.get(tx, ids), writes=False)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        return Step(lambda tx: reads.find(tx, wanted), writes=False)
+
+    def counts(self) -> Operation[list[Counts]]:
+        return Step(reads.counts, writes=False)
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        return Step(lambda tx: reads.history(tx, job_id), writes=False)
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: client.cancel(tx, ids))
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: client.delete(tx, ids))
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: client.revive(tx, ids))
+
+    def watcher(self, job_id: str) -> Waiter:
+        return self._waiter(WATCHER, job_key(job_id))
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        return Step(lambda tx: sessions.open_session(tx, session))
+
+    def guard(self, session: str) -> Guard:
+        return sessions.FileGuard(self._run_folder, session) if self._run_folder else sessions.NoGuard()
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        return Step(lambda tx: worker.exchange(tx, session, number, outcomes, take, steady, started))
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        return Step(lambda tx: worker.report(tx, session, number, reports, steady))
+
+    def renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+    ) -> Operation[Renewal]:
+        return Step(
+            lambda tx: sessions.renew(tx, session, held, started),
+            glance=lambda tx: sessions.renew_idle(tx, session, held),
+        )
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        return Step(lambda tx: sessions.close_session(tx, session, crashed, worker.take_away, self._run_folder))
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        return self._waiter(WORKER, queue_key(queues))
+
+    def sweep(self) -> Operation[Swept]:
+        return Step(
+            lambda tx: upkeep.sweep(tx, self._run_folder, self._retention),
+            glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._retention),
+        )
+
+    def _waiter(self, kind: int, key: int) -> Waiter:
+        if self._db.in_memory:
+            return Gong(self._gongs)
+        if (bells := self._find_bells()) is not None:
+            try:
+                return bells.hang(kind, key)
+            except OSError:
+                pass
+        return Poll(self._db.change_counter())
+
+
+def _parse(url: str) -> tuple[str, dict[str, str]]:
+    """The path and the options of a `sqlite://` URL."""
+    rest, _, query = url.removeprefix("sqlite:").partition("?")
+    if not rest.startswith("///") or rest == "///":
+        raise ConfigurationError(
+            f"{url!r} names no file. Write sqlite:///jobs.db for a file beside you, sqlite:////var/lib/jobs.db "
+            "for an absolute path (four slashes), or sqlite:///:memory:."
+        )
+    options = {"durability": Durability.PROCESS.value, "immutable": "0"}
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = set(given) - set(options)
+    if unknown:
+        raise ConfigurationError(
+            f"{url!r}: unknown option {min(unknown)!r}. A SQLite store takes durability=process|host, immutable=1."
+        )
+    options |= given
+    if options["durability"] not in (Durability.PROCESS, Durability.HOST):
+        raise ConfigurationError(f"{url!r}: durability is process or host, not {options['durability']!r}.")
+    return unquote(rest.removeprefix("///")), options

@@ -1,0 +1,266 @@
+"""How processes that share a SQLite file wake each other up.
+
+SQLite has nobody to push news, so waiters hang up a bell beside the file: a datagram socket, and a slot in
+a small shared map that says who listens for what and whether they sleep. After a commit the writer looks
+at the map (a memory search when nobody sleeps, about 0.1 µs) and rings those that sleep.
+
+The order that loses no news: a waiter arms its slot, then looks at the database; a writer commits, then
+looks at the map. Whoever came second sees the other. A ring disarms, so that a busy worker is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+SLOTS = 4096
+FREE, BUSY, ASLEEP = 0, 1, 2
+WORKER, WATCHER = 1, 2
+
+_STATES = 64
+_ENTRIES = _STATES + SLOTS
+_ENTRY = struct.Struct("<BxxxIQ")  # what it listens for, the owner's pid, the key
+_SIZE = _ENTRIES + SLOTS * _ENTRY.size
+_HIGH = struct.Struct("<I")
+
+ANY = (1 << 64) - 1
+
+
+def queue_key(queues: Iterable[str]) -> int:
+    """One bit per queue (of 64): a false match costs a look, never a wake-up."""
+    key = 0
+    for queue in queues:
+        key |= 1 << (crc32(queue.encode()) & 63)
+    return key
+
+
+def job_key(job_id: str) -> int:
+    """What a watcher of one job listens for."""
+    return crc32(job_id.encode())
+
+
+class Bells:
+    """The map of all waiters on one database file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        self._directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.open(folder / "bells", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if os.fstat(self._file).st_size < _SIZE:
+            os.ftruncate(self._file, _SIZE)
+        self._map = mmap.mmap(self._file, _SIZE)
+        self._sender = _datagram_socket()
+
+    def ring_workers(self, key: int) -> None:
+        """There may be work in queues of this key."""
+        self._ring(WORKER, lambda theirs: bool(theirs & key))
+
+    def ring_watchers(self, job_ids: Iterable[str]) -> None:
+        """These jobs have ended."""
+        if self._map.find(_ASLEEP, _STATES, _STATES + self._high()) < 0:
+            return
+        keys = {job_key(job_id) for job_id in job_ids}
+        self._ring(WATCHER, keys.__contains__)
+
+    def _high(self) -> int:
+        return int(_HIGH.unpack_from(self._map, 0)[0])
+
+    def _ring(self, kind: int, matches: Callable[[int], bool]) -> None:
+        end = _STATES + self._high()
+        at = self._map.find(_ASLEEP, _STATES, end)
+        while at >= 0:
+            slot = at - _STATES
+            listens_for, _, key = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
+            if listens_for == kind and matches(key):
+                self._map[at] = BUSY
+                self.send(slot)
+            at = self._map.find(_ASLEEP, at + 1, end)
+
+    def send(self, slot: int) -> None:
+        """Ring one bell. A bell whose owner died is taken down."""
+        try:
+            self._sender.sendto(b"!", self.address(slot))
+        except BlockingIOError:
+            pass  # it has been rung more often than it can hold: it will wake up
+        except (ConnectionRefusedError, FileNotFoundError):
+            self._map[_STATES + slot] = FREE
+
+    def address(self, slot: int) -> str:
+        """Where a bell hangs. By descriptor, as a socket's path must be short and the folder's may not be."""
+        if os.path.isdir("/proc/self/fd"):
+            return f"/proc/self/fd/{self._directory}/bell-{slot}"
+        return str(self._folder / f"bell-{slot}")
+
+    def hang(self, kind: int, key: int) -> Bell:
+        """Hang up a bell. Raises OSError where that cannot be done."""
+        ear = _datagram_socket()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                slot = self._free_slot()
+                with suppress(FileNotFoundError):
+                    os.unlink(f"bell-{slot}", dir_fd=self._directory)
+                ear.bind(self.address(slot))
+                _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, kind, os.getpid(), key)
+                self._map[_STATES + slot] = BUSY
+                _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        except BaseException:
+            ear.close()
+            raise
+        return Bell(self, slot, ear)
+
+    def _free_slot(self) -> int:
+        high = self._high()
+        at = self._map.find(b"\0", _STATES, _STATES + high)
+        if at >= 0:
+            return at - _STATES
+        if high < SLOTS:
+            return high
+        for slot in range(SLOTS):  # all taken: look for owners that died without ringing
+            _, pid, _ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
+            if not os.path.exists(f"/proc/{pid}"):
+                return slot
+        raise OSError("all bells are taken")
+
+    def set_state(self, slot: int, state: int) -> None:
+        self._map[_STATES + slot] = state
+
+    def take_down(self, slot: int) -> None:
+        with suppress(OSError):
+            os.unlink(f"bell-{slot}", dir_fd=self._directory)
+        self._map[_STATES + slot] = FREE
+
+    def close(self) -> None:
+        self._map.close()
+        os.close(self._file)
+        os.close(self._directory)
+        self._sender.close()
+
+
+_ASLEEP = bytes([ASLEEP])
+
+
+def _datagram_socket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    return made
+
+
+class Bell:
+    """A waiter woken by other processes."""
+
+    def __init__(self, bells: Bells, slot: int, ear: socket.socket) -> None:
+        self._bells = bells
+        self._slot = slot
+        self._ear = ear
+
+    def arm(self) -> None:
+        self._bells.set_state(self._slot, ASLEEP)
+
+    def wait(self, timeout: float | None) -> None:
+        self._ear.settimeout(None if timeout is None else max(timeout, 0.000_001))
+        with suppress(TimeoutError):
+            self._ear.recv(16)
+        self._fall_silent()
+
+    async def wait_async(self, timeout: float | None) -> None:
+        self._ear.setblocking(False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.get_running_loop().sock_recv(self._ear, 16)
+        self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        """One look at the database answers all rings that came before it."""
+        self._bells.set_state(self._slot, BUSY)
+        self._ear.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                self._ear.recv(16)
+
+    def poke(self) -> None:
+        self._bells.send(self._slot)
+
+    def close(self) -> None:
+        self._bells.take_down(self._slot)
+        self._ear.close()
+
+
+class Poll:
+    """A waiter where no bell can be hung: looks at the file's change counter, at growing intervals."""
+
+    SHORTEST, LONGEST = 0.001, 0.05
+
+    def __init__(self, change_counter: Callable[[], int]) -> None:
+        self._change_counter = change_counter
+        self._seen = change_counter()
+        self._poked = threading.Event()
+
+    def arm(self) -> None:
+        self._seen = self._change_counter()
+
+    def wait(self, timeout: float | None) -> None:
+        for pause in self._pauses(timeout):
+            if self._poked.wait(pause):
+                break
+        self._poked.clear()
+
+    async def wait_async(self, timeout: float | None) -> None:
+        for pause in self._pauses(timeout):
+            if self._poked.is_set():
+                break
+            await asyncio.sleep(pause)
+        self._poked.clear()
+
+    def _pauses(self, timeout: float | None) -> Iterable[float]:
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = self.SHORTEST
+        while self._change_counter() == self._seen:
+            left = self.LONGEST if end is None else end - time.monotonic()
+            if left <= 0:
+                return
+            yield min(pause, left)
+            pause = min(pause * 1.5, self.LONGEST)
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    def close(self) -> None:
+        pass
+
+
+class Gong:
+    """A waiter on an in-memory database: everyone is in this process, so every change wakes everyone."""
+
+    def __init__(self, gongs: set[Gong]) -> None:
+        self._gongs = gongs
+        self._struck = threading.Event()
+        gongs.add(self)
+
+    def arm(self) -> None:
+        self._struck.clear()
+
+    def wait(self, timeout: float | None) -> None:
+        self._struck.wait(timeout)
+
+    async def wait_async(self, timeout: float | None) -> None:
+        await asyncio.to_thread(self._struck.wait, timeout)
+
+    def poke(self) -> None:
+        self._struck.set()
+
+    def close(self) -> None:
+        self._gongs.discard(self)

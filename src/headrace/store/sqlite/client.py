@@ -1,0 +1,165 @@
+"""What clients do to jobs: put, cancel, delete, revive. Each function runs inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import NoWorkers
+from headrace.job import NewJob, Put
+from headrace.store.sqlite.sessions import live_listeners
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    HISTORY,
+    INLINE,
+    LARGE_BODY,
+    LARGE_RESULT,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    UNIQUE,
+    Transaction,
+)
+
+
+def row_of(job: NewJob, now: int) -> tuple[object, ...]:
+    """The values that `put.sql` takes."""
+    due = job.run_at if job.run_at is not None else now + (job.delay or 0)
+    large = len(job.body) > INLINE
+    return (
+        job.id,
+        job.task,
+        job.queue,
+        SCHEDULED if due > now else READY,
+        job.priority,
+        due,
+        now,
+        job.max_crashes,
+        (UNIQUE if job.unique_key is not None else 0) | (LARGE_BODY if large else 0),
+        b"" if large else job.body,
+        job.options,
+        job.unique_key,
+    )
+
+
+def plain(job: NewJob) -> bool:
+    """Nothing to look up and nothing to write beside its row."""
+    return job.unique_key is None and not job.require_worker and len(job.body) <= INLINE
+
+
+def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
+    roll_call(tx, jobs, run_folder)
+    tx.queues.update(job.queue for job in jobs)
+    if all(map(plain, jobs)):
+        tx.connection.executemany(SQL["put"], [row_of(job, tx.now) for job in jobs])
+        return [Put(job.id, True) for job in jobs]
+    return [_put_one(tx, job) for job in jobs]
+
+
+def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
+    for queue, task in {(job.queue, job.task) for job in jobs if job.require_worker}:
+        if not live_listeners(tx, queue, task, run_folder):
+            raise NoWorkers(f"No live worker listens to queue {queue!r} and knows task {task!r}. Nothing was enqueued.")
+
+
+def _put_one(tx: Transaction, job: NewJob) -> Put:
+    if job.unique_key is not None:
+        clash = _make_way(tx, job)
+        if clash is not None:
+            return Put(clash, False)
+    tx.execute(SQL["put"], row_of(job, tx.now))
+    if tx.connection.changes() and len(job.body) > INLINE:
+        tx.execute(SQL["blob_put"], (job.id, 0, job.body))
+    if job.unique_key is not None:
+        until = None if job.unique_for is None else tx.now + job.unique_for
+        tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
+    return Put(job.id, True)
+
+
+def _make_way(tx: Transaction, job: NewJob) -> str | None:
+    """Clear the way for a unique job, or name the job that stands in it."""
+    holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
+    if holder:
+        seq, job_id, state, until = holder[0]
+        if state < DONE or (until is not None and until > tx.now):
+            if not job.replace or state >= RUNNING:
+                return str(job_id)
+            remove(tx, seq)
+    same_id = tx.rows(SQL["by_id"], (job.id,))
+    if same_id:
+        seq, state, *_ = same_id[0]
+        if state < DONE:
+            return job.id
+        remove(tx, seq)
+    return None
+
+
+def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    return [_cancel_one(tx, job_id) for job_id in ids]
+
+
+def _cancel_one(tx: Transaction, job_id: str) -> bool:
+    found = tx.rows(SQL["by_id"], (job_id,))
+    if not found:
+        return False
+    seq, state, *_ = found[0]
+    if state == RUNNING:
+        tx.execute(SQL["cancel_running"], (seq,))
+        tx.stop = True
+    elif state == DONE:
+        return False
+    elif state != CANCELLED:
+        tx.execute(SQL["cancel_waiting"], (seq, tx.now))
+        tx.ended.append(job_id)
+    return True
+
+
+def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    return [_delete_one(tx, job_id) for job_id in ids]
+
+
+def _delete_one(tx: Transaction, job_id: str) -> bool:
+    found = tx.rows(SQL["by_id"], (job_id,))
+    if not found:
+        return False
+    seq, state, *_ = found[0]
+    remove(tx, seq)
+    tx.ended.append(job_id)
+    tx.stop = tx.stop or state == RUNNING
+    return True
+
+
+def remove(tx: Transaction, seq: int, flags: int = HISTORY | UNIQUE | LARGE_BODY | LARGE_RESULT) -> None:
+    """Remove all trace of a job. Its flags say where there are traces; unknown, look everywhere."""
+    tx.execute(SQL["delete_job"], (seq,))
+    if flags & HISTORY:
+        tx.execute(SQL["delete_history"], (seq,))
+    if flags & UNIQUE:
+        tx.execute(SQL["delete_unique"], (seq,))
+    if flags & (LARGE_BODY | LARGE_RESULT):
+        tx.execute(SQL["delete_blobs"], (seq,))
+
+
+def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    return [_revive_one(tx, job_id) for job_id in ids]
+
+
+def _revive_one(tx: Transaction, job_id: str) -> bool:
+    found = tx.rows(SQL["by_id"], (job_id,))
+    if not found or found[0][1] not in (FAILED, CANCELLED):
+        return False
+    seq, state, _, queue, key = found[0]
+    # A job that lost its key to a newer one comes back without it, but not beside it.
+    if key is not None:
+        holder = tx.rows(SQL["unique_holder"], (key,))
+        if holder and holder[0][0] != seq and holder[0][2] < DONE:
+            return False
+    ended = "failed" if state == FAILED else "cancelled"
+    tx.execute(SQL["remember_end"], (seq, ended))
+    tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
+    tx.execute(SQL["mark_history"], (seq,))
+    tx.execute(SQL["revive"], (seq, tx.now))
+    tx.queues.add(queue)
+    return True

@@ -1,0 +1,183 @@
+"""Sessions: who works here, who is alive, and what becomes of the jobs of those who are not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.errors import SessionGone, StaleRequest
+from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import CANCELLING, SPARE, Transaction
+
+
+class FileGuard:
+    """A locked file that says: the process that holds this session lives."""
+
+    def __init__(self, run_folder: str, session: str) -> None:
+        Path(run_folder).mkdir(exist_ok=True)
+        self._descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.descriptors = (self._descriptor,)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class NoGuard:
+    """For a database that ends with its only process."""
+
+    descriptors: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        pass
+
+
+def _guard_path(run_folder: str, session: str) -> str:
+    # A session id comes from the wire of this store: it must not lead out of the folder.
+    return f"{run_folder}/session-{session.encode().hex()}"
+
+
+def visibly_dead(run_folder: str, session: str) -> bool:
+    """Its guard is there and nobody holds it. (No guard: nothing can be said.)"""
+    if not run_folder:
+        return False
+    try:
+        descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+class Session(NamedTuple):
+    """A row of `session`, as far as a request needs it."""
+
+    seq: int
+    timeout: int
+    seen: int
+    number: int
+    answer: bytes
+    closed: int | None
+    name: str
+
+
+def find_session(tx: Transaction, session_id: str) -> Session:
+    """The session a request comes from, if it may still make requests."""
+    found = tx.rows(SQL["session_get"], (session_id,))
+    if not found:
+        raise SessionGone(f"Session {session_id} is not known here.")
+    session = Session(*found[0])
+    if session.closed is not None:
+        raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
+    if tx.steady >= session.seen + session.timeout and tx.rows(SQL["holds_any"], (session.seq,)):
+        raise SessionGone(f"Session {session.name} ({session_id}) was not renewed in time; its jobs go to others.")
+    return session
+
+
+def is_repeat(session: Session, number: int) -> bool:
+    """Whether this very request has been answered before; a lower number comes too late."""
+    if number < session.number:
+        raise StaleRequest(f"Request {number} of session {session.name} comes after {session.number} was answered.")
+    return number == session.number
+
+
+def open_session(tx: Transaction, info: SessionInfo) -> int:
+    found = tx.rows(SQL["session_get"], (info.id,))
+    if not found:
+        encoded = msgspec.json.encode(info)
+        tx.execute(SQL["session_open"], (info.id, encoded, info.name, info.timeout, tx.now, tx.steady))
+    elif found[0][5] is not None:
+        raise SessionGone(f"Session {info.id} has been closed and cannot be opened again.")
+    return tx.now
+
+
+Held = Sequence[tuple[Ref, Token, str]]
+
+
+def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
+    """Only leases need renewing: an idle worker writes nothing."""
+    session = find_session(tx, session_id)
+    if tx.rows(SQL["holds_any"], (session.seq,)):
+        return None
+    return Renewal(tx.now, [job_id for _, _, job_id in held], [])
+
+
+def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref]) -> Renewal:
+    session = find_session(tx, session_id)
+    tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+    mark_started(tx, session, started)
+    lost: list[str] = []
+    cancelled: list[str] = []
+    for ref, token, job_id in held:
+        found = tx.rows(SQL["lease_state"], (ref, token, session.seq))
+        if not found:
+            lost.append(job_id)
+        elif found[0][0] & CANCELLING:
+            cancelled.append(job_id)
+    return Renewal(tx.now, lost, cancelled)
+
+
+def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> None:
+    for ref in started:
+        tx.execute(SQL["unspare"], (ref, session.seq))
+
+
+TakeAway = Callable[[Transaction, Session, tuple[Ref, Token, str], bool], None]
+
+
+def close_session(
+    tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, take_away: TakeAway, run_folder: str
+) -> list[str]:
+    """End a session. `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done."""
+    found = tx.rows(SQL["session_get"], (session_id,))
+    if not found or found[0][5] is not None:
+        return []
+    session = Session(*found[0])
+    given_back = []
+    guilty = None if crashed is None else frozenset(crashed)
+    for ref, token, job_id, flags in tx.rows(SQL["held"], (session.seq,)):
+        charged = not flags & SPARE if guilty is None else ref in guilty
+        take_away(tx, session, (ref, token, job_id), charged)
+        given_back.append(job_id)
+    tx.execute(SQL["session_close"], (session.seq, tx.now))
+    if run_folder:
+        with suppress(OSError):
+            os.unlink(_guard_path(run_folder, session_id))
+    return given_back
+
+
+def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
+    """All open sessions, dead ones that await their sweep included."""
+    snapshots = []
+    for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows(SQL["sessions"]):
+        expired = running > 0 and tx.steady >= seen + timeout
+        snapshots.append(
+            SessionSnapshot(
+                info=msgspec.json.decode(info, type=SessionInfo),
+                opened=opened,
+                seen=seen_at,
+                running=running,
+                alive=not expired and not visibly_dead(run_folder, session_id),
+            )
+        )
+    return snapshots
+
+
+def live_listeners(tx: Transaction, queue: str, task: str, run_folder: str) -> bool:
+    """Does anyone alive listen to this queue and know this task?"""
+    return any(
+        session.alive and queue in session.info.queues and task in session.info.tasks
+        for session in sessions(tx, run_folder)
+    )

@@ -1,0 +1,2 @@
+-- Remove a job's large values.
+DELETE FROM blob WHERE job = ?1

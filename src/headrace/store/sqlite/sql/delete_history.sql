@@ -1,0 +1,2 @@
+-- Remove a job's history.
+DELETE FROM history WHERE job = ?1

@@ -1,0 +1,2 @@
+-- Remove a job's row.
+DELETE FROM job WHERE seq = ?1

@@ -1,0 +1,115 @@
+-- Version 1 of the schema. `job` is the table of record; people who want SQL read the view `jobs`.
+-- Plain jobs touch `job` alone: the other tables hold what only some jobs have (see `flags`).
+
+-- One row per job: a small head, and small bodies inline (large ones are in `blob`, so that a change of
+-- state does not rewrite them). seq is the order of arrival. A worker's reference to a job is seq << 32 | turn: the row of a deleted
+-- job may be given to a new one, but never twice in one turn of one session.
+CREATE TABLE job (
+    seq INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    task TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    state INTEGER NOT NULL,          -- 0 scheduled, 1 ready, 2 running, 3 blocked, 4 done, 5 failed, 6 cancelled
+    priority INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    token INTEGER NOT NULL,          -- grows with every hand-out and take-away
+    attempts INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    max_crashes INTEGER NOT NULL,
+    flags INTEGER NOT NULL,          -- 1 cancelling, 2 spare, 4 history, 8 unique, 16 large body, 32 large result
+    session INTEGER,                 -- who holds it, or held it last
+    turn INTEGER,                    -- the number of the exchange that handed it out
+    started INTEGER,
+    finished INTEGER,
+    deferred_since INTEGER,
+    progress_done REAL,
+    progress_total REAL,
+    failure TEXT,                    -- the group it failed in
+    body BLOB NOT NULL,
+    options BLOB,
+    unique_key TEXT,                 -- the key it was put with; the table `unique_key` says who has it
+    data BLOB,
+    result BLOB,
+    error BLOB
+) STRICT;
+
+-- The line of each queue. `take` reads its head and nothing else.
+CREATE INDEX job_ready ON job (queue, priority DESC, due, seq) WHERE state = 1;
+-- What falls due next.
+CREATE INDEX job_scheduled ON job (due, queue) WHERE state = 0;
+-- What a session holds.
+CREATE INDEX job_held ON job (session, queue) WHERE state = 2;
+-- What retention looks at.
+CREATE INDEX job_finished ON job (state, finished, queue) WHERE state >= 4;
+-- Failures by group.
+CREATE INDEX job_failure ON job (failure, seq) WHERE state = 5;
+
+CREATE TABLE session (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    info BLOB NOT NULL,
+    name TEXT NOT NULL,
+    timeout INTEGER NOT NULL,
+    opened INTEGER NOT NULL,
+    seen INTEGER NOT NULL,           -- on the steady clock: what expiry is measured by
+    seen_at INTEGER NOT NULL,        -- the same moment on the wall clock: for people
+    number INTEGER NOT NULL,         -- of the last request answered
+    answer BLOB NOT NULL,            -- its verdicts, one byte each
+    closed INTEGER
+) STRICT;
+CREATE INDEX session_open ON session (seq) WHERE closed IS NULL;
+CREATE INDEX session_closed ON session (closed) WHERE closed IS NOT NULL;
+
+-- Who has a unique key, and until when beyond its own end.
+CREATE TABLE unique_key (
+    key TEXT PRIMARY KEY,
+    job INTEGER NOT NULL,
+    until INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX unique_key_job ON unique_key (job);
+
+-- What happened to jobs that had more of a life than put, run, done.
+CREATE TABLE history (
+    seq INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    what TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    worker TEXT NOT NULL
+) STRICT;
+CREATE INDEX history_job ON history (job, seq);
+
+-- Bodies (kind 0) and results (kind 1) too large to be carried along in `job`.
+CREATE TABLE blob (
+    job INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (job, kind)
+) STRICT, WITHOUT ROWID;
+
+-- For people: read-only by nature, stable across versions of the schema.
+CREATE VIEW jobs AS
+SELECT
+    job.id,
+    job.task,
+    job.queue,
+    CASE job.state
+        WHEN 0 THEN 'scheduled' WHEN 1 THEN 'ready' WHEN 2 THEN 'running' WHEN 3 THEN 'blocked'
+        WHEN 4 THEN 'done' WHEN 5 THEN 'failed' ELSE 'cancelled'
+    END AS state,
+    job.priority,
+    strftime('%Y-%m-%d %H:%M:%f', job.created / 1000.0, 'unixepoch') AS created,
+    strftime('%Y-%m-%d %H:%M:%f', job.due / 1000.0, 'unixepoch') AS due,
+    strftime('%Y-%m-%d %H:%M:%f', job.started / 1000.0, 'unixepoch') AS started,
+    strftime('%Y-%m-%d %H:%M:%f', job.finished / 1000.0, 'unixepoch') AS finished,
+    job.attempts,
+    job.crashes,
+    session.name AS worker,
+    job.failure AS failure_group,
+    CAST(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = 0), job.body) AS TEXT) AS arguments,
+    CAST(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = 1), job.result) AS TEXT) AS result,
+    CAST(job.error AS TEXT) AS error,
+    CAST(job.data AS TEXT) AS data
+FROM job
+LEFT JOIN session ON session.seq = job.session;

@@ -1,0 +1,9 @@
+-- Hand out the head of a queue's line to a session.
+UPDATE job SET
+    state = 2, token = token + 1, session = ?1, turn = ?2, started = ?3, flags = (flags & ~2) | ?4
+WHERE seq IN (
+    SELECT seq FROM job WHERE state = 1 AND queue = ?5 ORDER BY priority DESC, due, seq LIMIT ?6
+)
+RETURNING
+    -priority, due, (seq << 32) | turn, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
+    deferred_since, flags

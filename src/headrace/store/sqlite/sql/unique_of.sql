@@ -1,0 +1,2 @@
+-- The unique key of a job.
+SELECT key FROM unique_key WHERE job = ?1

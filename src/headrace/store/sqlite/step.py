@@ -1,0 +1,80 @@
+"""What an operation is made of here: some work on a connection, and the news it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from headrace.job import State
+from headrace.store.contract import Operation
+
+T = TypeVar("T")
+
+STATES = (
+    State.SCHEDULED,
+    State.READY,
+    State.RUNNING,
+    State.BLOCKED,
+    State.DONE,
+    State.FAILED,
+    State.CANCELLED,
+)
+SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
+
+CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
+
+INLINE = 1_000
+"""Values up to this many bytes are carried along in the job's row."""
+
+
+class Transaction:
+    """One transaction: its connection, its time, and what to tell sleepers once it is committed."""
+
+    __slots__ = ("connection", "ended", "execute", "now", "queues", "steady", "stop")
+
+    connection: apsw.Connection
+    execute: Callable[..., apsw.Cursor]
+    now: int
+    steady: int
+
+    def __init__(self) -> None:
+        self.queues: set[str] = set()
+        """Queues that may have work now, or sooner than was known."""
+        self.ended: list[str] = []
+        """Jobs that reached a final state."""
+        self.stop = False
+        """A running job is to stop: all workers should look."""
+
+    def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
+        """Time is read inside the transaction: it never goes back between two that follow each other."""
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+        self.steady = steady
+        return self
+
+    def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+        return self.execute(statement, values).fetchall()
+
+
+class Step(Operation[T], Generic[T]):
+    """An operation on a SQLite store.
+
+    `glance`, in a read transaction, may find the answer without writing: None means that it takes `work`.
+    """
+
+    __slots__ = ("glance", "work", "writes")
+
+    def __init__(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        writes: bool = True,
+        glance: Callable[[Transaction], T | None] | None = None,
+    ) -> None:
+        self.work = work
+        self.writes = writes
+        self.glance = glance

@@ -1,0 +1,293 @@
+"""What workers do to jobs: settle, take, report, and the upkeep. Each function runs inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
+from headrace.store.sqlite.reads import large_value
+from headrace.store.sqlite.sessions import (
+    Session,
+    find_session,
+    is_repeat,
+    mark_started,
+)
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import (
+    CANCELLED,
+    CANCELLING,
+    DONE,
+    FAILED,
+    HISTORY,
+    INLINE,
+    LARGE_BODY,
+    LARGE_RESULT,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    SPARE,
+    Transaction,
+)
+
+VERDICTS = tuple(Verdict)
+
+
+# -- exchange ----------------------------------------------------------------------------------------
+
+
+def exchange(
+    tx: Transaction,
+    session_id: str,
+    number: int,
+    outcomes: Sequence[Outcome],
+    take: Take | None,
+    steady: int,
+    started: Sequence[Ref],
+) -> Turn:
+    session = find_session(tx, session_id)
+    if is_repeat(session, number):
+        tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+        verdicts = [VERDICTS[code] for code in session.answer]
+        leases = _leases(tx, sorted(tx.rows(SQL["retake"], (session.seq, number))))
+        return Turn(verdicts, leases, tx.now, _next_due(tx))
+    lag = tx.now - steady  # what turns the worker's steady clock into ours
+    verdicts = _settle_all(tx, session, outcomes, lag)
+    mark_started(tx, session, started)
+    next_due = _next_due(tx)
+    if next_due is not None and next_due <= tx.now:
+        tx.execute(SQL["promote"], (tx.now,))
+        next_due = _next_due(tx)
+    leases = _take(tx, session, number, take) if take is not None else []
+    tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
+    return Turn(verdicts, leases, tx.now, next_due)
+
+
+def _next_due(tx: Transaction) -> int | None:
+    found = tx.rows(SQL["next_due"])
+    return found[0][0] if found else None
+
+
+def _take(tx: Transaction, session: Session, number: int, take: Take) -> list[Lease]:
+    leases = []
+    for spare, wanted in ((0, take.slots), (SPARE, take.spare)):
+        if wanted > 0:
+            values = (session.seq, number, tx.now, spare)
+            pick = _one_from_each if take.round_robin else _first_queue_first
+            leases += pick(tx, values, take.queues, wanted)
+    return leases
+
+
+def _first_queue_first(tx: Transaction, values: tuple[int, ...], queues: Sequence[str], wanted: int) -> list[Lease]:
+    leases: list[Lease] = []
+    for queue in queues:
+        rows = tx.rows(SQL["take"], (*values, queue, wanted - len(leases)))
+        rows.sort()  # by priority, due and seq: an UPDATE returns its rows in no particular order
+        leases += _leases(tx, rows)
+        if len(leases) == wanted:
+            break
+    return leases
+
+
+def _one_from_each(tx: Transaction, values: tuple[int, ...], queues: Sequence[str], wanted: int) -> list[Lease]:
+    leases: list[Lease] = []
+    turn = list(queues)
+    while turn and len(leases) < wanted:
+        for queue in tuple(turn):
+            if len(leases) == wanted:
+                break
+            rows = tx.rows(SQL["take"], (*values, queue, 1))
+            if rows:
+                leases += _leases(tx, rows)
+            else:
+                turn.remove(queue)
+    return leases
+
+
+def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
+    return [
+        Lease(
+            ref=ref, token=token, id=job_id, task=task, queue=queue,
+            body=large_value(tx, ref >> 32, 0) if flags & LARGE_BODY else body, options=options, data=data,
+            attempts=attempts, crashes=crashes, max_crashes=max_crashes, priority=-negative_priority, created=created,
+            due=due, deferred_since=deferred_since, spare=bool(flags & SPARE), cancelled=bool(flags & CANCELLING),
+        )
+        for (
+            negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
+            max_crashes, created, deferred_since, flags,
+        ) in rows
+    ]  # fmt: skip
+
+
+# -- settle ------------------------------------------------------------------------------------------
+
+
+def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> list[Verdict]:
+    """Nearly always everything is done and nothing is stale: that takes one statement, run many times."""
+    if all(
+        outcome.kind is Kind.DONE and (outcome.result is None or len(outcome.result) <= INLINE) for outcome in outcomes
+    ):
+        before = tx.connection.total_changes()
+        tx.execute("SAVEPOINT settle")
+        tx.connection.executemany(SQL["done"], [_done_values(tx, session, outcome, lag) for outcome in outcomes])
+        if tx.connection.total_changes() - before == len(outcomes):
+            tx.execute("RELEASE settle")
+            tx.ended += [outcome.id for outcome in outcomes]
+            return [Verdict.OK] * len(outcomes)
+        tx.execute("ROLLBACK TO settle")
+        tx.execute("RELEASE settle")
+    return [_settle(tx, session, outcome, lag) for outcome in outcomes]
+
+
+def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
+    if outcome.kind is Kind.DONE:
+        return _settle_done(tx, session, outcome, lag)
+    found = tx.rows(SQL["holder"], (outcome.ref,))
+    if not found:
+        return Verdict.STALE
+    seq, ref, token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id = found[0]
+    if (ref, token, state, holder) != (outcome.ref, outcome.token, RUNNING, session.seq):
+        return _refusal(session, outcome, found[0])
+    began = None if outcome.began is None else outcome.began + lag
+    ended = tx.now if outcome.ended is None else outcome.ended + lag
+
+    kind = outcome.kind
+    attempts: int | None = int(outcome.charge is Charge.ATTEMPT)
+    group = outcome.group
+    if outcome.charge is Charge.DEFERRAL:
+        deferred_since = tx.now if deferred_since is None else deferred_since
+    else:
+        deferred_since = None
+    if kind is Kind.CRASHED:
+        crashes += 1
+    if flags & CANCELLING:
+        new_state = CANCELLED
+    elif kind is Kind.FAILED:
+        new_state = FAILED
+    elif kind is Kind.BROKEN:
+        new_state, group = FAILED, "broken"
+    elif kind is Kind.CRASHED and crashes >= max_crashes:
+        new_state, group = FAILED, "crashed"
+    elif kind in (Kind.AGAIN, Kind.MOVED):
+        due = outcome.at if outcome.at is not None else tx.now + outcome.delay
+        new_state = SCHEDULED if due > tx.now else READY
+    else:
+        new_state = READY
+    moved = kind is Kind.MOVED and new_state != CANCELLED
+    if moved:
+        attempts, crashes, queue = None, 0, outcome.queue or queue
+    flags &= ~(CANCELLING | SPARE)
+    final = new_state >= DONE
+    eventful = not final and (began is not None or kind is Kind.CRASHED)
+    tx.execute(
+        SQL["settle"],
+        (
+            seq, new_state, due, queue, outcome.task if moved else None, attempts, crashes,
+            flags | (HISTORY if eventful else 0), began, ended if final else None, deferred_since, outcome.data,
+            outcome.error, group,
+        ),
+    )  # fmt: skip
+    if eventful:
+        what = "deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind]
+        _remember_run(tx, session.name, seq, (what, outcome.note), began, ended)
+    if moved and outcome.body is not None:
+        _set_body(tx, seq, job_id, outcome.body)
+    _tell(tx, job_id, queue, new_state)
+    return Verdict.OK
+
+
+_HAPPENED = {
+    Kind.AGAIN: "retried",
+    Kind.RELEASED: "released",
+    Kind.CRASHED: "crashed",
+    Kind.MOVED: "moved",
+}
+
+
+def _tell(tx: Transaction, job_id: str, queue: str, state: int) -> None:
+    if state >= DONE:
+        tx.ended.append(job_id)
+    else:
+        tx.queues.add(queue)
+
+
+def _done_values(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> tuple[object, ...]:
+    """The values that `done.sql` takes."""
+    result = outcome.result
+    large = result is not None and len(result) > INLINE
+    return (
+        outcome.ref, outcome.token, session.seq, None if large else result,
+        None if outcome.began is None else outcome.began + lag,
+        tx.now if outcome.ended is None else outcome.ended + lag,
+        1 if outcome.charge is Charge.ATTEMPT else 0, LARGE_RESULT if large else 0, outcome.data,
+    )  # fmt: skip
+
+
+def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
+    values = _done_values(tx, session, outcome, lag)
+    tx.execute(SQL["done"], values)
+    if tx.connection.changes():
+        if values[7]:
+            tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
+        tx.ended.append(outcome.id)
+        return Verdict.OK
+    found = tx.rows(SQL["holder"], (outcome.ref,))
+    return _refusal(session, outcome, found[0] if found else None)
+
+
+def _refusal(session: Session, outcome: Outcome, holder: tuple[Any, ...] | None) -> Verdict:
+    """Why an outcome does not count: recorded before, or no longer its session's to tell."""
+    if holder is None:
+        return Verdict.STALE
+    _, ref, token, state, last, *_ = holder
+    ours = (ref, token, last) == (outcome.ref, outcome.token, session.seq)
+    return Verdict.ALREADY if ours and state != RUNNING else Verdict.STALE
+
+
+def _remember_run(tx: Transaction, worker: str, seq: int, what: tuple[str, str], began: int | None, ended: int) -> None:
+    if began is not None:
+        tx.execute(SQL["remember"], (seq, began, "started", "", worker))
+    tx.execute(SQL["remember"], (seq, ended, *what, worker))
+
+
+def _set_body(tx: Transaction, seq: int, job_id: str, body: bytes) -> None:
+    large = len(body) > INLINE
+    tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
+    if large:
+        tx.execute(SQL["blob_put"], (job_id, 0, body))
+
+
+def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], crashed: bool) -> None:
+    """What happens to a job whose session ends: as if the session had settled it, and the token moves on."""
+    ref, token, job_id = lease
+    kind = Kind.CRASHED if crashed else Kind.RELEASED
+    note = "its worker died" if crashed else ""
+    _settle(tx, session, Outcome(ref=ref, token=token, id=job_id, kind=kind, note=note), 0)
+    tx.execute(SQL["bump_token"], (ref,))
+
+
+# -- report -----------------------------------------------------------------------------------------
+
+
+def report(tx: Transaction, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[bool]:
+    session = find_session(tx, session_id)
+    if is_repeat(session, number):
+        tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+        return [bool(code) for code in session.answer]
+    lag = tx.now - steady
+    answers = [_report_one(tx, session, entry, lag) for entry in reports]
+    tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(answers)))
+    return answers
+
+
+def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> bool:
+    done, total = entry.progress or (None, None)
+    found = tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data))
+    if not found:
+        return False
+    seq = found[0][0]
+    for at, line in entry.log:
+        tx.execute(SQL["remember"], (seq, at + lag, "log", line, session.name))
+    if entry.log:
+        tx.execute(SQL["mark_history"], (seq,))
+    return True

@@ -1,0 +1,29 @@
+"""From a store's URL to the store."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import ConfigurationError
+from headrace.store.contract import Store
+
+EXAMPLES = "sqlite:///jobs.db (a file beside you) or sqlite:////var/lib/jobs.db (an absolute path)"
+
+
+def open_store(url: str, *, clock: Clock | None = None) -> Store:
+    """Open the store that a URL names.
+
+    >>> store = open_store("sqlite:///:memory:")
+    >>> store.durability
+    <Durability.NONE: 'none'>
+    >>> store.close()
+    """
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from headrace.store.sqlite import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
+
+        return SqliteStore(url, clock=clock or SystemClock())
+    if not scheme:
+        raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
+    raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). This version knows {EXAMPLES}.")
