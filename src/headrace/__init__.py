@@ -1,1 +1,49 @@
-"""headrace: a job queue and scheduler for Python."""
+"""headrace: a job queue and scheduler for Python. The public names, and nothing else."""
+
+from headrace.app import Headrace
+from headrace.codec import inject
+from headrace.errors import (
+    Cancelled,
+    Fail,
+    HeadraceError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    MoveTo,
+    NoWorkers,
+    Retry,
+    Snooze,
+    Timeout,
+    Unsupported,
+)
+from headrace.handle import Job
+from headrace.job import State
+from headrace.retry import Backoff
+from headrace.task import Call, Task
+from headrace.worker.context import Context, current
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "Call",
+    "Cancelled",
+    "Context",
+    "Fail",
+    "Headrace",
+    "HeadraceError",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobNotFound",
+    "MoveTo",
+    "NoWorkers",
+    "Retry",
+    "Snooze",
+    "State",
+    "Task",
+    "Timeout",
+    "Unsupported",
+    "current",
+    "inject",
+]

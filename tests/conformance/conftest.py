@@ -47,3 +47,9 @@ def store(make_store: Callable[..., Store], clock: ManualClock) -> Store:
 def worker(store: Store, clock: ManualClock) -> Worker:
     """An open session named `w`, for the queue `default`."""
     return Worker(store, clock)
+
+
+@pytest.fixture
+def leftovers(entry: Entry) -> Callable[[Store], dict[str, int]]:
+    """What is in the store's tables, empty ones left out."""
+    return lambda store: {name: rows for name, rows in entry.rows(store).items() if rows}

@@ -98,9 +98,7 @@ class Worker:
         """With the next number, or with the one given."""
         if number is None:
             number = self.number = self.number + 1
-        exchange = self.store.exchange(
-            self.id, number, outcomes, take, steady=self.clock.steady(), started=started
-        )
+        exchange = self.store.exchange(self.id, number, outcomes, take, steady=self.clock.steady(), started=started)
         return self.store.run(exchange)
 
     def asks(self, slots: int = 1, spare: int = 0, *queues: str, round_robin: bool = False) -> Take:

@@ -73,7 +73,7 @@ class Job:
     due: int
     max_crashes: int
     unique_key: str | None
-    unique_until: int
+    unique_until: int | None
     former_key: str | None = None
     started: int | None = None
     finished: int | None = None
@@ -119,9 +119,7 @@ class Model:
     durability = Durability.NONE
     leases_in_jobs = False
 
-    def __init__(
-        self, *, clock: Clock | None = None, keep_done: int = DAY, keep_failed: int = 30 * DAY
-    ) -> None:
+    def __init__(self, *, clock: Clock | None = None, keep_done: int = DAY, keep_failed: int = 30 * DAY) -> None:
         self.clock = clock or SystemClock()
         self.keep_done = keep_done
         self.keep_failed = keep_failed
@@ -158,12 +156,13 @@ class Model:
                 return Put(new.id, True)
         else:
             holder = self._holder(new.unique_key)
-            if holder and new.replace and holder.state in WAITING:
-                del self.jobs[holder.id]
-            elif holder:
+            if holder and not (new.replace and holder.state in WAITING):
                 return Put(holder.id, False)
-            elif new.id in self.jobs and not self.jobs[new.id].state.final:
+            same_id = self.jobs.get(new.id)
+            if same_id and same_id is not holder and not same_id.state.final:
                 return Put(new.id, False)
+            if holder:
+                del self.jobs[holder.id]
             self._make_way(new)
         self._insert(new)
         return Put(new.id, True)
@@ -177,7 +176,8 @@ class Model:
 
     def _holder(self, key: str) -> Job | None:
         for job in self.jobs.values():
-            if job.unique_key == key and (not job.state.final or self.clock.now() < job.unique_until):
+            kept = job.unique_until is not None and self.clock.now() < job.unique_until
+            if job.unique_key == key and (not job.state.final or kept):
                 return job
         return None
 
@@ -204,7 +204,7 @@ class Model:
             due=due,
             max_crashes=new.max_crashes,
             unique_key=new.unique_key,
-            unique_until=now + (new.unique_for or 0),
+            unique_until=None if new.unique_for is None else now + new.unique_for,
         )
         self._note(job, "created")
         self._wait_in_line(job, due)
@@ -304,9 +304,7 @@ class Model:
     ) -> Step[Renewal]:
         return Step(self._renew, session, held, started)
 
-    def _renew(
-        self, session_id: str, named: Sequence[tuple[Ref, Token, str]], started: Sequence[Ref]
-    ) -> Renewal:
+    def _renew(self, session_id: str, named: Sequence[tuple[Ref, Token, str]], started: Sequence[Ref]) -> Renewal:
         session = self._live(session_id)
         self._mark_seen(session)
         self._mark_started(session, started)
@@ -404,9 +402,7 @@ class Model:
             min(scheduled, default=None),
         )
 
-    def report(
-        self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0
-    ) -> Step[list[bool]]:
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[bool]]:
         return Step(self._report, session, number, reports, steady)
 
     def _report(self, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[bool]:
@@ -493,6 +489,7 @@ class Model:
         due = now + outcome.delay if outcome.at is None else outcome.at
 
         if cancelled:
+            job.group = outcome.group or job.group
             self._finish(job, State.CANCELLED, ended)
             self._note(job, "cancelled")
         elif kind is Kind.DONE:

@@ -20,6 +20,8 @@ class Entry:
 
     name: str
     make: Callable[..., Store]
+    rows: Callable[[Any], dict[str, int]]
+    """What there is in the store's own terms, sessions left out: to see that nothing remains."""
     shared: bool = False
     """Whether another store with the same URL, in any process, has the same jobs."""
 
@@ -39,8 +41,21 @@ def sqlite_file(directory: Path, clock: Clock, **options: Any) -> Store:
     return SqliteStore(f"sqlite:///{directory}/jobs.db", clock=clock, **options)
 
 
+def model_rows(store: Model) -> dict[str, int]:
+    return {"jobs": len(store.jobs)}
+
+
+def sqlite_rows(store: SqliteStore) -> dict[str, int]:
+    def count(connection: Any) -> dict[str, int]:
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        names = sorted({name for (name,) in tables} - {"session", "sqlite_sequence"})
+        return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in names}
+
+    return store._db.read(count)
+
+
 STORES = [
-    Entry("model", model),
-    Entry("sqlite-memory", sqlite_memory),
-    Entry("sqlite-file", sqlite_file, shared=True),
+    Entry("model", model, model_rows),
+    Entry("sqlite-memory", sqlite_memory, sqlite_rows),
+    Entry("sqlite-file", sqlite_file, sqlite_rows, shared=True),
 ]

@@ -191,6 +191,16 @@ def test_revive_puts_a_failed_or_cancelled_job_back_in_line_afresh(
     assert ids(worker.take(1)) == "a"
 
 
+def test_revive_keeps_what_it_does_not_clear(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.run_one(Kind.FAILED, data=b"D")
+    before = look(store, "a")
+    store.run(store.revive(["a"]))
+    job = look(store, "a")
+    assert (job.data, job.token, job.created, job.worker) == (b"D", 1, before.created, "w")
+    assert job.started == before.started
+
+
 def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, charge=Charge.DEFERRAL)
@@ -199,9 +209,7 @@ def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: St
     assert look(store, "a").deferred_since is None
 
 
-def test_revive_stands_where_its_new_due_time_puts_it(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_revive_stands_where_its_new_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     store.run(store.cancel(["a"]))
     clock.advance(5)
@@ -212,9 +220,7 @@ def test_revive_stands_where_its_new_due_time_puts_it(
 
 
 @pytest.mark.parametrize("where", [State.READY, State.SCHEDULED, State.RUNNING, State.DONE])
-def test_revive_of_any_other_state_is_false_and_changes_nothing(
-    store: Store, worker: Worker, where: State
-) -> None:
+def test_revive_of_any_other_state_is_false_and_changes_nothing(store: Store, worker: Worker, where: State) -> None:
     put(store, "a", delay=100 if where is State.SCHEDULED else None)
     if where in (State.RUNNING, State.DONE):
         lease = worker.take_one()

@@ -110,9 +110,7 @@ def test_names_may_be_any_text(store: Store, clock: ManualClock, name: str) -> N
 # -- take --
 
 
-def test_a_lease_tells_what_is_needed_to_run_the_job(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_lease_tells_what_is_needed_to_run_the_job(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", task="t", body=b"B", options=b"O", max_crashes=5)
     created = clock.now()
     clock.advance(10)
@@ -123,9 +121,7 @@ def test_a_lease_tells_what_is_needed_to_run_the_job(
     assert (lease.data, lease.spare, lease.cancelled) == (None, False, False)
 
 
-def test_a_taken_job_runs_at_its_worker_since_the_take(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_taken_job_runs_at_its_worker_since_the_take(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(10)
     lease = worker.take_one()
@@ -235,9 +231,7 @@ def test_broken_fails_in_the_group_broken(store: Store, worker: Worker) -> None:
     assert (job.state, job.error, job.group) == (State.FAILED, b"E", "broken")
 
 
-def test_released_is_ready_with_its_due_time_unchanged(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_released_is_ready_with_its_due_time_unchanged(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     due = clock.now()
     clock.advance(5)
@@ -278,9 +272,7 @@ def test_a_job_fails_as_crashed_when_its_crashes_reach_the_maximum(
     assert job.finished is not None
 
 
-def test_moved_goes_to_another_queue_with_counters_afresh(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_moved_goes_to_another_queue_with_counters_afresh(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, charge=Charge.ATTEMPT)
     worker.run_one(Kind.CRASHED)
@@ -340,9 +332,7 @@ def test_deferred_since_is_cleared_by_every_other_charge(store: Store, worker: W
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_data_is_replaced_if_given_and_carried_to_the_next_run(
-    store: Store, worker: Worker, kind: Kind
-) -> None:
+def test_data_is_replaced_if_given_and_carried_to_the_next_run(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, data=b"1")
     worker.run_one(Kind.AGAIN)
@@ -370,9 +360,7 @@ def test_a_state_that_is_not_final_does_not_set_finished(store: Store, worker: W
     assert look(store, "a").finished is None
 
 
-def test_began_and_ended_are_turned_into_the_stores_time(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_began_and_ended_are_turned_into_the_stores_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     clock.advance(1_000)
     put(store, "a")
     lease = worker.take_one()
@@ -398,9 +386,7 @@ def test_a_batch_of_outcomes_is_answered_in_order(store: Store, worker: Worker) 
 
 
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.BROKEN, Kind.RELEASED, Kind.CRASHED])
-def test_a_second_settle_with_the_same_token_is_already_recorded(
-    store: Store, worker: Worker, kind: Kind
-) -> None:
+def test_a_second_settle_with_the_same_token_is_already_recorded(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
     lease = worker.run_one(kind, delay=5)
     settled = look(store, "a")
@@ -477,6 +463,21 @@ def test_a_settle_of_a_deleted_job_does_not_hit_the_job_put_after_it(
     assert state(store, successor) is State.RUNNING
     assert worker.settle(fresh, result=b"new") is Verdict.OK
     assert look(store, successor).result == b"new"
+
+
+@pytest.mark.parametrize("successor", ["a", "b"])
+def test_nor_does_it_when_told_by_a_worker_that_goes_on_under_a_new_session(
+    store: Store, worker: Worker, clock: ManualClock, successor: str
+) -> None:
+    put(store, "a")
+    old = worker.take_one()
+    store.run(store.delete(["a"]))
+    put(store, successor)
+    reborn = Worker(store, clock, "reborn")
+    reborn.take_one()
+    assert reborn.settle(old, result=b"old") is Verdict.STALE
+    assert list(reborn.renew(old).lost) == ["a"]
+    assert state(store, successor) is State.RUNNING
 
 
 def test_stale_outcomes_do_not_keep_the_others_from_being_settled(

@@ -22,9 +22,7 @@ def test_a_job_with_a_time_is_scheduled(store: Store, clock: ManualClock) -> Non
 
 
 @pytest.mark.parametrize("ago", [0, 1, 100_000])
-def test_a_job_whose_time_has_come_is_ready_with_that_time(
-    store: Store, clock: ManualClock, ago: int
-) -> None:
+def test_a_job_whose_time_has_come_is_ready_with_that_time(store: Store, clock: ManualClock, ago: int) -> None:
     put(store, "a", run_at=clock.now() - ago)
     assert (state(store, "a"), look(store, "a").due) == (State.READY, clock.now() - ago)
 
@@ -56,6 +54,13 @@ def test_a_take_promotes_what_is_due_in_every_queue(store: Store, worker: Worker
         State.READY,
         State.SCHEDULED,
     ]
+
+
+def test_an_exchange_that_takes_nothing_promotes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a", delay=100)
+    clock.advance(100)
+    assert worker.exchange().next_due == clock.now()
+    assert state(store, "a") is State.SCHEDULED
 
 
 def test_a_take_promotes_at_most_a_thousand(store: Store, worker: Worker, clock: ManualClock) -> None:
@@ -102,9 +107,7 @@ def test_again_with_a_delay_is_scheduled(store: Store, worker: Worker, clock: Ma
     assert ids(worker.take(1)) == "a"
 
 
-def test_again_at_a_time_is_scheduled_or_ready_if_it_has_come(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_again_at_a_time_is_scheduled_or_ready_if_it_has_come(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     worker.run_one(Kind.AGAIN, at=clock.now() + 100)
     worker.run_one(Kind.AGAIN, at=clock.now())
@@ -121,9 +124,7 @@ def test_a_time_counts_more_than_a_delay(store: Store, worker: Worker, clock: Ma
 
 
 @pytest.mark.parametrize("how", [{"delay": 100}, {"at": 1_700_000_000_100}])
-def test_moved_may_be_delayed(
-    store: Store, worker: Worker, clock: ManualClock, how: dict[str, int]
-) -> None:
+def test_moved_may_be_delayed(store: Store, worker: Worker, clock: ManualClock, how: dict[str, int]) -> None:
     assert clock.now() == 1_700_000_000_000
     put(store, "a")
     worker.run_one(Kind.MOVED, queue="next", **how)
@@ -132,9 +133,7 @@ def test_moved_may_be_delayed(
     assert ids(worker.take(1, 0, "next")) == "a"
 
 
-def test_a_promoted_job_keeps_its_due_time_when_given_back(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_promoted_job_keeps_its_due_time_when_given_back(store: Store, worker: Worker, clock: ManualClock) -> None:
     due = clock.now() + 100
     put(store, "a", delay=100)
     clock.advance(150)
@@ -143,9 +142,7 @@ def test_a_promoted_job_keeps_its_due_time_when_given_back(
     assert (state(store, "a"), look(store, "a").due) == (State.READY, due)
 
 
-def test_due_times_are_on_the_wall_clock_even_when_it_jumps(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_due_times_are_on_the_wall_clock_even_when_it_jumps(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", delay=1_000)
     clock.jump(-5_000)
     clock.advance(1_000)

@@ -28,18 +28,14 @@ def test_the_higher_priority_comes_first(store: Store, worker: Worker) -> None:
     assert leases[0].priority == 2**31 - 1
 
 
-def test_within_a_priority_the_earlier_due_time_comes_first(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_within_a_priority_the_earlier_due_time_comes_first(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", run_at=clock.now() - 5)
     put(store, "c", run_at=clock.now() - 10)
     assert ids(worker.take(5)) == "cba"
 
 
-def test_a_delayed_job_stands_where_its_due_time_puts_it(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_delayed_job_stands_where_its_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "b", delay=10)
     put(store, "a", delay=5)
     put(store, "d", delay=10)
@@ -50,9 +46,7 @@ def test_a_delayed_job_stands_where_its_due_time_puts_it(
     assert ids(worker.take(9)) == "acbde"
 
 
-def test_a_retried_job_stands_where_its_due_time_puts_it(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_retried_job_stands_where_its_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(5)
     put(store, "b")
@@ -63,9 +57,7 @@ def test_a_retried_job_stands_where_its_due_time_puts_it(
     assert ids(worker.take(9)) == "bac"
 
 
-def test_released_and_crashed_jobs_keep_their_places(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_released_and_crashed_jobs_keep_their_places(store: Store, worker: Worker, clock: ManualClock) -> None:
     for job_id in "abcd":
         put(store, job_id)
         clock.advance(5)
@@ -121,9 +113,7 @@ def test_ordered_one_slot_at_a_time_is_the_same(store: Store, worker: Worker) ->
     assert worker.take(1, 0, "C", "B", "A") == []
 
 
-def test_round_robin_takes_one_from_each_queue_in_turn_skipping_empty_ones(
-    store: Store, worker: Worker
-) -> None:
+def test_round_robin_takes_one_from_each_queue_in_turn_skipping_empty_ones(store: Store, worker: Worker) -> None:
     fill(store)
     leases = worker.take(10, 0, "C", "B", "A", round_robin=True)
     assert [lease.id for lease in leases] == ["C0", "B0", "A0", "C1", "B1", "A1", "C2", "A2", "A3", "A4"]
@@ -158,9 +148,7 @@ def test_round_robin_stops_at_slots_and_spare(store: Store, worker: Worker) -> N
     ]
 
 
-def test_ordered_goes_by_queue_before_priority_and_due_time(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_ordered_goes_by_queue_before_priority_and_due_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "x", queue="second", priority=9)
     clock.advance(5)
     put(store, "a", "b", queue="first")

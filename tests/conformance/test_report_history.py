@@ -60,9 +60,7 @@ def test_a_report_of_a_lease_that_is_gone_is_false_and_changes_nothing(store: St
     assert [look(store, "b"), look(store, "c"), told(store, "c")] == before
 
 
-def test_a_report_on_the_lease_of_another_session_is_false(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_report_on_the_lease_of_another_session_is_false(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
     assert Worker(store, clock, "other").report(saying(lease, data=b"D")) == [False]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.errors import SessionGone
 from headrace.job import Filter, Kind, Put, Swept
 from headrace.store.contract import Store
 
@@ -123,19 +124,19 @@ def test_a_session_closed_long_ago_is_still_gone(store: Store, worker: Worker, c
     worker.close()
     clock.advance(2 * 86_400_000)
     sweep(store)
-    from headrace.errors import SessionGone
-
     with pytest.raises(SessionGone):
         worker.settle(lease)
 
 
 @pytest.mark.parametrize("ending", ["purged", "deleted"])
+@pytest.mark.parametrize("result", [b"small", LARGE], ids=["small result", "large result"])
 def test_nothing_remains_of_a_job_however_much_there_was(
     store: Store,
     worker: Worker,
     clock: ManualClock,
     leftovers: Callable[[Store], dict[str, int]],
     ending: str,
+    result: bytes,
 ) -> None:
     put(store, "a", body=LARGE, unique_key="k", unique_for=1)
     lease = worker.take_one()
@@ -147,7 +148,7 @@ def test_nothing_remains_of_a_job_however_much_there_was(
     worker.settle(lease, Kind.AGAIN, began=0)
     (lease,) = worker.take(1, 0, "next")
     assert lease.body == b"small"
-    worker.settle(lease, result=LARGE, began=0)
+    worker.settle(lease, result=result, began=0)
     worker.close()
     if ending == "purged":
         clock.advance(KEEP_DONE + 1)

@@ -39,9 +39,7 @@ def test_sessions_tell_how_many_jobs_each_runs(store: Store, worker: Worker, clo
     assert running == {"w": 1, "other": 0}
 
 
-def test_sessions_tell_when_a_worker_with_leases_was_seen(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_sessions_tell_when_a_worker_with_leases_was_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     opened = clock.now()
     worker.take_one()
@@ -100,9 +98,7 @@ def test_a_closed_session_does_not_count_as_a_worker(store: Store, worker: Worke
         put(store, "a", require_worker=True)
 
 
-def test_an_expired_session_does_not_count_as_a_worker(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_an_expired_session_does_not_count_as_a_worker(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
     clock.advance(TIMEOUT - 1)

@@ -34,9 +34,7 @@ def test_open_answers_with_the_stores_time(store: Store, clock: ManualClock) -> 
     assert Worker(store, clock, opened=False).open() == clock.now()
 
 
-def test_opening_an_open_session_again_changes_nothing(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_opening_an_open_session_again_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     lease = worker.take_one()
     clock.advance(TIMEOUT - 1)
@@ -76,9 +74,7 @@ def test_a_request_for_an_unknown_session_raises_session_gone(
     assert state(store, "a") is State.READY
 
 
-def test_a_request_for_a_closed_session_raises_session_gone(
-    store: Store, worker: Worker, request_: Request
-) -> None:
+def test_a_request_for_a_closed_session_raises_session_gone(store: Store, worker: Worker, request_: Request) -> None:
     put(store, "a")
     worker.close()
     with pytest.raises(SessionGone):
@@ -123,9 +119,7 @@ def test_a_session_lives_until_the_last_millisecond_of_its_time_out(
         request_(worker)
 
 
-def test_a_settle_by_an_expired_session_changes_nothing(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_settle_by_an_expired_session_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
     clock.advance(TIMEOUT)
@@ -165,9 +159,7 @@ def test_each_session_has_its_own_time_out(store: Store, clock: ManualClock) -> 
     long.renew()
 
 
-def test_a_stale_request_does_not_count_as_being_seen(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_stale_request_does_not_count_as_being_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
     clock.advance(TIMEOUT - 1)
@@ -190,9 +182,7 @@ def test_a_take_repeated_gives_the_same_leases(store: Store, worker: Worker) -> 
 
 
 @pytest.mark.parametrize("round_robin", [False, True])
-def test_a_take_repeated_gives_the_leases_in_the_same_order(
-    store: Store, worker: Worker, round_robin: bool
-) -> None:
+def test_a_take_repeated_gives_the_leases_in_the_same_order(store: Store, worker: Worker, round_robin: bool) -> None:
     put(store, "a", "b", queue="q")
     put(store, "x", "y", queue="r", priority=1)
     take = worker.asks(2, 2, "q", "r", round_robin=round_robin)
@@ -253,9 +243,7 @@ def test_a_repeat_marks_the_session_as_seen(store: Store, worker: Worker, clock:
     worker.renew()
 
 
-def test_a_repeated_report_marks_the_session_as_seen(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_repeated_report_marks_the_session_as_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
     worker.report()
@@ -294,9 +282,7 @@ def test_exchanges_and_reports_share_the_numbering(store: Store, worker: Worker)
     assert (state(store, "a"), look(store, "a").data) == (State.RUNNING, b"1")
 
 
-def test_sessions_number_their_requests_each_for_itself(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_sessions_number_their_requests_each_for_itself(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.number = 100
     worker.exchange()
@@ -352,9 +338,7 @@ def test_a_lease_is_lost_when_its_token_was_passed_on(store: Store, worker: Work
     assert list(worker.renew(fresh).lost) == []
 
 
-def test_a_lease_of_another_session_is_lost_to_this_one(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_lease_of_another_session_is_lost_to_this_one(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
     assert list(Worker(store, clock, "other").renew(lease).lost) == ["a"]
@@ -408,9 +392,7 @@ def test_closing_with_nobody_knowing_charges_all_that_are_not_spare(store: Store
     assert [look(store, i).crashes for i in "abc"] == [1, 1, 0]
 
 
-def test_closing_ignores_crashed_leases_that_are_not_held(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_closing_ignores_crashed_leases_that_are_not_held(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     a = worker.take_one()
     other = Worker(store, clock, "other")
@@ -450,9 +432,7 @@ def test_closing_leaves_the_leases_of_others_alone(store: Store, worker: Worker,
     assert other.settle(lease) is Verdict.OK
 
 
-def test_what_was_given_back_can_be_taken_by_another(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_what_was_given_back_can_be_taken_by_another(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
     worker.close(crashed=None)
@@ -533,9 +513,7 @@ def test_sweeping_again_while_there_is_more_ends_all(store: Store, clock: Manual
     assert (closed, returned) == (count, count)
 
 
-def test_a_zombie_learns_that_its_job_went_to_another(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+def test_a_zombie_learns_that_its_job_went_to_another(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
     clock.advance(TIMEOUT)

@@ -162,6 +162,15 @@ def test_a_put_that_replaces_can_be_repeated(store: Store, worker: Worker) -> No
     assert ids(worker.take(5)) == "b"
 
 
+def test_a_put_under_the_id_of_another_unfinished_job_changes_nothing(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.take_one()
+    put(store, "b", unique_key="k")
+    before = [look(store, "a"), look(store, "b")]
+    assert put(store, "a", unique_key="k", replace=True) == [Put("a", False)]
+    assert [look(store, "a"), look(store, "b")] == before
+
+
 # -- revive --
 
 
@@ -181,9 +190,7 @@ def test_a_job_is_not_revived_while_another_unfinished_job_has_its_key(store: St
     assert look(store, "a") == before
 
 
-def test_a_job_that_lost_its_key_is_revived_without_it_when_the_other_is_finished(
-    store: Store, worker: Worker
-) -> None:
+def test_a_job_that_lost_its_key_is_revived_without_it_when_the_other_is_finished(store: Store, worker: Worker) -> None:
     put(store, "a", unique_key="k")
     worker.run_one(Kind.FAILED)
     put(store, "b", unique_key="k")

@@ -150,7 +150,7 @@ def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:
             "an interval counted in real time runs around the clock; give it a window instead of days, "
             "as in 'every 90 minutes between 0:00 and 23:59 on weekdays'"
             if start is None
-            else "with 'starting', an interval shorter than a day runs around the clock; leave out days and windows"
+            else "with 'starting', an interval shorter than a day runs around the clock; leave out the rest"
         )
     if len(draft.clocks) > 1:
         raise ScheduleError("it can start at one time only")
@@ -169,6 +169,8 @@ def _days(draft: Draft, start: date | None) -> Days:
             raise ScheduleError("'starting' goes with an interval, as in 'every 2 weeks starting 2026-06-01'")
         if not _by_day(draft) and draft.pace is None:
             raise ScheduleError("it does not say on which days; begin with 'every day' or a weekday")
+        if draft.pace is None and not draft.by_weekday and not draft.months:
+            raise ScheduleError("it does not say of which month; end the days with 'of every month'")
         return base
     count, unit = draft.interval
     if count > 9999:
@@ -199,9 +201,8 @@ def _every_weeks(draft: Draft, base: Days) -> Days:
 
 def _every_months(draft: Draft, base: Days) -> Days:
     if draft.weekday_turns:
-        weekday, count = draft.weekday_turns[0]
         raise ScheduleError(
-            f"'every {count}. such weekday' and 'month' could mean one or several a month; "
+            "'every 2nd Sunday' and 'month' could mean one or two a month; "
             "say 'on the 2nd Sunday of every month' for one, 'every 2nd Sunday' for the 2nd and 4th"
         )
     if draft.weekdays:
@@ -241,42 +242,43 @@ def _times(draft: Draft) -> Times:
         return grid(draft.clocks or ((0, 0, 0),))
     count, unit = draft.pace
     if unit == "elapsed" or count >= LIMITS[unit] or (unit == "hour" and draft.window and not draft.marks):
-        return _counted_from_window(draft)
+        if _pace_seconds(draft) % 60:
+            raise ScheduleError("in a window an interval above a minute must be of whole minutes")
+        count, unit = _pace_seconds(draft) // 60, "minute"
+        if count >= LIMITS[unit]:
+            return _counted_from_window(draft)
     hours, window = _window_hours(draft.window)
     if unit == "hour":
         if window:
             raise ScheduleError("with ':MM' a window must be on whole hours")
-        hours = (hours or ALL_HOURS)[::count]
+        hours = tuple(sorted(hours[::count]))
         full = len(hours) == 24 or len(draft.marks) == 60
         return Times(hours, draft.marks or (0,), running=full or draft.window is None)
+    steps = tuple(range(0, 60, count))
     if unit == "minute":
-        return Times(hours or ALL_HOURS, tuple(range(0, 60, count)), window=window, running=True)
-    return Times(hours or ALL_HOURS, ALL_MINUTES, tuple(range(0, 60, count)), window=window, running=True)
+        return Times(tuple(sorted(hours)), steps, window=window, running=True)
+    return Times(tuple(sorted(hours)), ALL_MINUTES, steps, window=window, running=True)
 
 
 def _window_hours(window: tuple[int, int] | None) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The hours of a window between whole hours, the last one in full, or the window itself.
+    """The hours of a window in its own order, and the window itself where hours alone don't say it.
 
-    The hours come in the window's order only to be counted; a set of hours is kept in ascending order.
+    Between whole hours the last one counts in full, as WorkKit has it: "between 9 and 17" is 9:00 to 17:59.
     """
     if window is None:
-        return (), None
+        return ALL_HOURS, None
     first, last = window
-    if first % 60 or last % 60 not in (0, 59) or (last % 60 == 59) != (last % 60 != 0):
-        return (), window
+    if first % 60 or last % 60 not in (0, 59):
+        return ALL_HOURS, window
     span = (last // 60 - first // 60) % 24 + 1
-    return tuple(sorted((first // 60 + step) % 24 for step in range(span))), None
+    return tuple((first // 60 + step) % 24 for step in range(span)), None
 
 
 def _counted_from_window(draft: Draft) -> Times:
-    """Intervals that no field can say, within a window: counted from its start, each day anew."""
+    """An hour or longer, within a window: fixed times, counted from its start, each day anew."""
     assert draft.window is not None
     first, last = draft.window
     if first % 60 == 0 and last % 60 == 0:
         last += 59
-    seconds = _pace_seconds(draft)
-    if seconds % 60:
-        raise ScheduleError("in a window an interval that is not below a minute must be of whole minutes")
-    span = (last - first) % 1440
-    minutes = [(first + passed) % 1440 for passed in range(0, span + 1, seconds // 60)]
-    return grid(tuple((minute // 60, minute % 60, 0) for minute in minutes))
+    minutes = range(first, first + (last - first) % 1440 + 1, _pace_seconds(draft) // 60)
+    return grid(tuple((minute // 60 % 24, minute % 60, 0) for minute in minutes))

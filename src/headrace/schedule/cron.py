@@ -31,7 +31,7 @@ MACROS = {
 }
 # Read with 7 as a second Sunday, so that 5-7 and SAT-SUN are ranges.
 _DAY_OF_WEEK = Kind("day of week", 0, 7, 6, WEEKDAYS)
-_NTH = re.compile(r"(\w+)#(\w+)")
+_NTH = re.compile(r"(\w+)#(\w+)", re.ASCII)
 
 
 def parse_cron(text: str, tz: ZoneInfo) -> Calendar:
@@ -58,7 +58,9 @@ def parse_cron(text: str, tz: ZoneInfo) -> Calendar:
     of_week, week_field = _day_of_week(parts[5])
     days = join_days(of_month, of_week, both=month_field.starred or week_field.starred)
     return Calendar(
-        Days(months=month.values, of_month=days[0], of_week=days[1], both=days[2]), times_of(hour, minute, second), tz
+        Days(months=month.values, of_month=days[0], of_week=days[1], both=days[2]),
+        times_of(hour, minute, second),
+        tz,
     )
 
 

@@ -1,8 +1,8 @@
 """WorkKit's cron: year month day-of-month day-of-week hour minute second.
 
-``v/n`` means every n-th occurrence of v within the enclosing period, so ``0/2`` as a weekday is the 2nd and 4th
-Sunday of each month. When neither day field is exactly ``*`` or ``?``, a day matches if either does. WorkKit
-itself computes in UTC; elsewhere in headrace the seven fields may be read in any zone.
+``v/n`` means every n-th occurrence of v within the enclosing period, so ``0/2`` as a weekday is the 2nd and
+4th Sunday of each month. When neither day field is exactly ``*`` or ``?``, a day matches if either does.
+WorkKit itself computes in UTC; elsewhere in headrace the seven fields may be read in any zone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.schedule.fields import complain, read_field, read_value, split_fie
 from headrace.schedule.recurring import Calendar
 
 _UTC = ZoneInfo("UTC")
-_TO_LAST = re.compile(r"(\w+)-[lL](?:/(\d{1,9}))?")
+_TO_LAST = re.compile(r"(\w+)-[lL](?:/(\d{1,9}))?", re.ASCII)
 _EVERY_YEAR = tuple(range(FIRST_YEAR, LAST_YEAR + 1))
 
 

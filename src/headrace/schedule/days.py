@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from calendar import isleap, monthrange
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
@@ -72,7 +73,7 @@ class DayOfWeek:
 
 @dataclass(frozen=True, slots=True)
 class Stride:
-    """Every n-th day, week (from Monday), month or year, counted from the one that holds ``start``; never before."""
+    """Every n-th day, week (from Monday), month or year, counted from that of ``start``; never before it."""
 
     unit: Literal["day", "week", "month", "year"]
     count: int
@@ -80,8 +81,7 @@ class Stride:
 
     def next_period(self, day: date) -> date:
         """The day itself when its period counts, else the first day of the next period that does."""
-        if day < self.start:
-            day = self.start
+        day = max(day, self.start)
         ahead = -self._index(day) % self.count
         if not ahead:
             return day
@@ -117,56 +117,62 @@ class Days:
     stride: Stride | None = None
 
     def on_or_after(self, start: date, usable: frozenset[int]) -> date | None:
-        """The first matching date from ``start`` on whose day of the month is ``usable``.
-
-        The work is bounded by the number of years, about a microsecond each: a year's day lists depend only
-        on its length and first weekday, so at most fourteen kinds of year are ever worked out.
-        """
-        kinds: dict[tuple[bool, int], dict[int, list[int]]] = {}
+        """The first matching date from ``start`` on whose day of the month is ``usable``."""
         try:
             while True:
                 if self.stride:
                     start = self.stride.next_period(start)
-                found = self._search(start, usable, kinds)
+                found = self._rest_of_year(start, usable) or self._later_year(start.year, usable)
                 if found is None or self.stride is None or self.stride.next_period(found) == found:
                     return found
                 start = found
         except (OverflowError, ValueError):  # past the year 9999
             return None
 
-    def _search(
-        self, start: date, usable: frozenset[int], kinds: dict[tuple[bool, int], dict[int, list[int]]]
-    ) -> date | None:
-        for year in self._years_from(start.year):
-            kind = (isleap(year), date(year, 1, 1).isoweekday() % 7)
-            if kind not in kinds:
-                kinds[kind] = dict(self._days_by_month(year, usable))
-            for month, days in kinds[kind].items():
-                if year == start.year and month < start.month or not self._has_month(month, year):
-                    continue
-                earliest = start.day if (year, month) == (start.year, start.month) else 1
-                for day in days:
-                    if day >= earliest:
-                        return date(year, month, day)
+    def _rest_of_year(self, start: date, usable: frozenset[int]) -> date | None:
+        """Month by month, since the answer is nearly always in this one or the next."""
+        if start.year not in self._years_from(start.year):
+            return None
+        for month in range(start.month, 13):
+            if self._has_month(month, start.year):
+                earliest = start.day if month == start.month else 1
+                days = self._days_of(start.year, month, usable)
+                day = min((day for day in days if day >= earliest), default=None)
+                if day is not None:
+                    return date(start.year, month, day)
         return None
 
-    def _years_from(self, year: int) -> Iterable[int]:
+    def _later_year(self, year: int, usable: frozenset[int]) -> date | None:
+        """Year by year, about a microsecond each, so that even a hopeless search soon ends.
+
+        The days of a year depend only on its length and its first weekday, so at most fourteen kinds of year
+        are ever worked out.
+        """
+        wanted = sorted({*self.months, *(value for value, _ in self.month_turns)})
+        kinds: dict[tuple[bool, int], list[tuple[int, int]]] = {}
+        for later in self._years_from(year + 1):
+            kind = (isleap(later), date(later, 1, 1).weekday())
+            if kind not in kinds:
+                days = [(month, self._days_of(later, month, usable)) for month in wanted]
+                kinds[kind] = [(month, min(found)) for month, found in days if found]
+            for month, day in kinds[kind]:
+                if self._has_month(month, later):
+                    return date(later, month, day)
+        return None
+
+    def _years_from(self, year: int) -> Sequence[int]:
         if self.years is None:
             return range(max(year, FIRST_YEAR), LAST_YEAR + 1)
-        return (candidate for candidate in self.years if candidate >= year)
+        return self.years[bisect_left(self.years, year) :]
 
     def _has_month(self, month: int, year: int) -> bool:
         if month in self.months:
             return True
         return any(month == value and (year - 1969) % n == 0 for value, n in self.month_turns)
 
-    def _days_by_month(self, year: int, usable: frozenset[int]) -> Iterator[tuple[int, list[int]]]:
-        wanted = {*self.months, *(value for value, _ in self.month_turns)}
-        for month in sorted(wanted):
-            first, length = monthrange(year, month)
-            days = self._matching(month, length, (first + 1) % 7, isleap(year)) & usable
-            if days:
-                yield month, sorted(days)
+    def _days_of(self, year: int, month: int, usable: frozenset[int]) -> set[int]:
+        first, length = monthrange(year, month)
+        return self._matching(month, length, (first + 1) % 7, isleap(year)) & usable
 
     def _matching(self, month: int, length: int, first: int, leap: bool) -> set[int]:
         if self.of_month is None and self.of_week is None:

@@ -11,8 +11,8 @@ from headrace.schedule.errors import ScheduleError
 from headrace.schedule.vocabulary import MONTHS, WEEKDAYS
 
 LONGEST_CRON = 500
-_STAR = re.compile(r"\*(?:/(\d{1,9}))?")
-_RANGE = re.compile(r"(\w+)(?:-(\w+))?(?:/(\d{1,9}))?")
+_STAR = re.compile(r"\*(?:/(\d{1,9}))?", re.ASCII)
+_RANGE = re.compile(r"(\w+)(?:-(\w+))?(?:/(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,10 @@ def read_field(text: str, kind: Kind, *, special: Special | None = None, turns: 
             found_turns.add((low, _step(step, item, kind)))
         else:
             raise complain(item, kind, f"a step needs a range: write {low}-{kind.high}/{step}")
-    found_turns -= {turn for turn in found_turns if turn[0] in values}
     values |= {value for value, n in found_turns if n == 1}
     return Field(
         values=tuple(sorted(values)),
-        turns=tuple(sorted(turn for turn in found_turns if turn[1] > 1)),
+        turns=tuple(sorted(turn for turn in found_turns if turn[0] not in values)),
         free=text == "*",
         starred=text.startswith("*"),
         full=len(values) == kind.high - kind.low + 1,

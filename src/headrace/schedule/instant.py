@@ -12,7 +12,8 @@ from headrace.schedule.once import parse_once
 from headrace.schedule.zone import to_instant, zone
 
 _TIMESTAMP = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?", re.IGNORECASE
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -47,6 +48,10 @@ def parse_instant(
             if _TIMESTAMP.fullmatch(stripped):
                 return _timestamp(stripped)
             return parse_once(stripped, now=now, tz=tz)
+        if not isinstance(value, timedelta | int | float):
+            raise ScheduleError(
+                f"{value!r} is not a time; give a datetime, a timedelta, seconds from now, or words like '7pm tomorrow'"
+            )
         return now.astimezone(UTC) + seconds(value)
     except OverflowError:
         raise ScheduleError(f"{value!r} is beyond the years 1 to 9999") from None

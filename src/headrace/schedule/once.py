@@ -110,7 +110,9 @@ def _read_moment(phrase: Phrase, today: date) -> tuple[_Day | None, Clock | None
     clock: Clock | None = None
     while phrase.peek() is not END:
         said_at = False
-        while word := phrase.take("at", "on", "the", "of", "and"):
+        if day or clock:
+            phrase.take_comma()
+        while word := phrase.take("at", "on", "the", "of"):
             said_at = said_at or word == "at"
         if (found_day := phrase.attempt(lambda words: _read_day(words, today))) is not None and not said_at:
             if day is not None:
@@ -197,7 +199,7 @@ def _month_then_day(phrase: Phrase) -> tuple[int, int] | None:
     phrase.take("the")
     token = phrase.peek()
     number = token.number if token.number is not None else token.ordinal
-    if number is None or len(token.text) == 4 and token.ordinal is None:
+    if number is None or (len(token.text) == 4 and token.ordinal is None):
         return None
     phrase.skip()
     return month, _day_number(phrase, number)

@@ -41,8 +41,8 @@ _DOUBLE_MEANING = {
     "bimonthly": "'every 2 months' or two days of every month",
     "biannually": "'every 2 years' or two dates",
 }
-_WEEKDAY_SETS = {word: tuple(range(1, 6)) for word in ("weekday", "weekdays")}
-_WEEKDAY_SETS |= {word: (0, 6) for word in ("weekend", "weekends")}
+_WEEKDAY_SETS: dict[str, tuple[int, ...]] = dict.fromkeys(("weekday", "weekdays"), tuple(range(1, 6)))
+_WEEKDAY_SETS |= dict.fromkeys(("weekend", "weekends"), (0, 6))
 _WEEKDAY_SETS |= {word: (number,) for word, number in WEEKDAYS.items()}
 _WEEKDAY_SETS |= {word + "s": (number,) for word, number in WEEKDAYS.items()}
 _PLURALS = {word for word in _WEEKDAY_SETS if word.endswith("s")}
@@ -68,7 +68,7 @@ def says_recurring(text: str) -> bool:
     """Whether a phrase speaks of many times rather than one."""
     phrase = Phrase(text)
     while (token := phrase.peek()) is not END:
-        if token.word in _RECURRING or [phrase.peek(ahead).word for ahead in range(3)] == ["of", "the", "month"]:
+        if token.word in _RECURRING or phrase.take_all("of", "the", "month") or phrase.take_all("of", "the", "year"):
             return True
         phrase.skip()
     return False
@@ -90,6 +90,8 @@ def _read_part(phrase: Phrase, draft: Draft) -> None:
         _read_period(phrase, draft)
     elif phrase.take("starting"):
         _read_start(phrase, draft)
+    elif phrase.take_comma():
+        pass
     elif phrase.peek().word == "and" and phrase.peek(1).word in ("every", "each", "on"):
         phrase.skip()
     elif phrase.take("on"):
@@ -116,6 +118,8 @@ def _read_every(phrase: Phrase, draft: Draft) -> None:
     elif (number := read_number(token)) is not None and following.word in UNITS:
         count, after = number, 1
     word = phrase.peek(after).word
+    if ordinal == 1 and word in WEEKDAYS:
+        raise phrase.unplaced(f"say 'every {word}' or 'on the 1st {word} of every month'")
     if word in UNITS:
         phrase.skip(after + 1)
         if not count:
@@ -198,6 +202,8 @@ def _read_times(phrase: Phrase, draft: Draft) -> None:
 def _set_clocks(phrase: Phrase, draft: Draft, clocks: list[tuple[int, int, int]]) -> None:
     if draft.clocks:
         raise phrase.refusal("it gives the time of day twice; join several times with 'and'")
+    if len(clocks) > 24:
+        raise phrase.refusal("more than 24 times of day are better said as an interval")
     draft.clocks = tuple(sorted(set(clocks)))
 
 
@@ -220,16 +226,14 @@ def _read_window(phrase: Phrase, draft: Draft) -> None:
 
 def _read_period(phrase: Phrase, draft: Draft) -> None:
     if phrase.take("every", "each"):
-        return _read_every(phrase, draft)
-    if phrase.take_all("the", "month"):
+        _read_every(phrase, draft)
+    elif phrase.peek().word == "the" and phrase.peek(1).word in ("month", "year"):
         draft.recurring = True
-        return _set_interval(phrase, draft, 1, "month")
-    if phrase.take_all("the", "year"):
-        draft.recurring = True
-        return _set_interval(phrase, draft, 1, "year")
-    if phrase.peek().word in MONTHS:
-        return _read_months(phrase, draft)
-    if not _read_year(phrase, draft):
+        _set_interval(phrase, draft, 1, phrase.peek(1).word)
+        phrase.skip(2)
+    elif phrase.peek().word in MONTHS:
+        _read_months(phrase, draft)
+    elif not _read_year(phrase, draft):
         raise phrase.unplaced("here comes a month or a year, as in 'in July' or 'of every month'")
 
 
@@ -237,7 +241,9 @@ def _read_months(phrase: Phrase, draft: Draft) -> None:
     if draft.months:
         raise phrase.unplaced("months were given before")
     months: set[int] = set()
-    while (month := MONTHS.get(phrase.peek(ahead := int(bool(months) and phrase.peek().word == "and")).word)) is not None:
+    while (
+        month := MONTHS.get(phrase.peek(ahead := int(bool(months) and phrase.peek().word == "and")).word)
+    ) is not None:
         phrase.skip(ahead + 1)
         months.add(month)
         if phrase.peek().word in ("to", "through", "-") and phrase.peek(1).word in MONTHS:
@@ -287,7 +293,7 @@ def _read_days(phrase: Phrase, draft: Draft) -> None:
         if phrase.peek().word in MONTHS:
             _read_months(phrase, draft)
     else:
-        raise phrase.unplaced()
+        raise phrase.unplaced("" if draft.recurring else "a schedule begins with 'every'")
 
 
 def _read_weekdays(phrase: Phrase, draft: Draft, count: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from headrace.schedule import render
 from headrace.schedule.days import Days
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.times import Times
@@ -23,12 +24,15 @@ class Schedule(ABC):
     True
     """
 
+    __slots__ = ()
+
     tz: ZoneInfo
 
     def next(self, after: datetime, *, inclusive: bool = False) -> datetime | None:
         """The first run strictly after an instant (or, ``inclusive``, at its second or after), in UTC.
 
-        None when there is no further run. A naive ``after`` is read in the schedule's own zone.
+        None when there is no further run; patterns that name no later year end with 2099. A naive ``after`` is
+        read in the schedule's own zone.
 
         >>> from headrace.schedule import parse
         >>> parse("every day at 4am").next(datetime(2026, 5, 14, 4, 0, tzinfo=UTC))
@@ -66,7 +70,7 @@ class Schedule(ABC):
         >>> parse("0 9,17 * * 1-5", tz="Europe/Zurich").echo()
         'every weekday at 09:00 and 17:00 in Europe/Zurich'
         """
-        from headrace.schedule.echo import echo  # echo reads what this module defines
+        from headrace.schedule.echo import echo  # noqa: PLC0415  (it reads back what it says, so it needs the parser)
 
         return echo(self)
 
@@ -124,21 +128,15 @@ class Calendar(Schedule):
 
     @property
     def cron5(self) -> str | None:
-        from headrace.schedule.render import classic  # render reads what this module defines
-
-        return classic(self, seconds=False)
+        return render.classic(self.days, self.times, seconds=False)
 
     @property
     def cron6(self) -> str | None:
-        from headrace.schedule.render import classic
-
-        return classic(self, seconds=True)
+        return render.classic(self.days, self.times, seconds=True)
 
     @property
     def cron7(self) -> str | None:
-        from headrace.schedule.render import workkit
-
-        return workkit(self)
+        return render.workkit(self.days, self.times)
 
 
 @dataclass(frozen=True, slots=True)

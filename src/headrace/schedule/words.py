@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.times import Clock
-from headrace.schedule.vocabulary import NUMBERS, ordinal
+from headrace.schedule.vocabulary import MONTHS, NUMBERS, ordinal
 from headrace.schedule.zone import ZONE_NAME, zone
 
 LONGEST_PHRASE = 300
@@ -17,18 +17,19 @@ T = TypeVar("T")
 
 _TOKEN = re.compile(
     r"""
-      (?P<date>\d{4}-\d{2}-\d{2})(?!\d)
-    | (?P<clock>\d{1,2}(?::\d{2}){1,2}(?:\s*[ap]\.?m\b\.?)?(?![\d:]) | \d{1,2}\s*[ap]\.?m\b\.?)
-    | :(?P<mark>\d{2})(?!\d)
-    | (?P<ordinal>\d{1,4}(?:st|nd|rd|th)\b)
-    | (?P<decimal>\d{1,9}\.\d{1,9})
-    | (?P<number>\d{1,9}(?!\d))
+      (?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?![0-9])
+    | (?P<clock>[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\s*[ap]\.?m\b\.?)?(?![0-9:]) | [0-9]{1,2}\s*[ap]\.?m\b\.?)
+    | :(?P<mark>[0-9]{2})(?![0-9])
+    | (?P<ordinal>[0-9]{1,4}(?:st|nd|rd|th)\b)
+    | (?P<decimal>[0-9]{1,9}\.[0-9]{1,9})
+    | (?P<number>[0-9]{1,9}(?![0-9]))
     | (?P<word>[^\W\d_]+)
     | (?P<dash>[-\u2013])
     | (?P<comma>,)
     """,
     re.VERBOSE,
 )
+_BARE_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9+-]*")
 _NAMED_CLOCKS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
 
 
@@ -58,7 +59,7 @@ class Phrase:
         self.text = " ".join(text.split())
         if not self.text:
             raise ScheduleError("the phrase is empty; write for example 'in 5 minutes' or 'every day at 9am'")
-        body, self.zone_name = _cut_zone(self.text)
+        body, self.zone_name = cut_zone(self.text)
         self._tokens = _tokens(body.lower(), self.text)
         self._position = 0
 
@@ -78,6 +79,13 @@ class Phrase:
             self._position += 1
             return word
         return ""
+
+    def take_comma(self) -> bool:
+        """Take a comma between two parts. It counts as 'and' inside a list, and as a pause between parts."""
+        if self.peek().text == "," and self.peek(1) is not END:
+            self._position += 1
+            return True
+        return False
 
     def take_all(self, *words: str) -> bool:
         """Take these words if they all come next, in this order."""
@@ -162,13 +170,17 @@ def _shifted(hour: int, minutes: int) -> Clock:
     return minute // 60, minute % 60, 0
 
 
-def _cut_zone(text: str) -> tuple[str, str | None]:
-    """The phrase without its zone, and the zone: 'every day at 4am UTC', '... in Europe/Zurich'."""
+def cut_zone(text: str) -> tuple[str, str | None]:
+    """A text without its zone, and the zone: '... at 4am UTC', '... in Europe/Zurich', '... in Japan'."""
     head, _, tail = text.rpartition(" ")
-    if not head or not ZONE_NAME.fullmatch(tail):
-        return text, None
-    zone_name = zone(tail).key
-    return head.removesuffix(" in"), zone_name
+    if head and ZONE_NAME.fullmatch(tail):
+        return head.removesuffix(" in"), zone(tail).key
+    if head.endswith(" in") and _BARE_ZONE.fullmatch(tail) and tail.lower() not in MONTHS:
+        try:
+            return head.removesuffix(" in"), zone(tail).key
+        except ScheduleError:
+            pass  # some other word: the grammar will say where it does not fit
+    return text, None
 
 
 def _tokens(body: str, text: str) -> list[Token]:
@@ -180,7 +192,7 @@ def _tokens(body: str, text: str) -> list[Token]:
             continue
         match = _TOKEN.match(body, position)
         if match is None:
-            rest = body[position:].split()[0]
+            rest = body[position:].split(maxsplit=1)[0]
             raise ScheduleError(f"'{rest}' could not be placed in '{text}'")
         token = _token(match, text)
         # A comma counts as "and", and ", and" is still one.

@@ -111,7 +111,8 @@ def _next_instant(find: NextWall, after: datetime, tz: ZoneInfo, running: bool) 
 def _offsets(wall: datetime, tz: ZoneInfo) -> tuple[timedelta, timedelta]:
     """UTC offsets of the first and second reading; first < second in a gap, first > second in an overlap."""
     first, second = wall.replace(tzinfo=tz, fold=0).utcoffset(), wall.replace(tzinfo=tz, fold=1).utcoffset()
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     return first, second
 
 

@@ -83,10 +83,10 @@ class Waiter(Protocol):
     def arm(self) -> None:
         """From now on news will end the next `wait`, even news that comes before it."""
 
-    def wait(self, timeout: float | None) -> None:
-        """Block until there may be news, somebody pokes, or the time-out (seconds) has passed."""
+    def wait(self, timeout: float | None) -> bool:
+        """Block until there may be news or somebody pokes (True), or the time-out (seconds) has passed (False)."""
 
-    async def wait_async(self, timeout: float | None) -> None:
+    async def wait_async(self, timeout: float | None) -> bool:
         """The same on an event loop."""
 
     def poke(self) -> None:

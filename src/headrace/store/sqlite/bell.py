@@ -170,18 +170,26 @@ class Bell:
     def arm(self) -> None:
         self._bells.set_state(self._slot, ASLEEP)
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> bool:
         self._ear.settimeout(None if timeout is None else max(timeout, 0.000_001))
-        with suppress(TimeoutError):
+        try:
             self._ear.recv(16)
-        self._fall_silent()
+        except TimeoutError:
+            return False
+        finally:
+            self._fall_silent()
+        return True
 
-    async def wait_async(self, timeout: float | None) -> None:
+    async def wait_async(self, timeout: float | None) -> bool:
         self._ear.setblocking(False)
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(timeout):
                 await asyncio.get_running_loop().sock_recv(self._ear, 16)
-        self._fall_silent()
+        except TimeoutError:
+            return False
+        finally:
+            self._fall_silent()
+        return True
 
     def _fall_silent(self) -> None:
         """One look at the database answers all rings that came before it."""
@@ -212,18 +220,23 @@ class Poll:
     def arm(self) -> None:
         self._seen = self._change_counter()
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> bool:
         for pause in self._pauses(timeout):
             if self._poked.wait(pause):
                 break
-        self._poked.clear()
+        return self._is_news()
 
-    async def wait_async(self, timeout: float | None) -> None:
+    async def wait_async(self, timeout: float | None) -> bool:
         for pause in self._pauses(timeout):
             if self._poked.is_set():
                 break
             await asyncio.sleep(pause)
+        return self._is_news()
+
+    def _is_news(self) -> bool:
+        poked = self._poked.is_set()
         self._poked.clear()
+        return poked or self._change_counter() != self._seen
 
     def _pauses(self, timeout: float | None) -> Iterable[float]:
         end = None if timeout is None else time.monotonic() + timeout
@@ -253,11 +266,11 @@ class Gong:
     def arm(self) -> None:
         self._struck.clear()
 
-    def wait(self, timeout: float | None) -> None:
-        self._struck.wait(timeout)
+    def wait(self, timeout: float | None) -> bool:
+        return self._struck.wait(timeout)
 
-    async def wait_async(self, timeout: float | None) -> None:
-        await asyncio.to_thread(self._struck.wait, timeout)
+    async def wait_async(self, timeout: float | None) -> bool:
+        return await asyncio.to_thread(self._struck.wait, timeout)
 
     def poke(self) -> None:
         self._struck.set()

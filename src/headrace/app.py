@@ -1,0 +1,271 @@
+"""The app: a registry of tasks, and the way to the store."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headrace.clock import Clock
+from headrace.errors import ConfigurationError
+from headrace.handle import Job
+from headrace.job import Put
+from headrace.names import check_name
+from headrace.retry import Backoff
+from headrace.store import Store, open_store
+from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count, check_priority
+from headrace.when import Duration, milliseconds
+
+if TYPE_CHECKING:
+    from headrace.testing import Testing
+    from headrace.worker.context import Context
+    from headrace.worker.embedded import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_URL = "sqlite:///headrace.db"
+
+
+class Headrace:
+    """Tasks, and the store that their jobs go to.
+
+    `url`: where the jobs live; `$HEADRACE_STORE` if not given, else a file beside you. Opened when first used.
+    `tz`: the zone of naive datetimes and of words like "7pm tomorrow".
+    `retries`, `backoff`: what an escaped exception leads to in tasks that don't say otherwise; 0 retries: failure.
+    `payload_limit`: the most bytes that encoded arguments, a result or data may take.
+
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> @app.task
+    ... def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> add(1, 2)
+    3
+    >>> job = add.enqueue(3, 4)
+    >>> job.state
+    <State.READY: 'ready'>
+    >>> app.worker().run_until_empty()
+    >>> job.result()
+    7
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        tz: str = "UTC",
+        retries: int = 0,
+        backoff: Backoff | None = None,
+        payload_limit: int = 1_048_576,
+        clock: Clock | None = None,
+    ) -> None:
+        self.url = url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL
+        try:
+            self.zone = ZoneInfo(tz)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ConfigurationError(f"tz={tz!r} is not a time zone. Write for example tz='Europe/Zurich'.") from error
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.payload_limit = check_count("payload_limit", payload_limit, 1)
+        self._retries = check_count("retries", retries)
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._store: Store | None = None
+        self._opening = threading.Lock()
+        self.start_hooks: list[Callable[[], Any]] = []
+        self.stop_hooks: list[Callable[[], Any]] = []
+        self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
+        self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
+        self.providers: dict[str, Callable[[], Any]] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when first needed."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    self._store = open_store(self.url, clock=self._clock)
+        return self._store
+
+    def use_store(self, store: Store | None) -> Store | None:
+        """Put another store in place (None: open `url` anew when needed). Returns the one before."""
+        previous, self._store = self._store, store
+        return previous
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    # -- tasks --
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        retry_on: type[BaseException] | tuple[type[BaseException], ...] = ...,
+        fail_on: type[BaseException] | tuple[type[BaseException], ...] = ...,
+        timeout: Duration | None = None,
+        heartbeat: Duration | None = None,
+        isolate: bool = False,
+        scratch: bool = False,
+        max_crashes: int = 3,
+        on_failure: Callable[[Context, BaseException], Any] | None = None,
+    ) -> TaskDecorator: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Make a function callable through a queue, bare (`@app.task`) or with options (`@app.task(queue="mail")`).
+
+        `retries`: further attempts after the first, with `backoff` between them, for exceptions of `retry_on` but
+        not of `fail_on`. `timeout`: how long a run may take. `heartbeat`: how long it may go without calling
+        `current().heartbeat()`. `isolate`: run each job in a process of its own; with `scratch`, in an empty
+        directory of its own too. `max_crashes`: how often the process may die under a job before it is failed.
+        `on_failure`: called with the context and the exception when a job has failed for good.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
+            kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+            made: Task[Any, Any] = kind(self, function, name, self._task_options(options))
+            if made.name in self.tasks:
+                raise ConfigurationError(f"There is a task {made.name!r} already: give this one another name=.")
+            missing = set(made.arguments.injected.values()) - set(self.providers)
+            if missing:
+                raise ConfigurationError(
+                    f"Task {made.name} asks for {min(missing)!r}, which nothing provides. "
+                    f"Write @app.provide({min(missing)!r}) above it."
+                )
+            self.tasks[made.name] = made
+            return made
+
+        return decorate if function is None else decorate(function)
+
+    def _task_options(self, given: dict[str, Any]) -> TaskOptions:
+        known = set(TaskOptions.__struct_fields__)
+        unknown = set(given) - known
+        if unknown:
+            raise ConfigurationError(f"@app.task does not know {min(unknown)!r}. It takes {', '.join(sorted(known))}.")
+        fields = {name: value for name, value in given.items() if value is not None and value is not ...}
+        fields.setdefault("retries", self._retries)
+        fields.setdefault("backoff", self._backoff)
+        check_count("retries", fields["retries"])
+        check_count("max_crashes", fields.get("max_crashes", 3), 1)
+        check_priority(fields.get("priority", 0))
+        check_name("queue", fields.get("queue", "default"))
+        for option in ("timeout", "heartbeat"):
+            if option in fields:
+                fields[option] = milliseconds(fields[option], option)
+                if fields[option] == 0:
+                    raise ConfigurationError(f"{option} must be longer than nothing.")
+        for option in ("retry_on", "fail_on"):
+            if isinstance(fields.get(option), type):
+                fields[option] = (fields[option],)
+        if fields.get("scratch") and not fields.get("isolate"):
+            raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
+        return TaskOptions(**fields)
+
+    # -- jobs --
+
+    def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+        """Put a batch of calls into the store in one step: all of them or none.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def double(number: int) -> int:
+        ...     return number * 2
+        >>> jobs = app.enqueue_many([double.call(number) for number in range(3)])
+        >>> app.worker().run_until_empty()
+        >>> [job.result() for job in jobs]
+        [0, 2, 4]
+        """
+        return self._handles(self.store.run(self.store.put([call.new for call in calls])))
+
+    async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+        """The same, from async code."""
+        return self._handles(await self.store.arun(self.store.put([call.new for call in calls])))
+
+    def _handles(self, puts: list[Put]) -> list[Job[Any]]:
+        return [Job(self, put.id, created_now=put.created) for put in puts]
+
+    def job(self, job_id: str) -> Job[Any]:
+        """A handle on the job with this id. Nothing is looked up before you ask."""
+        return Job(self, job_id)
+
+    # -- workers --
+
+    def on_start(self, hook: F) -> F:
+        """Call this when a process that runs tasks starts (a worker process, or an isolated job's own)."""
+        self.start_hooks.append(hook)
+        return hook
+
+    def on_stop(self, hook: F) -> F:
+        """Call this before such a process ends in good order."""
+        self.stop_hooks.append(hook)
+        return hook
+
+    def on_failure(self, hook: F) -> F:
+        """Call this with the context and the exception when a job has failed for good."""
+        self.failure_hooks.append(hook)
+        return hook
+
+    def middleware(self, function: Callable[[Context], Iterator[None]]) -> Callable[[Context], Iterator[None]]:
+        """Wrap every run: a generator function that yields once. The first one registered is the outermost.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.middleware
+        ... def announce(context):
+        ...     print("before", context.task)
+        ...     yield
+        ...     print("after")
+        """
+        from contextlib import contextmanager  # noqa: PLC0415
+
+        self.middlewares.append(contextmanager(function))
+        return function
+
+    def provide(self, name: str) -> Callable[[F], F]:
+        """Make a value for tasks that say `parameter=inject(name)`: once per process, when first needed.
+
+        The factory returns the value, or is a generator that yields it and cleans up after the last job.
+        """
+
+        def register(factory: F) -> F:
+            self.providers[check_name("provider", name)] = factory
+            return factory
+
+        return register
+
+    def worker(self, **options: Any) -> Worker:
+        """A worker inside this program, without a supervisor: for tests, scripts and embedding. See `Worker`."""
+        from headrace.worker.embedded import Worker  # noqa: PLC0415  (clients never need it)
+
+        return Worker(self, **options)
+
+    def testing(self) -> Testing:
+        """For tests: `with app.testing() as t:` puts a real store in memory and a clock of your own in place."""
+        from headrace.testing import Testing  # noqa: PLC0415
+
+        return Testing(self)
+
+
+class TaskDecorator(Protocol):
+    """The type of `@app.task(...)` with options."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...

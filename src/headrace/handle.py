@@ -1,0 +1,213 @@
+"""A job as its owner sees it: look at it, wait for it, cancel it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+
+from headrace.codec import decode_error, decode_value
+from headrace.errors import JobCancelled, JobFailed, JobNotFound, Timeout
+from headrace.job import Snapshot, State
+from headrace.when import as_datetime
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+R = TypeVar("R")
+
+
+class HistoryLine(NamedTuple):
+    """One thing that happened to a job."""
+
+    at: datetime
+    what: str
+    detail: str
+    worker: str
+
+
+class Progress(NamedTuple):
+    """How far a job says it is."""
+
+    done: float
+    total: float
+
+    @property
+    def fraction(self) -> float:
+        return self.done / self.total if self.total else 0.0
+
+
+class Job(Generic[R]):
+    """A handle on one job. Attributes show the job as it was when last looked at; `refresh()` looks again.
+
+    `R` is what the task returns: `job.result()` has that type.
+    """
+
+    __slots__ = ("_snapshot", "app", "created_now", "id")
+
+    def __init__(
+        self, app: Headrace, job_id: str, *, created_now: bool = False, snapshot: Snapshot | None = None
+    ) -> None:
+        self.app = app
+        self.id = job_id
+        self.created_now = created_now
+        """False: the call was unique, and this is the job that was there already."""
+        self._snapshot = snapshot
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # -- looking --
+
+    def refresh(self) -> Job[R]:
+        """Look at the job again. Raises `JobNotFound` when it is gone."""
+        return self._seen(self.app.store.run(self.app.store.get([self.id]))[0])
+
+    async def arefresh(self) -> Job[R]:
+        """The same, from async code."""
+        return self._seen((await self.app.store.arun(self.app.store.get([self.id])))[0])
+
+    def _seen(self, snapshot: Snapshot | None) -> Job[R]:
+        if snapshot is None:
+            raise JobNotFound(self.id)
+        self._snapshot = snapshot
+        return self
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Everything the store knows about the job, as of the last look."""
+        if self._snapshot is None:
+            self.refresh()
+        return cast("Snapshot", self._snapshot)
+
+    @property
+    def state(self) -> State:
+        return self.snapshot.state
+
+    @property
+    def task(self) -> str:
+        return self.snapshot.task
+
+    @property
+    def queue(self) -> str:
+        return self.snapshot.queue
+
+    @property
+    def attempts(self) -> int:
+        """Attempts made so far; crashes are counted apart, in `crashes`."""
+        return self.snapshot.attempts
+
+    @property
+    def crashes(self) -> int:
+        return self.snapshot.crashes
+
+    @property
+    def run_after(self) -> datetime:
+        return cast("datetime", as_datetime(self.snapshot.due))
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the run last said with `current().progress(done, total)`."""
+        found = self.snapshot.progress
+        return None if found is None else Progress(*found)
+
+    @property
+    def data(self) -> Any:
+        """What the run last said with `current().update(data)`."""
+        return decode_value(self.snapshot.data)
+
+    @property
+    def history(self) -> list[HistoryLine]:
+        """What happened to the job so far, oldest first. Always a fresh look."""
+        events = self.app.store.run(self.app.store.history(self.id))
+        return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
+
+    # -- waiting --
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the job to end, and return what it returned.
+
+        Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        if self.refresh().state.final:
+            return self._outcome()
+        watcher = self.app.store.watcher(self.id)
+        try:
+            while True:
+                watcher.arm()
+                if self.refresh().state.final:
+                    return self._outcome()
+                watcher.wait(self._left(end))
+        finally:
+            watcher.close()
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        """The same, from async code. `await job` is `await job.aresult()`."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if (await self.arefresh()).state.final:
+            return self._outcome()
+        watcher = self.app.store.watcher(self.id)
+        try:
+            while True:
+                watcher.arm()
+                if (await self.arefresh()).state.final:
+                    return self._outcome()
+                await watcher.wait_async(self._left(end))
+        finally:
+            watcher.close()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.aresult().__await__()
+
+    def _left(self, end: float | None) -> float | None:
+        if end is None:
+            return None
+        left = end - time.monotonic()
+        if left <= 0:
+            raise Timeout(f"Job {self.id} is still {self.state}; it was waited for as long as asked.")
+        return left
+
+    def _outcome(self) -> R:
+        snapshot = self.snapshot
+        if snapshot.state is State.DONE:
+            task = self.app.tasks.get(snapshot.task)
+            decode = decode_value if task is None else task.results.decode
+            return cast("R", decode(snapshot.result))
+        if snapshot.state is State.CANCELLED:
+            raise JobCancelled(self.id)
+        error = decode_error(snapshot.error)
+        raise JobFailed(self.id, snapshot.group or "", error.type, error.message, error.traceback)
+
+    # -- acting --
+
+    def cancel(self) -> bool:
+        """Cancel it: at once if it waits; a running one is told to stop. False if it is done already."""
+        return self.app.store.run(self.app.store.cancel([self.id]))[0]
+
+    async def acancel(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.cancel([self.id])))[0]
+
+    def delete(self) -> bool:
+        """Remove all trace of it. A running one goes on in vain: its outcome is refused."""
+        return self.app.store.run(self.app.store.delete([self.id]))[0]
+
+    async def adelete(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.delete([self.id])))[0]
+
+    def revive(self) -> bool:
+        """Put it back in line after it failed or was cancelled, with its counters at zero."""
+        return self.app.store.run(self.app.store.revive([self.id]))[0]
+
+    async def arevive(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.revive([self.id])))[0]

@@ -1,0 +1,96 @@
+"""Finding the app that `module:app` names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+
+def load_app(path: str) -> Headrace:
+    """Import the app that `module:app` (or `path/to/file.py:app`, or just `module`) names.
+
+    >>> load_app("no_such_module:app")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: Cannot find a module named 'no_such_module'. Is it spelled right, ...
+    """
+    from headrace.app import Headrace  # noqa: PLC0415
+
+    module_name, _, attribute = path.partition(":")
+    module = _import(module_name, path)
+    if not attribute:
+        apps = [name for name, value in vars(module).items() if isinstance(value, Headrace)]
+        if len(apps) != 1:
+            found = f"has {len(apps)} apps ({', '.join(apps)})" if apps else "has no Headrace app"
+            raise ConfigurationError(f"{module_name} {found}: say which one, as in {module_name}:app.")
+        attribute = apps[0]
+    found_app: object = module
+    for part in attribute.split("."):
+        if not hasattr(found_app, part):
+            raise ConfigurationError(
+                f"{module_name} has no {attribute!r}. Write module:name, where name is your Headrace(...)."
+            )
+        found_app = getattr(found_app, part)
+    if not isinstance(found_app, Headrace):
+        raise ConfigurationError(f"{path} is a {type(found_app).__name__}, not a Headrace app.")
+    return found_app
+
+
+def _import(name: str, path: str) -> object:
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigurationError(
+                f"Cannot find a module named {error.name!r}. Is it spelled right, and are you in the folder that "
+                f"contains it ({os.getcwd()})? Write module:app, for example shop.tasks:app."
+            ) from None
+        raise ConfigurationError(_broken(path, error)) from error
+    except ConfigurationError:
+        raise
+    except BaseException as error:
+        raise ConfigurationError(_broken(path, error)) from error
+
+
+def _broken(path: str, error: BaseException) -> str:
+    place = traceback.extract_tb(error.__traceback__)
+    where = f" (in {place[-1].filename}, line {place[-1].lineno})" if place else ""
+    return f"Importing {path} failed: {type(error).__name__}: {error}{where}"
+
+
+def _import_file(file: Path) -> object:
+    if not file.is_file():
+        raise ConfigurationError(f"There is no file {file}.")
+    name = file.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(file.resolve()):
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def path_of(app: Headrace) -> str | None:
+    """How another process can import this app, if it can."""
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None:
+            continue
+        for attribute, value in tuple(vars(module).items()):
+            if value is app:
+                return f"{file}:{attribute}" if name == "__main__" else f"{name}:{attribute}"
+    return None

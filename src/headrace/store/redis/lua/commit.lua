@@ -1,0 +1,147 @@
+-- The end of every script that changes jobs. First the checks: keys that were not read on the way. Then the writes, none
+-- of which can fail: what they are done to has been checked, and a write to a full or read-only server fails the first time.
+
+-- As many sleepers as there are jobs for them. One whose process is gone does not count. A hint carries no job.
+local function wake(queue, number)
+  local key = PREFIX .. 'hungry:' .. queue
+  local woken = 0
+  for _ = 1, 64 do
+    if woken >= number then
+      return
+    end
+    local session = call('ZPOPMIN', key)[1]
+    if not session then
+      return
+    end
+    if call('PUBLISH', PREFIX .. 'wake:' .. session, queue) > 0 then
+      woken = woken + 1
+    end
+  end
+end
+
+local function check_all(lists, prefix, kind)
+  for name in pairs(lists) do
+    check_type(prefix .. name, kind)
+  end
+end
+
+local function changed_counts()
+  local fields, set, zero = {}, {}, {}
+  for field, by in pairs(plan.counts) do
+    if by ~= 0 then
+      fields[#fields + 1] = field
+    end
+  end
+  local before = read_many('HMGET', COUNT, fields)
+  for i, field in ipairs(fields) do
+    local number = before[i] and tonumber(before[i]) or 0
+    local after = number + plan.counts[field]
+    if after > 0 then
+      set[#set + 1] = field
+      set[#set + 1] = string.format('%.0f', after)
+    elseif before[i] then
+      zero[#zero + 1] = field
+    end
+  end
+  return set, zero
+end
+
+-- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
+local function commit(first)
+  check_all(plan.enter, PREFIX .. 'line:', 'zset')
+  check_all(plan.leave, PREFIX .. 'line:', 'zset')
+  check_all(plan.held_in, '', 'set')
+  check_all(plan.held_out, '', 'set')
+  check_all(plan.history, '', 'list')
+  for state, key in pairs(ENDED) do
+    if plan.ended_in[state][1] or plan.ended_out[state][1] then
+      check_type(key, 'zset')
+    end
+  end
+  if plan.large_in[1] or plan.large_out[1] then
+    check_type(LARGE, 'hash')
+  end
+  if plan.due_in[1] or plan.due_out[1] then
+    check_type(DUE, 'zset')
+  end
+  local watched = plan.ended[1] and check_type(WATCHED, 'zset')
+  if plan.earliest then
+    local head = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
+    if not head[2] or plan.earliest < tonumber(head[2]) then
+      plan.news[plan.earliest_queue] = 16
+    end
+  end
+  local hungry = {}
+  for queue, number in pairs(plan.news) do
+    if check_type(PREFIX .. 'hungry:' .. queue, 'zset') then
+      hungry[queue] = math.min(number, 16)
+    end
+  end
+  local counts, zeros = changed_counts()
+  local records, removed = {}, {}
+  for _, id in ipairs(plan.changed) do
+    local job = plan.jobs[id]
+    if job then
+      job.record = serialize(job)
+      records[#records + 1] = id
+      records[#records + 1] = job.record
+    else
+      removed[#removed + 1] = id
+    end
+  end
+
+  first()
+  bulk('HDEL', JOB, removed)
+  bulk('HSET', JOB, records)
+  for queue, number in pairs(plan.heads) do
+    call('ZREMRANGEBYRANK', PREFIX .. 'line:' .. queue, 0, number - 1)
+  end
+  for queue, members in pairs(plan.leave) do
+    bulk('ZREM', PREFIX .. 'line:' .. queue, members)
+  end
+  for queue, members in pairs(plan.enter) do
+    bulk('ZADD', PREFIX .. 'line:' .. queue, members)
+  end
+  bulk('ZREM', DUE, plan.due_out)
+  bulk('ZADD', DUE, plan.due_in)
+  for state, key in pairs(ENDED) do
+    bulk('ZREM', key, plan.ended_out[state])
+    bulk('ZADD', key, plan.ended_in[state])
+  end
+  for key, ids in pairs(plan.held_out) do
+    bulk('SREM', key, ids)
+  end
+  for key, ids in pairs(plan.held_in) do
+    bulk('SADD', key, ids)
+  end
+  bulk('HDEL', COUNT, zeros)
+  bulk('HSET', COUNT, counts)
+  bulk('HDEL', LARGE, plan.large_out)
+  bulk('HSET', LARGE, plan.large_in)
+  bulk('HDEL', UNIQUE, plan.unique_out)
+  bulk('HSET', UNIQUE, plan.unique_in)
+  bulk('UNLINK', plan.gone[1], plan.gone)
+  for key, entries in pairs(plan.history) do
+    bulk('RPUSH', key, entries)
+  end
+  for queue, number in pairs(hungry) do
+    wake(queue, number)
+  end
+  for session in pairs(plan.tell) do
+    call('PUBLISH', PREFIX .. 'wake:' .. session, '')
+  end
+  if watched then
+    local until_when = read_many('ZMSCORE', WATCHED, plan.ended)
+    for i, id in ipairs(plan.ended) do
+      if until_when[i] then
+        call('PUBLISH', PREFIX .. 'ended:' .. id, '')
+      end
+    end
+  end
+end
+
+-- A write that changes nothing and that a server let through which has no memory left: what follows it may then take some.
+-- Used where giving work back is the way to have memory again.
+local function even_when_full()
+  call('DEL', PREFIX .. 'nothing')
+end

@@ -1,0 +1,85 @@
+-- A job's record: fixed numbers first, then what was put, then what became of it. Big-endian, no padding.
+--
+--   head   B state, H flags, I token, I attempts, H crashes, I6 due, I6 created, I6 arrival, i priority,
+--          H max_crashes, I length of `put`
+--   run    if flags has RUN: I session number, I6 request number, I6 started, I6 finished (0: not)
+--   put    H queue, H task, if OPTIONS: I options, if UNIQUE: H unique key, and the rest is the body (each with its
+--          length before it, but for the body)
+--   story  if flags has STORY: B which of its values are in `large` (1 data, 2 result, 4 error), H worker, H group,
+--          I data, I result, I error, d progress, d of total, I6 deferred since
+local CANCELLING, SPARE, HISTORY, HAS_KEY, HAS_OPTIONS = 1, 2, 4, 8, 16
+local RUN, STORY, LARGE_BODY = 32, 64, 128
+local HAS_DATA, HAS_RESULT, HAS_ERROR, HAS_GROUP, HAS_PROGRESS, HAS_DEFERRED = 256, 512, 1024, 2048, 4096, 8192
+
+local HEAD_FORMAT, HEAD_SIZE = '>BHIIHI6I6I6iHI', 41
+local RUN_FORMAT, RUN_SIZE = '>II6I6I6', 22
+local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
+local INLINE = 2000
+
+-- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until somebody asks for it.
+local function parse(id, record)
+  if #record < HEAD_SIZE then
+    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+  end
+  local state, flags, token, attempts, crashes, due, created, arrival, priority, max_crashes, length, at =
+    unpack_from(HEAD_FORMAT, record)
+  local session, request, started, finished = 0, 0, 0, 0
+  local ran = band(flags, RUN) ~= 0
+  if #record < at - 1 + (ran and RUN_SIZE or 0) + length or length < 4 or state > CANCELLED then
+    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+  end
+  if ran then
+    session, request, started, finished, at = unpack_from(RUN_FORMAT, record, at)
+  end
+  local size = record:byte(at) * 256 + record:byte(at + 1)
+  if size + 4 > length then
+    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+  end
+  return {
+    id = id, state = state, flags = flags, token = token, attempts = attempts, crashes = crashes, due = due,
+    created = created, arrival = arrival, priority = priority, max_crashes = max_crashes,
+    session = session, request = request, started = started, finished = finished,
+    queue = record:sub(at + 2, at + 1 + size), put = record:sub(at, at + length - 1), told = record:sub(at + length),
+  }
+end
+
+local function serialize(job)
+  local head = pack(
+    HEAD_FORMAT, job.state, job.flags, job.token, job.attempts, job.crashes, job.due, job.created, job.arrival,
+    job.priority, job.max_crashes, #job.put)
+  if band(job.flags, RUN) ~= 0 then
+    return head .. pack(RUN_FORMAT, job.session, job.request, job.started, job.finished) .. job.put .. job.told
+  end
+  return head .. job.put .. job.told
+end
+
+-- What became of it so far, as a table; `tell` puts it back. A record whose story is cut short has none.
+local function story_of(job)
+  if band(job.flags, STORY) ~= 0 then
+    local good, large, worker, group, data, result, error_, progress, total, deferred =
+      pcall(unpack_from, STORY_FORMAT, job.told)
+    if not good then
+      fail('CORRUPT', JOB .. ' has no job in field ' .. job.id)
+    end
+    return {
+      large = large, worker = worker, group = group, data = data, result = result, error = error_,
+      progress = progress, total = total, deferred = deferred,
+    }
+  end
+  return { large = 0, worker = '', group = '', data = '', result = '', error = '', progress = 0, total = 0, deferred = 0 }
+end
+
+local function tell(job, story)
+  job.flags = bor(job.flags, STORY)
+  job.told = pack(
+    STORY_FORMAT, story.large, #story.worker, story.worker, #story.group, story.group, #story.data, story.data,
+    #story.result, story.result, #story.error, story.error, story.progress, story.total, story.deferred)
+end
+
+local function with(flags, bits)
+  return bor(flags, bits)
+end
+
+local function without(flags, bits)
+  return band(flags, bnot(bits))
+end

@@ -1,0 +1,195 @@
+-- What a script is going to write. Transitions only read, and put their intentions here; `commit` checks what has not
+-- been checked, and writes: the only place where anything is written to the structures of jobs.
+local plan = {
+  jobs = {},      -- id -> the job as it will be; false: removed
+  changed = {},   -- the ids of these, once each
+  enter = {},     -- queue -> list of score, member
+  leave = {},     -- queue -> list of members
+  heads = {},     -- queue -> how many are taken from the head of the line
+  due_in = {}, due_out = {},
+  ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
+  ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
+  counts = {},    -- field of COUNT -> change
+  held_in = {}, held_out = {}, -- key of a held set -> ids
+  large_in = {}, large_out = {},
+  unique_in = {}, unique_out = {},
+  history = {},   -- key -> list of entries
+  gone = {},      -- whole keys to remove
+  news = {},      -- queue -> how many sleepers to wake
+  ended = {},     -- ids of jobs that have come to an end
+  tell = {},      -- sessions to wake
+  earliest = nil, -- due time of the earliest job that becomes scheduled
+}
+
+local function append(lists, key, value)
+  local list = lists[key]
+  if list then
+    list[#list + 1] = value
+  else
+    lists[key] = { value }
+  end
+end
+
+local function change(job)
+  if plan.jobs[job.id] ~= job then
+    if plan.jobs[job.id] == nil then
+      plan.changed[#plan.changed + 1] = job.id
+    end
+    plan.jobs[job.id] = job
+  end
+end
+
+-- Jobs by their ids, as they are or as they are planned to be; false where there is none.
+local seen = {}
+
+local function load_many(ids)
+  local missing = {}
+  for i = 1, #ids do
+    if seen[ids[i]] == nil then
+      seen[ids[i]] = false
+      missing[#missing + 1] = ids[i]
+    end
+  end
+  local records = read_many('HMGET', JOB, missing)
+  for i = 1, #missing do
+    if records[i] then
+      seen[missing[i]] = parse(missing[i], records[i])
+    end
+  end
+end
+
+local function find_job(id)
+  if plan.jobs[id] ~= nil then
+    return plan.jobs[id]
+  end
+  if seen[id] == nil then
+    load_many({ id })
+  end
+  return seen[id]
+end
+
+local function count(queue, state, by)
+  local field = state .. queue
+  plan.counts[field] = (plan.counts[field] or 0) + by
+end
+
+local function place(job)
+  return pack('>I6I6', job.due, job.arrival) .. job.id
+end
+
+-- Out of whatever index its state has it in.
+local function leave_state(job)
+  local state = job.state
+  count(job.queue, state, -1)
+  if state == READY then
+    append(plan.leave, job.queue, place(job))
+  elseif state == SCHEDULED then
+    plan.due_out[#plan.due_out + 1] = pack('>I6', job.arrival) .. job.id
+  elseif state >= DONE then
+    append(plan.ended_out, state, job.id)
+  end
+end
+
+-- In line, now or when it is due. Either is news: the sleeper may have to set its timer.
+local function wait_in_line(job)
+  local queue = job.queue
+  if job.due > now then
+    job.state = SCHEDULED
+    plan.due_in[#plan.due_in + 1] = job.due
+    plan.due_in[#plan.due_in + 1] = pack('>I6', job.arrival) .. job.id
+    if not plan.earliest or job.due < plan.earliest then
+      plan.earliest, plan.earliest_queue = job.due, queue
+    end
+  else
+    job.state = READY
+    append(plan.enter, queue, -job.priority)
+    append(plan.enter, queue, place(job))
+    plan.news[queue] = (plan.news[queue] or 0) + 1
+  end
+  count(queue, job.state, 1)
+  change(job)
+end
+
+-- To a final state.
+local function finish(job, state, finished)
+  job.state = state
+  job.finished = math.max(finished, 1)
+  job.flags = with(job.flags, RUN)
+  append(plan.ended_in, state, job.finished)
+  append(plan.ended_in, state, job.id)
+  count(job.queue, state, 1)
+  plan.ended[#plan.ended + 1] = job.id
+  change(job)
+end
+
+local function session_of(number)
+  return call('ZRANGEBYSCORE', SESSIONS, number, number, 'LIMIT', 0, 1)[1]
+end
+
+local function key_of(job)
+  if band(job.flags, HAS_KEY) == 0 then
+    return nil
+  end
+  local _, _, at = unpack_from('>Hc0Hc0', job.put), nil, nil
+  _, _, at = unpack_from('>Hc0Hc0', job.put)
+  if band(job.flags, HAS_OPTIONS) ~= 0 then
+    _, at = unpack_from('>Ic0', job.put, at)
+  end
+  return (unpack_from('>Hc0', job.put, at))
+end
+
+-- Who has a unique key, and until when at least; a plan may have changed that.
+local unique_seen = {}
+
+local function holder_of(key)
+  if unique_seen[key] == nil then
+    local found = call('HGET', UNIQUE, key)
+    if found and #found < 8 then
+      fail('CORRUPT', UNIQUE .. ' has no job in field ' .. key)
+    end
+    unique_seen[key] = found and { id = found:sub(9), till = unpack_from('>d', found) } or false
+  end
+  return unique_seen[key]
+end
+
+-- All trace of a job.
+local function remove(job)
+  if job.state == RUNNING then
+    count(job.queue, RUNNING, -1)
+    local session = session_of(job.session)
+    if session then
+      append(plan.held_out, PREFIX .. 'held:' .. session, job.id)
+      plan.tell[session] = true
+    end
+  else
+    leave_state(job)
+  end
+  local key = key_of(job)
+  local holder = key and holder_of(key)
+  if holder and holder.id == job.id then
+    unique_seen[key] = false
+    plan.unique_out[#plan.unique_out + 1] = key
+  end
+  if band(job.flags, HISTORY) ~= 0 then
+    plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
+  end
+  if band(job.flags, LARGE_BODY) ~= 0 then
+    plan.large_out[#plan.large_out + 1] = 'b:' .. job.id
+  end
+  if band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0 then
+    for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
+      plan.large_out[#plan.large_out + 1] = kind .. job.id
+    end
+  end
+  if plan.jobs[job.id] == nil then
+    plan.changed[#plan.changed + 1] = job.id
+  end
+  plan.jobs[job.id] = false
+  seen[job.id] = false
+end
+
+local function remember(job, at, what, detail, worker)
+  job.flags = with(job.flags, HISTORY)
+  append(plan.history, PREFIX .. 'history:' .. job.id,
+    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker))
+end

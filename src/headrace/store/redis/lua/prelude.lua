@@ -1,0 +1,84 @@
+-- What every script begins with: the glossary of keys, the clock, and how to give up.
+--
+-- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
+--
+--   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number)
+--   {ns}:job              hash    job id -> record (see job.lua)
+--   {ns}:line:<queue>     zset    the ready jobs of a queue: score -priority, member due(6) arrival(6) id
+--   {ns}:due              zset    the scheduled jobs: score due, member arrival(6) id
+--   {ns}:done             zset    what retention looks at: score finished, member id; likewise
+--   {ns}:failed           zset    and
+--   {ns}:cancelled        zset
+--   {ns}:count            hash    <digit of the state><queue> -> how many jobs; zeros are left out
+--   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
+--   {ns}:unique           hash    unique key -> until(8) id of the job that has it
+--   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
+--   {ns}:sessions         zset    the open sessions: score number, member session id
+--   {ns}:session:<id>     hash    a session; closed ones stay for a day as tombstones
+--   {ns}:held:<session>   set     the ids of the jobs that it runs or holds ready
+--   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when
+--   {ns}:watched          zset    jobs whose end somebody waits for: score until when
+--
+-- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
+--
+-- KEYS are the keys whose names are known beforehand, in this order. ARGV[1] is empty, or a test's clock.
+local JOB, META, DUE, COUNT, LARGE, UNIQUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local SESSIONS, WATCHED = KEYS[7], KEYS[8]
+local PREFIX = JOB:sub(1, -4)
+
+local SCHEDULED, READY, RUNNING, DONE, FAILED, CANCELLED = 0, 1, 2, 4, 5, 6
+local ENDED = { [DONE] = KEYS[9], [FAILED] = KEYS[10], [CANCELLED] = KEYS[11] }
+
+local call = redis.call
+local pack, unpack_from = struct.pack, struct.unpack
+local band, bor, bnot = bit.band, bit.bor, bit.bnot
+
+local now, steady
+if ARGV[1] == '' then
+  local time = call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  steady = now
+else
+  now, steady = unpack_from('>dd', ARGV[1])
+end
+
+-- Nothing has been written when this is called: all checks come before the first write.
+local function fail(kind, text)
+  error('HEADRACE ' .. kind .. ' ' .. text .. ' .', 0)
+end
+
+local function check_type(key, wanted)
+  local found = call('TYPE', key).ok
+  if found ~= wanted and found ~= 'none' then
+    fail('CORRUPT', key .. ' is a ' .. found .. ', not a ' .. wanted)
+  end
+  return found ~= 'none'
+end
+
+-- A command with many arguments, in pieces: Lua cannot pass more than 8,000 at once.
+local function bulk(command, key, values)
+  local n = #values
+  for first = 1, n, 4000 do
+    call(command, key, unpack(values, first, math.min(first + 3999, n)))
+  end
+end
+
+-- The same for reading: the answers in one list.
+local function read_many(command, key, names)
+  local n = #names
+  if n == 0 then
+    return {}
+  end
+  if n <= 4000 then
+    return call(command, key, unpack(names))
+  end
+  local found = {}
+  for first = 1, n, 4000 do
+    local last = math.min(first + 3999, n)
+    local piece = call(command, key, unpack(names, first, last))
+    for i = 1, last - first + 1 do
+      found[first + i - 1] = piece[i]
+    end
+  end
+  return found
+end

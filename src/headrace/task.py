@@ -1,0 +1,265 @@
+"""Tasks: functions that can be called through a queue, and the options of their calls."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from headrace.codec import Arguments, Results
+from headrace.errors import ConfigurationError
+from headrace.ids import new_id
+from headrace.job import NewJob
+from headrace.names import check_name
+from headrace.retry import Backoff
+from headrace.when import Duration, Instant, milliseconds, moment
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.handle import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
+
+
+class CallOptions(TypedDict, total=False):
+    """What `using` takes: options of one call, never mixed with the task's own arguments."""
+
+    queue: str
+    priority: int
+    """Higher runs first; 0 unless said otherwise."""
+    run_after: Instant
+    """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
+    retries: int
+    timeout: Duration | None
+    max_crashes: int
+    unique: bool
+    """The same task with the same arguments: a second call returns the unfinished job already there."""
+    unique_key: str
+    """The same, with a key of your own (per task) in place of the arguments."""
+    unique_for: Duration
+    """Stay unique for this long after the call, even when the job is finished."""
+    on_clash: Literal["return", "replace"]
+    """What to do when there is one already: return it, or let this call take its place if it still waits."""
+    require_worker: bool
+    """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
+
+
+class TaskOptions(Struct, frozen=True, kw_only=True):
+    """How a task's jobs run, unless a call says otherwise. Durations in milliseconds."""
+
+    queue: str = "default"
+    priority: int = 0
+    retries: int = 0
+    backoff: Backoff = Backoff()
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    fail_on: tuple[type[BaseException], ...] = ()
+    timeout: int | None = None
+    heartbeat: int | None = None
+    isolate: bool = False
+    scratch: bool = False
+    max_crashes: int = 3
+    on_failure: Callable[..., Any] | None = None
+
+
+class Overrides(Struct, frozen=True, omit_defaults=True):
+    """What a call overrides of what only workers look at: travels with the job."""
+
+    retries: int | None = None
+    timeout: int | None = None
+    """0: no time limit."""
+
+
+_overrides_encoder = msgspec.json.Encoder()
+_overrides_decoder = msgspec.json.Decoder(Overrides)
+
+
+def decode_overrides(options: bytes) -> Overrides:
+    return _overrides_decoder.decode(options)
+
+
+class Call(Generic[R]):
+    """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`."""
+
+    __slots__ = ("new", "task")
+
+    def __init__(self, task: Task[Any, R], new: NewJob) -> None:
+        self.task = task
+        self.new = new
+
+
+class Using(Generic[P, R]):
+    """A task together with options for one call or several. Made by `task.using(...)`."""
+
+    def __init__(self, task: Task[P, R], options: CallOptions) -> None:
+        self._task = task
+        self._fields, self._unique = _check_options(task, options)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call to hand to `app.enqueue_many`."""
+        task = self._task
+        body = task.arguments.encode(args, kwargs, task.app.payload_limit)
+        fields: dict[str, Any] = self._fields
+        if self._unique is not None:
+            fields = fields | self._unique_fields(body)
+        return Call(task, NewJob(id=fields.get("id") or new_id(), task=task.name, body=body, **_without_id(fields)))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Put one job into the store."""
+        return self._task.app.enqueue_many([self.call(*args, **kwargs)])[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same, from async code."""
+        return (await self._task.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
+
+    def _unique_fields(self, body: bytes) -> dict[str, Any]:
+        assert self._unique is not None
+        name = self._task.name
+        if self._unique["key"] is not None:
+            return {**self._unique["fields"], "unique_key": f"{name}\n{self._unique['key']}"}
+        content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
+        digest = blake2b(content, digest_size=16).hexdigest()
+        return {**self._unique["fields"], "unique_key": f"{name}\n{digest}", "id": digest}
+
+
+def _without_id(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != "id"}
+
+
+def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The fields of `NewJob` that options stand for, and what they say about uniqueness."""
+    unknown = set(options) - set(CallOptions.__annotations__)
+    if unknown:
+        raise ConfigurationError(
+            f"using() does not know the option {min(unknown)!r}. It takes {', '.join(CallOptions.__annotations__)}."
+        )
+    fields: dict[str, Any] = {
+        "queue": check_name("queue", options.get("queue", task.options.queue)),
+        "priority": check_priority(options.get("priority", task.options.priority)),
+        "max_crashes": check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1),
+        "require_worker": bool(options.get("require_worker", False)),
+    }
+    if "run_after" in options:
+        fields["run_at"], fields["delay"] = moment(options["run_after"], task.app.zone, "run_after")
+    overrides = Overrides(
+        retries=check_count("retries", options["retries"]) if "retries" in options else None,
+        timeout=_timeout_override(options),
+    )
+    if overrides != Overrides():
+        fields["options"] = _overrides_encoder.encode(overrides)
+    return fields, _check_unique(options)
+
+
+def _timeout_override(options: CallOptions) -> int | None:
+    if "timeout" not in options:
+        return None
+    return 0 if options["timeout"] is None else milliseconds(options["timeout"], "timeout")
+
+
+def _check_unique(options: CallOptions) -> dict[str, Any] | None:
+    key = options.get("unique_key")
+    if not options.get("unique") and key is None:
+        for name in ("unique_for", "on_clash"):
+            if name in options:
+                raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
+        return None
+    clash = options.get("on_clash", "return")
+    if clash not in ("return", "replace"):
+        raise ConfigurationError(f"on_clash is 'return' or 'replace', not {clash!r}.")
+    fields: dict[str, Any] = {"replace": clash == "replace"}
+    if "unique_for" in options:
+        fields["unique_for"] = milliseconds(options["unique_for"], "unique_for")
+    return {"key": None if key is None else check_name("unique_key", key), "fields": fields}
+
+
+def check_priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"priority is a whole number, not {value!r}.")
+    if not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
+        raise ConfigurationError(f"priority goes from {LOWEST_PRIORITY:,} to {HIGHEST_PRIORITY:,}, not {value:,}.")
+    return value
+
+
+def check_count(what: str, value: object, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{what} is a whole number, {least} or more, not {value!r}.")
+    return value
+
+
+class Task(Generic[P, R]):
+    """A function made callable through a queue. Made by `@app.task`; still callable as the function it is."""
+
+    def __init__(self, app: Headrace, function: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
+        self.app = app
+        self.function = function
+        self.name = check_name("task", name or task_name(function))
+        self.options = options
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.arguments = Arguments(self.name, function)
+        self.results = Results(function)
+        self._plain: Using[P, R] | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", self.name)
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now, without any queue."""
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def using(self, **options: Unpack[CallOptions]) -> Using[P, R]:
+        """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`."""
+        return Using(self, options)
+
+    @property
+    def _without_options(self) -> Using[P, R]:
+        if self._plain is None:
+            self._plain = Using(self, {})
+        return self._plain
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call to hand to `app.enqueue_many`."""
+        return self._without_options.call(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Put a job into the store that will call this function with these arguments."""
+        return self._without_options.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """The same, from async code."""
+        return await self._without_options.aenqueue(*args, **kwargs)
+
+
+class AsyncTask(Task[P, R]):
+    """A coroutine function made callable through a queue."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        """Run the coroutine function here, without any queue."""
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """`module:function`. A script's tasks get the name under which a worker will import it."""
+    module = getattr(function, "__module__", None) or "__main__"
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name.removesuffix(".__main__")
+        elif path is not None:
+            module = Path(path).stem
+    qualified = getattr(function, "__qualname__", None)
+    if qualified is None:
+        raise ConfigurationError(f"{function!r} has no name: pass @app.task(name=...).")
+    return f"{module}:{qualified.rpartition('<locals>.')[2]}"

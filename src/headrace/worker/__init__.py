@@ -1,0 +1,1 @@
+"""Workers: processes that take leases, run tasks and settle."""

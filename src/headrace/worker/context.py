@@ -1,0 +1,197 @@
+"""What a task knows about the job it runs: `headrace.current()`."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.codec import decode_value, encode_value
+from headrace.errors import Cancelled, HeadraceError
+from headrace.job import Lease, Report
+
+if TYPE_CHECKING:
+    from headrace.task import Task
+
+
+class Channel(Protocol):
+    """Where a run's words go: to the pump, or through a pipe to the pump's process."""
+
+    payload_limit: int
+
+    def steady(self) -> int:
+        """The worker's steady clock, in milliseconds."""
+
+    def spoke(self, run: Context) -> None:
+        """A run has something to report."""
+
+    def heard(self, run: Context) -> None:
+        """A run has given a sign of life."""
+
+
+class Context:
+    """One run of a job: what it is, what it may say, whether it should stop. Safe to use from any thread of the job."""
+
+    __slots__ = (
+        "_channel",
+        "_data",
+        "_log",
+        "_progress",
+        "_speaking",
+        "beat",
+        "began",
+        "lease",
+        "overrides",
+        "stop_reason",
+        "stopper",
+        "task_object",
+        "thread",
+    )  # fmt: skip
+
+    def __init__(self, lease: Lease, task: Task[Any, Any] | None, channel: Channel) -> None:
+        self.lease = lease
+        self.task_object = task
+        self.began: int | None = None
+        self.beat = 0
+        self.stop_reason: str | None = None
+        self.stopper: Any = None
+        self.thread: int | None = None
+        self.overrides: Any = None
+        self._channel = channel
+        self._progress: tuple[float, float] | None = None
+        self._data: bytes | None = None
+        self._log: list[tuple[int, str]] | None = None
+        self._speaking = False
+
+    def __repr__(self) -> str:
+        return f"<run of {self.lease.task} {self.lease.id}, attempt {self.attempt}>"
+
+    # -- what it is --
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.lease.id
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.lease.task
+
+    @property
+    def queue(self) -> str:
+        return self.lease.queue
+
+    @property
+    def attempt(self) -> int:
+        """1 on the first attempt. Crashes, snoozes and give-backs don't count."""
+        return self.lease.attempts + 1
+
+    @property
+    def crashes(self) -> int:
+        """How often the process died under this job before."""
+        return self.lease.crashes
+
+    @property
+    def token(self) -> int | str:
+        """Grows with every hand-out of the job: pass it on to fence off a run that has been overtaken."""
+        return self.lease.token
+
+    @property
+    def data(self) -> Any:
+        """What an earlier attempt, or this one, left with `update`."""
+        return decode_value(self._data if self._data is not None else self.lease.data)
+
+    # -- what it may say --
+
+    def progress(self, done: float, total: float = 1.0) -> None:
+        """Tell others how far the job is. Also counts as a heartbeat. Cheap: only the latest is sent."""
+        self._progress = (float(done), float(total))
+        self._speak()
+        self.heartbeat()
+
+    def update(self, data: Any) -> None:
+        """Leave data for others to see and for the next attempt to find."""
+        self._data = encode_value("data", data, self._channel.payload_limit)
+        self._speak()
+
+    def log(self, line: str) -> None:
+        """Add a line to the job's history."""
+        with _lock:
+            if self._log is None:
+                self._log = []
+            self._log.append((self._channel.steady(), str(line)[:2000]))
+        self._speak()
+
+    def heartbeat(self) -> None:
+        """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop."""
+        self._channel.heard(self)
+        self.check()
+
+    # -- whether it should stop --
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the job was cancelled, ran out of time, lost its lease, or its worker stops at once."""
+        return self.stop_reason is not None
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the job should stop. Call it now and then in long loops of plain functions."""
+        if self.stop_reason is not None:
+            raise Cancelled(self.stop_reason)
+
+    # -- the pump's side --
+
+    def _speak(self) -> None:
+        if not self._speaking:
+            self._speaking = True
+            self._channel.spoke(self)
+
+    def relay(self, progress: tuple[float, float] | None, data: bytes | None, lines: tuple[str, ...]) -> None:
+        """Say what an isolated run has said in its own process."""
+        self._channel.heard(self)
+        if progress is None and data is None and not lines:
+            return
+        self._progress = progress or self._progress
+        self._data = data or self._data
+        for line in lines:
+            self.log(line)
+        self._speak()
+
+    def take_report(self) -> Report:
+        """Everything said since the last report."""
+        self._speaking = False
+        with _lock:
+            lines, self._log = self._log, None
+        lease = self.lease
+        return Report(
+            ref=lease.ref, token=lease.token, id=lease.id, progress=self._progress, data=self._data, log=lines or ()
+        )
+
+
+_lock = threading.Lock()
+_current: ContextVar[Context] = ContextVar("headrace_context")
+
+
+def current() -> Context:
+    """The job that is being run here.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> @app.task
+    ... def whoami() -> str:
+    ...     return current().task
+    >>> job = whoami.enqueue()
+    >>> app.worker().run_until_empty()
+    >>> job.result().endswith("whoami")
+    True
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise HeadraceError("No job is running here: current() works inside a task that a worker runs.") from None
+
+
+set_current = _current.set
+reset_current = _current.reset
+find_current = _current.get

@@ -1,0 +1,190 @@
+"""A worker inside a program: the same pump and executors, without a supervisor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.errors import ConfigurationError, SessionGone, StoreError
+from headrace.loading import path_of
+from headrace.names import check_name
+from headrace.task import check_count
+from headrace.when import Duration, milliseconds
+from headrace.worker.identity import introduce
+from headrace.worker.pump import Pump
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
+
+
+def default_queues(app: Headrace) -> tuple[str, ...]:
+    """All queues that the app's tasks go to, and `default`."""
+    return tuple(sorted({"default", *(task.options.queue for task in app.tasks.values())}))
+
+
+def default_slots(app: Headrace) -> int:
+    """How many jobs at once in one process: coroutines cost little, threads a little more."""
+    return 100 if app.tasks and all(task.is_async for task in app.tasks.values()) else 8
+
+
+class Worker:
+    """A worker inside a program, without a supervisor. Made by `app.worker(...)`.
+
+    `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
+    `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
+    `session_timeout`: how long after its last sign of life others may take over its jobs.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> @app.task
+    ... def shout(word: str) -> str:
+    ...     return word.upper()
+    >>> with app.worker():
+    ...     shout.enqueue("hello").result(timeout=10)
+    'HELLO'
+    """
+
+    def __init__(
+        self,
+        app: Headrace,
+        *,
+        queues: Sequence[str] | None = None,
+        slots: int | None = None,
+        round_robin: bool | None = None,
+        session_timeout: Duration = 15,
+        max_jobs: int | None = None,
+    ) -> None:
+        if isinstance(queues, str):
+            raise ConfigurationError(f"queues is a list of names: queues=[{queues!r}].")
+        self.app = app
+        self.queues = tuple(check_name("queue", queue) for queue in queues or default_queues(app))
+        self.slots = check_count("slots", default_slots(app) if slots is None else slots, 1)
+        self.round_robin = queues is None if round_robin is None else round_robin
+        self.timeout = milliseconds(session_timeout, "session_timeout")
+        if self.timeout < 1000:
+            raise ConfigurationError("session_timeout must be at least a second.")
+        self._max_jobs = max_jobs
+        self._pump: Pump | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._ready = threading.Event()
+
+    # -- ways to run it --
+
+    def run(self) -> None:
+        """Work until `stop` is called from another thread (or from a signal handler)."""
+        self._stopped.clear()
+        while not self._stopped.is_set():
+            try:
+                self._run_session(burst=False)
+            except SessionGone as error:
+                log.warning("%s Opening a new session.", error)
+            else:
+                return
+
+    def run_until_empty(self) -> None:
+        """Work until nothing is ready and nothing runs. Jobs that are due later stay where they are."""
+        self._run_session(burst=True)
+
+    def start(self) -> Worker:
+        """Work in a thread of this program until `stop`."""
+        self._thread = threading.Thread(target=self.run, name="headrace-pump", daemon=True)
+        self._thread.start()
+        self._ready.wait(30)
+        return self
+
+    def stop(self, grace: float = 30.0) -> None:
+        """Stop taking jobs; let those that run finish for up to `grace` seconds; give the rest back."""
+        self._stopped.set()
+        if self._pump is not None:
+            self._pump.stop(grace)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(grace + 10)
+
+    def __enter__(self) -> Worker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- a session --
+
+    def _run_session(self, *, burst: bool) -> None:
+        store = self.app.store
+        info = introduce(os.getpid(), self.queues, tuple(sorted(self.app.tasks)), self.timeout)
+        guard = store.guard(info.id)
+        store.run(store.open(info))
+        self._pump = pump = Pump(
+            self.app,
+            info.id,
+            queues=self.queues,
+            slots=self.slots,
+            round_robin=self.round_robin,
+            burst=burst,
+            timeout=self.timeout,
+            app_path=path_of(self.app),
+            max_jobs=self._max_jobs,
+        )
+        keeper = Keeper(pump, self.timeout)
+        try:
+            pump.resources.start()
+            keeper.start()
+            self._ready.set()
+            if self._stopped.is_set() and not burst:
+                pump.stop()
+            pump.run()
+        finally:
+            keeper.stop()
+            pump.resources.stop()
+            try:
+                store.run(store.close_session(info.id))
+            except StoreError as error:
+                log.warning("%s", error)
+            guard.close()
+
+
+class Keeper:
+    """Renews the session of a worker without supervisor, and stops its jobs in time when that can't be done."""
+
+    MARGIN = 1_000
+
+    def __init__(self, pump: Pump, timeout: int) -> None:
+        self._pump = pump
+        self._timeout = timeout
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _keep(self) -> None:
+        store = self._pump.app.store
+        renewed = time.monotonic()
+        while not self._done.wait(self._timeout / 3000):
+            sent = time.monotonic()
+            try:
+                store.run(store.renew(self._pump.session))
+                renewed = sent
+            except SessionGone:
+                self._pump.abandon()
+                return
+            except StoreError as error:
+                log.warning("the session could not be renewed: %s", error)
+                if time.monotonic() - renewed > (self._timeout - self.MARGIN) / 1000:
+                    self._pump.abandon()
+                    return

@@ -1,0 +1,20 @@
+"""Ways to run a job: on a thread, on an event loop, in a process of its own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.worker.context import Context
+
+
+class Executor(Protocol):
+    """Runs jobs. It asks the pump whether a run may still start, and tells it the outcome."""
+
+    def submit(self, runs: list[Context]) -> None:
+        """Run these as soon as there is room."""
+
+    def stop_run(self, run: Context) -> None:
+        """Make a run stop, by whatever means there are. Its `stop_reason` is set."""
+
+    def close(self) -> None:
+        """No more runs. Does not wait for those that can't be stopped."""

@@ -1,0 +1,255 @@
+"""Jobs in processes of their own, forked from a zygote: a crash of one is a crash of that job and of nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from headrace.codec import ErrorText, encode_error
+from headrace.job import Kind, Outcome
+from headrace.worker.context import Context
+from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude
+from headrace.worker.zygote import Request, Words, receive, send
+
+if TYPE_CHECKING:
+    from headrace.worker.pump import Pump
+
+log = logging.getLogger("headrace.worker")
+
+ENTRY = "from headrace.worker.zygote import main; main()"
+
+MERCY = 2.0
+"""Seconds between asking a job's processes to end and ending them."""
+
+
+class IsolatedExecutor:
+    """A thread per running job looks after its process; the zygote is started when it is first needed."""
+
+    def __init__(self, pump: Pump, most: int, app_path: str | None) -> None:
+        self._pump = pump
+        self._most = most
+        self._app_path = app_path
+        self._line: SimpleQueue[Context | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._zygote: Zygote | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def available(self) -> bool:
+        return self._app_path is not None
+
+    why_not = (
+        "isolate=True needs an app that another process can import: put it into a module, "
+        "and run it with 'headrace worker module:app'"
+    )
+
+    def submit(self, runs: list[Context]) -> None:
+        for run in runs:
+            self._line.put(run)
+        while len(self._threads) < min(self._most, self._pump.in_hand):
+            name = f"headrace-isolated-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        while (run := self._line.get()) is not None:
+            if self._pump.begin(run):
+                try:
+                    outcome = self._run(run)
+                except Exception as error:
+                    log.exception("job %s could not be isolated", run.id)
+                    outcome = _crashed(run, f"its process could not be started: {error}")
+                outcome.began = outcome.began or run.began
+                outcome.ended = self._pump.steady()
+                self._pump.end(run, outcome)
+
+    def _run(self, run: Context) -> Outcome:
+        task = run.task_object
+        assert task is not None
+        directory = tempfile.mkdtemp(prefix="headrace-job-") if task.options.scratch else None
+        try:
+            return self._supervise(run, Request(run.lease, directory))
+        finally:
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _supervise(self, run: Context, request: Request) -> Outcome:
+        run.began = self._pump.steady()
+        zygote = self._live_zygote()
+        connection = zygote.fork()
+        try:
+            words = receive(connection, Words)
+            if words is None or words.pid is None:
+                return _crashed(run, "its process could not be started: see the worker's error output")
+            pid = words.pid
+            zygote.watch(pid, connection)
+            run.stopper = pid
+            if run.stop_reason is not None:
+                self.stop_run(run)
+            with suppress(OSError):
+                send(connection, request)
+            outcome = self._listen(run, connection)
+            run.stopper = None
+            code = zygote.wait(pid)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # whatever it left running
+            return outcome or _ended(run, code)
+        finally:
+            connection.close()
+
+    def _listen(self, run: Context, connection: socket.socket) -> Outcome | None:
+        """Pass on what the job says, until its outcome or its end."""
+        while (words := receive(connection, Words)) is not None:
+            if words.outcome is not None:
+                return words.outcome  # type: ignore[no-any-return]
+            run.relay(words.progress, words.data, words.log)
+        return None
+
+    def stop_run(self, run: Context) -> None:
+        pid = run.stopper
+        if pid is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGTERM)
+        timer = threading.Timer(MERCY, self._kill, (run, pid))
+        timer.daemon = True
+        timer.start()
+
+    def _kill(self, run: Context, pid: int) -> None:
+        if run.stopper == pid:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def _live_zygote(self) -> Zygote:
+        with self._starting:
+            if self._zygote is None or not self._zygote.alive:
+                assert self._app_path is not None
+                self._zygote = Zygote(self._app_path)
+            return self._zygote
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._line.put(None)
+        if self._zygote is not None:
+            self._zygote.close()
+
+
+def _ended(run: Context, code: int | None) -> Outcome:
+    """A process that ended without an outcome: it was stopped by us, or it crashed."""
+    if run.stop_reason in (TIMED_OUT, SILENT, CANCELLED, STOPPING, LOST):
+        return conclude(run, RuntimeError(run.stop_reason))
+    if code is None:
+        return _crashed(run, "its process died")
+    if code < 0:
+        return _crashed(run, f"its process was killed by {signal.Signals(-code).name}")
+    return _crashed(run, f"its process exited with code {code}")
+
+
+def _crashed(run: Context, reason: str) -> Outcome:
+    log.error("job %s (%s) crashed: %s", run.id, run.task, reason)
+    lease = run.lease
+    return Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=Kind.CRASHED,
+        error=encode_error(ErrorText("Crashed", reason)),
+        note=reason,
+    )
+
+
+class Zygote:
+    """The worker process' end of the zygote."""
+
+    def __init__(self, app_path: str) -> None:
+        self._control, theirs = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        self._ends: dict[int, int] = {}
+        self._connections: dict[int, socket.socket] = {}
+        self._news = threading.Condition()
+        self._gone = False
+        threading.Thread(target=self._read_ends, name="headrace-zygote", daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone
+
+    def fork(self) -> socket.socket:
+        """Ask for a child; answers with the socket it will speak on."""
+        ours, theirs = socket.socketpair()
+        try:
+            socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        finally:
+            theirs.close()
+        return ours
+
+    def watch(self, pid: int, connection: socket.socket) -> None:
+        """End the conversation when this child ends, even if a process it started holds its socket open."""
+        with self._news:
+            self._connections[pid] = connection
+            if pid in self._ends or self._gone:
+                _hang_up(connection)
+
+    def wait(self, pid: int) -> int | None:
+        """How a child ended; None if nobody knows."""
+        with self._news:
+            self._news.wait_for(lambda: pid in self._ends or self._gone, timeout=10.0)
+            self._connections.pop(pid, None)
+            return self._ends.pop(pid, None)
+
+    def _read_ends(self) -> None:
+        size = struct.calcsize("<iI")
+        buffer = b""
+        while True:
+            try:
+                chunk = self._control.recv(4096)
+            except OSError:
+                chunk = b""
+            buffer += chunk
+            with self._news:
+                if not chunk:
+                    self._gone = True
+                    for connection in self._connections.values():
+                        _hang_up(connection)
+                    self._news.notify_all()
+                    return
+                while len(buffer) >= size:
+                    code, pid = struct.unpack("<iI", buffer[:size])
+                    buffer = buffer[size:]
+                    self._ends[pid] = code
+                    if pid in self._connections:
+                        _hang_up(self._connections[pid])
+                self._news.notify_all()
+
+    def close(self) -> None:
+        """Hang up: the zygote ends, and its children with it."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        self._control.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2.0)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """No more is coming; what has arrived can still be read."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RD)

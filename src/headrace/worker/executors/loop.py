@@ -1,0 +1,83 @@
+"""Coroutine functions on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from headrace.worker.context import Context
+from headrace.worker.run import TIMED_OUT, perform_async, time_limit
+
+if TYPE_CHECKING:
+    from headrace.worker.pump import Pump
+
+log = logging.getLogger("headrace.worker")
+
+
+class LoopExecutor:
+    """One loop, many coroutines, at most so many at once. The loop starts with the first that is submitted."""
+
+    def __init__(self, pump: Pump, most: int) -> None:
+        self._pump = pump
+        self._room = most
+        self._line: deque[Context] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="headrace-loop", daemon=True).start()
+            return self._loop
+
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a hook or make a provided value on the loop that tasks run on."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
+
+    def submit(self, runs: list[Context]) -> None:
+        self._line.extend(runs)
+        self._running_loop().call_soon_threadsafe(self._start_some)
+
+    def _start_some(self) -> None:
+        assert self._loop is not None
+        while self._room and self._line:
+            run = self._line.popleft()
+            if self._pump.begin(run):
+                self._room -= 1
+                run.stopper = self._loop.create_task(self._run(run))
+
+    async def _run(self, run: Context) -> None:
+        limit = time_limit(run)
+        timer = None
+        if limit is not None:
+            timer = asyncio.get_running_loop().call_later(limit / 1000, self._time_out, run)
+        try:
+            outcome = await perform_async(run, self._pump.resources, self._pump.steady)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            run.stopper = None
+            self._room += 1
+        self._pump.end(run, outcome)
+        self._start_some()
+
+    def _time_out(self, run: Context) -> None:
+        run.stop_reason = run.stop_reason or TIMED_OUT
+        self._cancel(run)
+
+    def stop_run(self, run: Context) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def _cancel(self, run: Context) -> None:
+        if run.stopper is not None:
+            run.stopper.cancel()
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)

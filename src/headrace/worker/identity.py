@@ -1,0 +1,79 @@
+"""Who a process is, in a way that no other process on any machine, at any time, is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from headrace.ids import new_id
+from headrace.job import SessionInfo
+
+
+@cache
+def host_identity() -> str:
+    """The machine, its boot and its process namespace: two processes with the same can judge each other's pids."""
+    machine = _first_line("/etc/machine-id") or platform.node()
+    boot = _first_line("/proc/sys/kernel/random/boot_id") or _boot_time()
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{machine}/{boot}/{namespace}"
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _boot_time() -> str:
+    if sys.platform != "darwin":
+        return ""
+    answer = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip()
+
+
+def start_time(pid: int) -> str:
+    """When a process started, as the kernel counts; empty when it can't be told."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return ""
+    # The command's name, in parentheses, may contain anything: count from its end.
+    return stat[stat.rindex(b")") + 2 :].split()[19].decode()
+
+
+def is_dead(session: SessionInfo) -> bool:
+    """Whether a session's process is certainly no more. Only known for processes of this machine."""
+    if session.host != host_identity() or not session.pid:
+        return False
+    try:
+        os.kill(session.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    started = start_time(session.pid)
+    return bool(started and session.started and started != session.started)
+
+
+def introduce(
+    pid: int, queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, session: str | None = None
+) -> SessionInfo:
+    """A worker process as it introduces itself to the store."""
+    return SessionInfo(
+        id=session or new_id(),
+        name=f"{platform.node()}-{pid}",
+        host=host_identity(),
+        pid=pid,
+        started=start_time(pid),
+        queues=queues,
+        tasks=tasks,
+        timeout=timeout,
+    )

@@ -1,0 +1,98 @@
+"""What a worker process holds, written where its supervisor can read it after its death.
+
+Shared memory: the pump's beat, and an entry for each job whose function has been entered.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import tempfile
+import threading
+from typing import NamedTuple
+
+from headrace.job import Lease
+
+_HEADER = struct.Struct("<QQ")  # the pump's last beat, bytes in use by refs
+_ENTRY = struct.Struct("<QQQ64s")  # in use, began, deadline (0: none), ref
+ENTRIES = 1024
+SIZE = _HEADER.size + ENTRIES * _ENTRY.size
+
+
+class Entry(NamedTuple):
+    """A job whose function has been entered."""
+
+    ref: int | str
+    began: int
+    deadline: int | None
+
+
+class Ledger:
+    """Written by the worker process, read by its supervisor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._map = mmap.mmap(descriptor, SIZE)
+        self._free = list(range(ENTRIES - 1, -1, -1))
+        self._places: dict[int | str, int] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def shared(cls) -> Ledger:
+        """A ledger whose descriptor can be inherited."""
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("headrace-ledger", os.MFD_CLOEXEC)
+        else:  # macOS
+            descriptor, path = tempfile.mkstemp(prefix="headrace-ledger-")
+            os.unlink(path)
+        os.ftruncate(descriptor, SIZE)
+        return cls(descriptor)
+
+    @classmethod
+    def private(cls) -> Ledger:
+        """For a worker without a supervisor: the same, read by nobody."""
+        return cls.shared()
+
+    # -- the worker's side --
+
+    def beat(self, now: int) -> None:
+        struct.pack_into("<Q", self._map, 0, now)
+
+    def enter(self, lease: Lease, began: int, limit: int | None) -> None:
+        ref = lease.ref
+        try:
+            place = self._free.pop()
+        except IndexError:
+            return  # more at once than the ledger has room for: these will count as not started
+        self._places[ref] = place
+        name = f"i{ref}" if isinstance(ref, int) else f"s{ref}"
+        deadline = 0 if limit is None else began + limit
+        _ENTRY.pack_into(self._map, _HEADER.size + place * _ENTRY.size, 1, began, deadline, name.encode())
+
+    def leave(self, lease: Lease) -> None:
+        place = self._places.pop(lease.ref, None)
+        if place is not None:
+            self._map[_HEADER.size + place * _ENTRY.size] = 0
+            self._free.append(place)
+
+    # -- the supervisor's side --
+
+    @property
+    def last_beat(self) -> int:
+        """The pump's last beat on the steady clock; 0 before the first."""
+        return int(struct.unpack_from("<Q", self._map, 0)[0])
+
+    def entries(self) -> list[Entry]:
+        """The jobs whose functions have been entered and not left."""
+        found = []
+        for place in range(ENTRIES):
+            used, began, deadline, raw = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
+            if used:
+                name = raw.rstrip(b"\0").decode()
+                found.append(Entry(int(name[1:]) if name[0] == "i" else name[1:], began, deadline or None))
+        return found
+
+    def close(self) -> None:
+        self._map.close()
+        os.close(self.descriptor)

@@ -1,0 +1,113 @@
+"""A worker process, as its supervisor starts it: a pump, its executors, and the signals in between."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from headrace.errors import HeadraceError, SessionGone
+from headrace.loading import load_app
+from headrace.store import open_store
+from headrace.worker.ledger import Ledger
+from headrace.worker.logs import set_up_logging
+from headrace.worker.pump import Pump
+from headrace.worker.zygote import die_with_parent
+
+log = logging.getLogger("headrace.worker")
+
+EXIT_OK = 0
+EXIT_SESSION_GONE = 75
+"""Temporary failure: start me again."""
+EXIT_BAD_APP = 78
+"""Configuration error: starting me again won't help."""
+
+
+class ProcessConfig(Struct, frozen=True, kw_only=True):
+    """What the supervisor tells a worker process."""
+
+    app: str
+    store: str
+    session: str
+    queues: tuple[str, ...]
+    slots: int
+    round_robin: bool
+    burst: bool
+    timeout: int
+    grace: float
+    max_jobs: int | None
+    max_memory: int | None
+    ledger: int
+    """Descriptor of the shared memory that says what is held."""
+    lifeline: int
+    """Descriptor of a pipe that closes when the supervisor dies."""
+    log_json: bool
+    log_level: str
+
+
+def main() -> NoReturn:
+    """Run until told to stop. The one argument is the configuration as JSON."""
+    config = msgspec.json.decode(sys.argv[1], type=ProcessConfig)
+    die_with_parent()
+    threading.Thread(target=_follow_supervisor, args=(config.lifeline,), name="headrace-lifeline", daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    set_up_logging(config.log_level, as_json=config.log_json)
+    code = _run(config)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads that did not stop must not keep the process
+
+
+def _run(config: ProcessConfig) -> int:
+    try:
+        app = load_app(config.app)
+        app.use_store(open_store(config.store))
+    except HeadraceError as error:
+        log.error("%s", error)
+        return EXIT_BAD_APP
+    pump = Pump(
+        app,
+        config.session,
+        queues=config.queues,
+        slots=config.slots,
+        round_robin=config.round_robin,
+        burst=config.burst,
+        timeout=config.timeout,
+        app_path=config.app,
+        max_jobs=config.max_jobs,
+        max_memory=config.max_memory,
+        ledger=Ledger(config.ledger),
+    )
+    signal.signal(signal.SIGTERM, lambda *_: pump.stop(0.0 if pump.stopping else config.grace))
+    try:
+        pump.resources.start()
+    except Exception:
+        log.exception("a start hook or a provider failed")
+        return EXIT_BAD_APP
+    try:
+        pump.run()
+    except SessionGone:
+        return EXIT_SESSION_GONE
+    except HeadraceError as error:
+        log.error("%s", error)
+        return 1
+    finally:
+        pump.resources.stop()
+    return EXIT_OK
+
+
+def _follow_supervisor(lifeline: int) -> None:
+    """A worker process without its supervisor has nobody to renew its session: it must not go on."""
+    while os.read(lifeline, 1):
+        pass
+    os._exit(EXIT_SESSION_GONE)

@@ -1,0 +1,526 @@
+"""The pump: takes leases, hands them to executors, settles their outcomes. One thread, one round trip per batch.
+
+    store  --leases-->  pump  --runs-->  executors
+      ^                  |  ^                |
+      +----outcomes------+  +---outcomes-----+
+
+Settles have no timer: what gathered during one round trip goes out with the next. Under load that is one round
+trip per batch; an idle pump makes none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
+from headrace.job import Lease, Outcome, Take, Turn, Verdict
+from headrace.store import Operation, Store
+from headrace.worker import crashpoints
+from headrace.worker.context import Context
+from headrace.worker.executors import Executor
+from headrace.worker.executors.isolated import IsolatedExecutor
+from headrace.worker.executors.loop import LoopExecutor
+from headrace.worker.executors.threads import ThreadExecutor
+from headrace.worker.ledger import Ledger
+from headrace.worker.resources import Resources
+from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, put_off, quarantine, release, time_limit
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+SPARE_SECONDS = 0.025
+"""How much measured work may be held ready."""
+SPARE_JOBS = 500
+"""And how many jobs."""
+STUCK_SECONDS = 0.1
+"""A lease that could not start for this long goes back."""
+REPORT_SECONDS = 0.1
+"""Progress and data of running jobs are sent at most this often."""
+SWEEP_SECONDS = 1.0
+RENEW_SHARE = 3
+"""Held leases are checked this often within a session's time-out."""
+
+
+class Pump:
+    """The worker's heart. `run` belongs to one thread; `begin`, `end` and `spoke` are called by executors."""
+
+    def __init__(
+        self,
+        app: Headrace,
+        session: str,
+        *,
+        queues: Sequence[str],
+        slots: int,
+        round_robin: bool = False,
+        burst: bool = False,
+        timeout: int = 15_000,
+        app_path: str | None = None,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
+        ledger: Ledger | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.app = app
+        self.session = session
+        self.slots = slots
+        self.burst = burst
+        self.payload_limit = app.payload_limit
+        self.steady = (clock or SystemClock()).steady
+        self._store: Store = app.store
+        self._queues = tuple(queues)
+        self._round_robin = round_robin
+        self._timeout = timeout
+        self._max_jobs = max_jobs
+        self._max_memory = max_memory
+        self._ledger = ledger or Ledger.private()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int | str, Context] = {}
+        """Leases that no executor has started yet. Whoever pops one owns it."""
+        self._running: dict[int | str, Context] = {}
+        self._outcomes: deque[Outcome] = deque()
+        self._spoken: deque[Context] = deque()
+        self._deadlines: list[tuple[int, int, Context]] = []
+        self._watched: deque[Context] = deque()
+        self._asleep = False
+        self._waiter = self._store.waiter(session, queues)
+        self._stop_at: float | None = None
+        self._gone = False
+        self._spare = 0
+        self._rate = 0.0
+        self._turned = time.monotonic()
+        self._filled = 0.0
+        self._reported = 0.0
+        self._checked = time.monotonic()
+        self._swept = 0.0
+        self._next_due: int | None = None
+        self._done_count = 0
+        self._hungry = True
+        self._told = False
+        self._threads = ThreadExecutor(self, slots)
+        self._loop = LoopExecutor(self, slots)
+        self._isolated = IsolatedExecutor(self, slots, app_path)
+        self.resources = Resources(app, self._loop.run_coroutine)
+
+    # -- for executors --
+
+    @property
+    def in_hand(self) -> int:
+        """Leases held and not yet settled by an executor."""
+        return len(self._waiting) + len(self._running)
+
+    def begin(self, run: Context) -> bool:
+        """May this run start? Not if the pump has given it back meanwhile."""
+        ref = run.lease.ref
+        if self._waiting.pop(ref, None) is None:
+            return False
+        run.beat = self.steady()
+        self._running[ref] = run
+        limit = time_limit(run)
+        self._ledger.enter(run.lease, run.beat, limit)
+        if limit is not None or (run.task_object is not None and run.task_object.options.heartbeat is not None):
+            self._watched.append(run)
+            self._wake()
+        if crashpoints.armed:
+            crashpoints.reach("run.begin")
+        return True
+
+    def end(self, run: Context, outcome: Outcome) -> None:
+        """A run has ended."""
+        if crashpoints.armed:
+            crashpoints.reach("run.end")
+        self._ledger.leave(run.lease)
+        self._outcomes.append(outcome)
+        self._running.pop(run.lease.ref, None)
+        self._wake()
+
+    def spoke(self, run: Context) -> None:
+        """A run has something to report."""
+        self._spoken.append(run)
+        self._wake()
+
+    def heard(self, run: Context) -> None:
+        """A run has given a sign of life."""
+        run.beat = self.steady()
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            self._waiter.poke()
+
+    # -- control, from any thread --
+
+    def stop(self, grace: float = 0.0) -> None:
+        """Stop taking; let what runs finish for so many seconds; give the rest back. A second call may shorten it."""
+        end = time.monotonic() + grace
+        self._stop_at = end if self._stop_at is None else min(self._stop_at, end)
+        self._waiter.poke()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_at is not None
+
+    def abandon(self) -> None:
+        """The session is gone, or about to be: stop everything before somebody else starts it."""
+        self._gone = True
+        self._waiter.poke()
+
+    # -- the loop --
+
+    def run(self) -> None:
+        """Pump until told to stop (or, with `burst`, until there is nothing left to do).
+
+        Raises `SessionGone` when the session was taken away.
+        """
+        try:
+            self._pump()
+        except (SessionGone, StaleRequest) as error:
+            self._gone = True
+            log.error("the session is gone: stopping its %d jobs. %s", self.in_hand, error)
+            self._stop_everything(LOST)
+            raise SessionGone(str(error)) from error
+        finally:
+            self._threads.close()
+            self._loop.close()
+            self._isolated.close()
+            self._waiter.close()
+
+    def _pump(self) -> None:
+        while True:
+            self._ledger.beat(self.steady())
+            if self._gone:
+                raise SessionGone(f"Session {self.session} could not be renewed in time.")
+            if self._stop_at is not None and not self._go_on_stopping():
+                return
+            self._enforce_deadlines()
+            self._give_back_stuck()
+            if self._spoken and self._may_report():
+                self._report()
+            if self._outcomes or self._hungry:
+                self._exchange()
+                if self._hungry or self._outcomes:
+                    continue
+            if self.burst and not self.in_hand and not self._outcomes:
+                return
+            self._upkeep()
+            self._sleep()
+
+    def _exchange(self) -> None:
+        """Settle what has ended, take what there is room for: one round trip."""
+        outcomes = list(itertools.islice(_drain(self._outcomes), 2 * SPARE_JOBS))
+        if outcomes and any(run._speaking for run in tuple(self._spoken)):
+            self._report()  # what a run said comes before its outcome
+        free = 0 if self.stopping else self.slots - self.in_hand
+        spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
+        take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
+        if not outcomes and take is None:
+            self._hungry = False
+            return
+        self._waiter.arm()
+        if crashpoints.armed:
+            crashpoints.reach("exchange.before")
+        turn = self._insist(
+            lambda number: self._store.exchange(
+                self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
+            )
+        )
+        if crashpoints.armed:
+            crashpoints.reach("exchange.after")
+        self._turned = time.monotonic()
+        self._judge(outcomes, turn)
+        self._dispatch(turn)
+        asked = 0 if take is None else take.slots + take.spare
+        self._hungry = bool(asked) and len(turn.leases) == asked and not self.stopping
+        self._next_due = None if turn.next_due is None else turn.next_due - turn.now + self.steady()
+        self._done_count += len(outcomes)
+        if self._max_jobs is not None and self._done_count >= self._max_jobs and not self.stopping:
+            log.info("%d jobs done: making way for a fresh process", self._done_count)
+            self.stop(grace=3600.0)
+
+    def _insist(self, describe: Callable[[int], Operation[T]]) -> T:
+        """Send a request until it is answered. The same number each time: the store knows a repeat."""
+        number = next(self._numbers)
+        operation = describe(number)
+        for attempt in itertools.count():
+            try:
+                return self._store.run(operation)
+            except (StoreUnavailable, MaybeApplied) as error:
+                pause = min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0)  # noqa: S311
+                log.warning("%s Trying again in %.1f s.", error, pause)
+                self._ledger.beat(self.steady())
+                if self._gone:
+                    raise SessionGone(f"Session {self.session} could not be renewed in time.") from error
+                time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _spare_wanted(self, ended: int, free: int) -> int:
+        """How many more leases to hold ready: none at first, doubled whenever they ran out, bounded by time and number."""
+        now = time.monotonic()
+        if ended:
+            rate = ended / max(now - self._turned, 1e-6)
+            self._rate = rate if not self._rate else 0.7 * self._rate + 0.3 * rate
+            if free >= self.slots - 1 and self._filled == self._turned:
+                self._spare = max(2 * self._spare, self.slots)
+        self._spare = min(self._spare, int(self._rate * SPARE_SECONDS), SPARE_JOBS)
+        return max(0, self._spare - max(0, -free))
+
+    def _started_spares(self) -> list[int | str]:
+        """Spare leases that have been running for a while: no longer spare, should this process die."""
+        started = []
+        horizon = self.steady() - 100
+        for ref, run in tuple(self._running.items()):
+            if run.lease.spare and run.began is not None and run.began <= horizon:
+                run.lease.spare = False
+                started.append(ref)
+        return started
+
+    def _judge(self, outcomes: list[Outcome], turn: Turn) -> None:
+        for outcome, verdict in zip(outcomes, turn.verdicts, strict=True):
+            if verdict is Verdict.STALE:
+                log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
+            elif verdict is Verdict.LATER:
+                self._outcomes.append(outcome)
+
+    def _dispatch(self, turn: Turn) -> None:
+        """Hand leases to the executors that can run them."""
+        if not turn.leases:
+            return
+        self._filled = self._turned
+        threads: list[Context] = []
+        coroutines: list[Context] = []
+        isolated: list[Context] = []
+        tasks = self.app.tasks
+        for lease in turn.leases:
+            task = tasks.get(lease.task)
+            run = Context(lease, task, self)
+            if task is None:
+                self._outcomes.append(put_off(run, turn.now))
+                continue
+            self._waiting[lease.ref] = run
+            if task.options.isolate or (lease.crashes and self._isolated.available):
+                # After a crash a job runs with nothing else in its process, so that only the guilty one crashes again.
+                isolated.append(run)
+            elif task.is_async:
+                coroutines.append(run)
+            else:
+                threads.append(run)
+        if isolated and not self._isolated.available:
+            for run in isolated:
+                del self._waiting[run.lease.ref]
+                self._outcomes.append(quarantine(run, self._isolated.why_not))
+            isolated = []
+        if self._round_robin:
+            self._rotate(turn.leases[-1])
+        for executor, runs in ((self._threads, threads), (self._loop, coroutines), (self._isolated, isolated)):
+            if runs:
+                executor.submit(runs)
+
+    def _rotate(self, last: Lease) -> None:
+        """The next batch begins with the queue after the one that was served last."""
+        place = self._queues.index(last.queue) + 1
+        self._queues = self._queues[place:] + self._queues[:place]
+
+    # -- while jobs run --
+
+    def _executor_of(self, run: Context) -> Executor:
+        task = run.task_object
+        assert task is not None
+        if task.options.isolate or (run.lease.crashes and self._isolated.available):
+            return self._isolated
+        return self._loop if task.is_async else self._threads
+
+    def _stop_run(self, run: Context, reason: str) -> None:
+        if run.stop_reason is None:
+            run.stop_reason = reason
+            self._executor_of(run).stop_run(run)
+
+    def _enforce_deadlines(self) -> None:
+        """Time-outs of plain and isolated runs, heartbeats of all. (Coroutines have timers on their loop.)"""
+        now = self.steady()
+        while self._watched:
+            self._set_alarm(self._watched.popleft())
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, run = heapq.heappop(self._deadlines)
+            if run.lease.ref not in self._running or run.stop_reason is not None:
+                continue
+            limit = time_limit(run)
+            if limit is not None and run.began is not None and now >= run.began + limit:
+                self._stop_run(run, TIMED_OUT)
+                continue
+            heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
+            if heartbeat is not None and now >= run.beat + heartbeat:
+                self._stop_run(run, SILENT)
+                continue
+            self._set_alarm(run)
+
+    def _set_alarm(self, run: Context) -> None:
+        began = run.began if run.began is not None else self.steady()
+        limit = time_limit(run)
+        heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
+        times = [began + limit] if limit is not None else []
+        if heartbeat is not None:
+            times.append(run.beat + heartbeat)
+        if times:
+            heapq.heappush(self._deadlines, (max(min(times), self.steady() + 1), id(run), run))
+
+    def _give_back_stuck(self) -> None:
+        """Leases that could not start soon go back, so that a slow job hides no quick ones behind it."""
+        if not self._waiting or time.monotonic() - self._filled < STUCK_SECONDS or len(self._running) < self.slots:
+            return
+        self._spare = 0
+        self._release_waiting()
+
+    def _release_waiting(self) -> None:
+        for ref in tuple(self._waiting):
+            run = self._waiting.pop(ref, None)
+            if run is not None:
+                self._outcomes.append(release(run))
+
+    def _may_report(self) -> bool:
+        return time.monotonic() - self._reported >= REPORT_SECONDS
+
+    def _report(self) -> None:
+        """Send what runs said: the latest of each."""
+        self._reported = time.monotonic()
+        reports = [run.take_report() for run in _drain(self._spoken)]
+        if reports:
+            self._insist(lambda number: self._store.report(self.session, number, reports, steady=self.steady()))
+
+    def _upkeep(self) -> None:
+        """Between jobs: learn what was cancelled or lost, sweep up after the dead."""
+        now = time.monotonic()
+        if now - self._checked >= self._timeout / 1000 / RENEW_SHARE or self._told:
+            self._checked = now
+            self._told = False
+            self._check_leases()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now + random.uniform(-0.2, 0.2)  # noqa: S311
+            self._sweep()
+            self._check_memory()
+
+    def _check_memory(self) -> None:
+        if self._max_memory is not None and not self.stopping and resident_memory() > self._max_memory:
+            log.info("more than %d MB in use: making way for a fresh process", self._max_memory // 1_000_000)
+            self.stop(grace=3600.0)
+
+    def _check_leases(self) -> None:
+        runs = {run.lease.id: run for run in (*self._running.values(), *self._waiting.values())}
+        if not runs:
+            return
+        held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
+        try:
+            renewal = self._store.run(self._store.renew(self.session, held))
+        except StoreUnavailable as error:
+            log.warning("%s", error)
+            return
+        for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
+            for job_id in ids:
+                run = runs[job_id]
+                if self._waiting.pop(run.lease.ref, None) is not None:
+                    self._outcomes.append(release(run))
+                elif run.lease.ref in self._running:
+                    log.info("job %s: %s", job_id, reason)
+                    self._stop_run(run, reason)
+
+    def _sweep(self) -> None:
+        try:
+            swept = self._store.run(self._store.sweep())
+        except StoreError as error:
+            log.warning("%s", error)
+            return
+        if swept.sessions_closed:
+            log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
+        if swept.more:
+            self._swept -= SWEEP_SECONDS
+
+    # -- sleeping and stopping --
+
+    def _sleep(self) -> None:
+        """Wait for work, for outcomes, for the next thing that is due."""
+        now = time.monotonic()
+        until = min(self._swept, self._checked) + SWEEP_SECONDS
+        if self._waiting:
+            until = min(until, self._filled + STUCK_SECONDS)
+        if self._spoken:
+            until = min(until, self._reported + REPORT_SECONDS)
+        if self._stop_at is not None:
+            until = min(until, self._stop_at)
+        timeout = max(until - now, 0.001)
+        steady = self.steady()
+        due = self._next_due if self.in_hand < self.slots and not self.stopping else None
+        for moment in (due, self._deadlines[0][0] if self._deadlines else None):
+            if moment is not None:
+                timeout = min(timeout, max((moment - steady) / 1000, 0.0))
+        self._asleep = True
+        if self._outcomes or self._watched:
+            self._asleep = False
+            return
+        news = self._waiter.wait(timeout)
+        self._asleep = False
+        if news:
+            self._told = True
+        room = not self.stopping and self.in_hand < self.slots
+        self._hungry = room and (news or (due is not None and due <= self.steady()))
+
+    def _go_on_stopping(self) -> bool:
+        """While stopping: give back what has not started, wait for what has. False when there is nothing left to do."""
+        assert self._stop_at is not None
+        self._release_waiting()
+        if time.monotonic() >= self._stop_at:
+            self._stop_everything(STOPPING)
+            if not self._wait_for_stopped():
+                # Threads that don't stop keep their leases until their process is gone.
+                self._settle_rest()
+                return False
+        return bool(self._running or self._outcomes)
+
+    def _wait_for_stopped(self) -> bool:
+        """Coroutines and isolated jobs stop when told to: a moment for them to do so."""
+        end = time.monotonic() + 1.0
+        while self._running and time.monotonic() < end:
+            if all(self._executor_of(run) is self._threads for run in tuple(self._running.values())):
+                break
+            self._asleep = True
+            self._waiter.wait(0.05)
+        self._asleep = False
+        return not self._running
+
+    def _settle_rest(self) -> None:
+        if self._spoken:
+            self._report()
+        while self._outcomes:
+            self._exchange()
+
+    def _stop_everything(self, reason: str) -> None:
+        self._release_waiting()
+        for run in tuple(self._running.values()):
+            self._stop_run(run, reason)
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this process has in use; 0 where that can't be told."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _drain(items: deque[T]) -> Iterator[T]:
+    while True:
+        try:
+            yield items.popleft()
+        except IndexError:
+            return

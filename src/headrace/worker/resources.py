@@ -1,0 +1,59 @@
+"""What an app provides to its tasks: made once per process, cleaned up at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
+
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class Resources:
+    """Start hooks, provided values, stop hooks: the life of one process that runs tasks."""
+
+    def __init__(self, app: Headrace, run_coroutine: RunCoroutine = asyncio.run) -> None:
+        self._app = app
+        self._run_coroutine = run_coroutine
+        self._values: dict[str, Any] = {}
+        self._open: list[tuple[str, Generator[Any, None, None]]] = []
+
+    def start(self, names: Iterable[str] | None = None) -> None:
+        """Run the start hooks, then make the values: all of them, or those that are named."""
+        for hook in self._app.start_hooks:
+            self._resolve(hook())
+        for name in self._app.providers if names is None else names:
+            self._values[name] = self._make(name)
+
+    def _make(self, name: str) -> Any:
+        made = self._app.providers[name]()
+        if isinstance(made, Generator):
+            self._open.append((name, made))
+            return next(made)
+        return self._resolve(made)
+
+    def _resolve(self, made: Any) -> Any:
+        return self._run_coroutine(made) if inspect.iscoroutine(made) else made
+
+    def get(self, name: str) -> Any:
+        return self._values[name]
+
+    def stop(self) -> None:
+        """Clean up in the opposite order. What fails is logged, and keeps nothing else from being cleaned up."""
+        for name, generator in reversed(self._open):
+            try:
+                next(generator, None)
+            except Exception:
+                log.exception("cleaning up %r failed", name)
+        for hook in reversed(self._app.stop_hooks):
+            try:
+                self._resolve(hook())
+            except Exception:
+                log.exception("the stop hook %r failed", hook)

@@ -1,0 +1,316 @@
+"""One run of a job, from its lease to its outcome. Nothing a task does can make these functions raise."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from headrace.codec import ErrorText, describe_error, encode_error, encode_value
+from headrace.errors import (
+    ArgumentsError,
+    Cancelled,
+    ConfigurationError,
+    Fail,
+    HeadraceError,
+    MoveTo,
+    Retry,
+    Signal,
+    Snooze,
+    Timeout,
+)
+from headrace.job import Charge, Kind, Outcome
+from headrace.names import check_name
+from headrace.task import Task, decode_overrides
+from headrace.when import milliseconds, moment
+from headrace.worker.context import Context, reset_current, set_current
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.worker.resources import Resources
+
+log = logging.getLogger("headrace.worker")
+
+UNKNOWN_FOR = 3_600_000
+"""How long a job whose task nobody here knows is put off before it is quarantined: a rolling deploy."""
+
+STOPPING = "the worker is stopping"
+LOST = "the lease was lost"
+CANCELLED = "the job was cancelled"
+TIMED_OUT = "the job ran out of time"
+SILENT = "the job gave no heartbeat"
+
+
+def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Outcome:
+    """Run a plain function (or a coroutine function, on a loop of its own) in this thread."""
+    task = run.task_object
+    assert task is not None
+    run.began = steady()
+    variable = set_current(run)
+    try:
+        args, kwargs = _arguments(run, task, resources)
+        with _around(run, task.app):
+            value = task.function(*args, **kwargs)
+            if task.is_async:
+                value = asyncio.run(value)
+        outcome = _done(run, task, value)
+    except _Broken as broken:
+        outcome = quarantine(run, broken.reason)
+    except BaseException as error:
+        outcome = conclude(run, error)
+    finally:
+        reset_current(variable)
+    outcome.began = run.began
+    outcome.ended = steady()
+    return outcome
+
+
+async def perform_async(run: Context, resources: Resources, steady: Callable[[], int]) -> Outcome:
+    """Run a coroutine function on this thread's event loop."""
+    task = run.task_object
+    assert task is not None
+    run.began = steady()
+    variable = set_current(run)
+    try:
+        args, kwargs = _arguments(run, task, resources)
+        with _around(run, task.app):
+            value = await task.function(*args, **kwargs)
+        outcome = _done(run, task, value)
+    except _Broken as broken:
+        outcome = quarantine(run, broken.reason)
+    except BaseException as error:
+        outcome = conclude(run, error)
+    finally:
+        reset_current(variable)
+    outcome.began = run.began
+    outcome.ended = steady()
+    return outcome
+
+
+# -- before --
+
+
+class _Broken(Exception):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def _arguments(run: Context, task: Task[Any, Any], resources: Resources) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        args, kwargs = task.arguments.decode(run.lease.body)
+    except ArgumentsError as error:
+        raise _Broken(str(error)) from None
+    for parameter, name in task.arguments.injected.items():
+        kwargs[parameter] = resources.get(name)
+    return args, kwargs
+
+
+def _around(run: Context, app: Headrace) -> ExitStack:
+    stack = ExitStack()
+    for middleware in app.middlewares:
+        stack.enter_context(middleware(run))
+    return stack
+
+
+def time_limit(run: Context) -> int | None:
+    """How many milliseconds this run may take."""
+    task = run.task_object
+    assert task is not None
+    limit = task.options.timeout
+    if run.lease.options is not None:
+        override = _overrides(run).timeout
+        limit = limit if override is None else override or None
+    return limit
+
+
+def _overrides(run: Context) -> Any:
+    if run.overrides is None:
+        assert run.lease.options is not None
+        try:
+            run.overrides = decode_overrides(run.lease.options)
+        except ValueError:
+            log.warning("job %s carries options that cannot be read: they are ignored", run.id)
+            run.overrides = decode_overrides(b"{}")
+    return run.overrides
+
+
+# -- after --
+
+
+def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
+    lease = run.lease
+    outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE, charge=Charge.ATTEMPT)
+    if value is not None:
+        try:
+            outcome.result = encode_value("The result", value, task.app.payload_limit)
+        except ArgumentsError as error:
+            # It has run, with all its effects: running it again would not make its result smaller.
+            return _failed(run, task, "result", error)
+    return outcome
+
+
+def quarantine(run: Context, reason: str) -> Outcome:
+    """A job that cannot be run at all is kept, with the reason, where people will find it."""
+    log.error("job %s (%s) is broken: %s", run.id, run.task, reason)
+    error = encode_error(ErrorText("", reason))
+    lease = run.lease
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.BROKEN, error=error, note=reason[:200])
+
+
+def put_off(run: Context, now: int) -> Outcome:
+    """A job whose task is unknown here: perhaps a deploy is under way, and somebody else knows it, or we will."""
+    since = run.lease.deferred_since
+    waited = 0 if since is None else now - since
+    if waited >= UNKNOWN_FOR:
+        return quarantine(run, f"no worker that took it in the last hour knows the task {run.task!r}")
+    log.warning("job %s: the task %r is not known here; putting it off", run.id, run.task)
+    lease = run.lease
+    return Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=Kind.AGAIN,
+        charge=Charge.DEFERRAL,
+        delay=min(max(1_000, waited // 2), 300_000),
+        note=f"the task {run.task!r} is not known here",
+    )
+
+
+def release(run: Context) -> Outcome:
+    """Give a job back unspent."""
+    lease = run.lease
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED, began=run.began)
+
+
+def conclude(run: Context, error: BaseException) -> Outcome:
+    """What becomes of a run that ended with an exception."""
+    task = run.task_object
+    assert task is not None
+    reason = run.stop_reason
+    if reason in (STOPPING, LOST):
+        return release(run)
+    if reason in (TIMED_OUT, SILENT):
+        error = Timeout(f"{reason} ({_limit_in_words(run)})")
+    elif reason == CANCELLED:
+        return _failed(run, task, "cancelled", error)
+    try:
+        if isinstance(error, Signal) and not isinstance(error, Cancelled):
+            return _obey(run, task, error)
+    except HeadraceError as problem:  # a signal with an impossible delay or data
+        return _failed(run, task, "signal", problem)
+    if isinstance(error, task.options.fail_on) or not isinstance(error, task.options.retry_on):
+        return _failed(run, task, _group(error), error)
+    return _retry(run, task, error)
+
+
+def _limit_in_words(run: Context) -> str:
+    limit = time_limit(run)
+    return "no limit" if limit is None else f"timeout={limit / 1000:g} s"
+
+
+def _group(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def _attempts_left(run: Context, task: Task[Any, Any]) -> bool:
+    retries = task.options.retries
+    if run.lease.options is not None:
+        override = _overrides(run).retries
+        retries = retries if override is None else override
+    return run.attempt <= retries
+
+
+def _retry(
+    run: Context, task: Task[Any, Any], error: BaseException, *, delay: int | None = None, at: int | None = None
+) -> Outcome:
+    if not _attempts_left(run, task):
+        return _failed(run, task, _group(error), error)
+    if delay is None and at is None:
+        delay = round(task.options.backoff.delay(run.attempt) * 1000)
+    text = describe_error(error)
+    log.warning("job %s (%s): attempt %d ended: %s: %s", run.id, run.task, run.attempt, text.type, text.message)
+    lease = run.lease
+    return Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=Kind.AGAIN,
+        charge=Charge.ATTEMPT,
+        delay=delay or 0,
+        at=at,
+        error=encode_error(text),
+        group=_group(error),
+        note=f"attempt {run.attempt}: {text.type}: {text.message}"[:200],
+    )
+
+
+def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException) -> Outcome:
+    text = describe_error(error)
+    log.error("job %s (%s) failed: %s: %s", run.id, run.task, text.type, text.message)
+    hooks = [*task.app.failure_hooks, *([task.options.on_failure] if task.options.on_failure else [])]
+    for hook in hooks:
+        try:
+            hook(run, error)
+        except Exception:
+            log.exception("on_failure of job %s (%s) raised", run.id, run.task)
+    lease = run.lease
+    return Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=Kind.FAILED,
+        charge=Charge.ATTEMPT,
+        error=encode_error(text),
+        group=group[:200],
+        note=f"{text.type}: {text.message}"[:200],
+    )
+
+
+def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
+    """Do what the task asked for."""
+    limit = task.app.payload_limit
+    if isinstance(signal, Fail):
+        outcome = _failed(run, task, signal.group or "failed", signal)
+    elif isinstance(signal, Retry):
+        own_time = signal.delay is not None or signal.at is not None
+        outcome = _retry(run, task, signal, **(_when(task, signal.delay, signal.at) if own_time else {}))
+    elif isinstance(signal, Snooze):
+        lease = run.lease
+        timing = _when(task, signal.delay or 0, signal.at)
+        outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.AGAIN, note="snoozed", **timing)
+    elif isinstance(signal, MoveTo):
+        outcome = _move(run, task, signal)
+    else:
+        return _failed(run, task, _group(signal), signal)
+    data = getattr(signal, "data", ...)
+    if data is not ...:
+        outcome.data = encode_value("data", data, limit)
+    return outcome
+
+
+def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
+    if at is not None:
+        instant, wait = moment(at, task.app.zone, "at")
+        return {"at": instant} if instant is not None else {"delay": wait}
+    return {"delay": milliseconds(delay, "delay")}
+
+
+def _move(run: Context, task: Task[Any, Any], signal: MoveTo) -> Outcome:
+    lease = run.lease
+    outcome = Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=Kind.MOVED,
+        queue=check_name("queue", signal.queue),
+        delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
+        note=f"to {signal.queue}",
+    )
+    if signal.call is not None:
+        if signal.call.task.app is not task.app:
+            raise ConfigurationError("MoveTo(call=...) takes a call of a task of the same app.")
+        outcome.task = signal.call.new.task
+        outcome.body = signal.call.new.body
+    return outcome

@@ -1,0 +1,333 @@
+"""The supervisor: starts worker processes, keeps their sessions alive, sees them die, and tells the store.
+
+It runs no jobs and has one thread, so that nothing a job does can keep it from renewing. What a process held when
+it died is in its ledger: jobs whose functions had been entered are charged a crash, the others go back free.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from headrace.clock import SystemClock
+from headrace.errors import SessionGone, StoreError
+from headrace.job import SessionInfo
+from headrace.store.contract import Guard
+from headrace.worker.identity import introduce, is_dead
+from headrace.worker.ledger import Ledger
+from headrace.worker.process import EXIT_BAD_APP, EXIT_OK, ProcessConfig
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
+
+ENTRY = "from headrace.worker.process import main; main()"
+
+SILENCE = 60_000
+"""Milliseconds without a beat after which a pump counts as hung."""
+OVERRUN = 10_000
+"""Milliseconds past its time-out after which a run that can't be stopped gets its process killed."""
+MARGIN = 1_000
+"""A process whose session can't be renewed is ended this long before others may take its jobs."""
+SHORT_LIFE = 1.0
+"""A process that dies sooner than this (seconds) is started again more and more slowly."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What `headrace worker` was told."""
+
+    app_path: str
+    store: str
+    queues: tuple[str, ...]
+    slots: int
+    round_robin: bool = False
+    processes: int = 1
+    burst: bool = False
+    timeout: int = 15_000
+    grace: float = 30.0
+    max_jobs: int | None = None
+    max_memory: int | None = None
+    log_json: bool = False
+    log_level: str = "INFO"
+
+
+class Child:
+    """A worker process, and what its supervisor needs to know of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], info: SessionInfo, ledger: Ledger, guard: Guard) -> None:
+        self.process = process
+        self.info = info
+        self.ledger = ledger
+        self.guard = guard
+        self.born = time.monotonic()
+        self.renewed = SystemClock().steady()
+        self.told_to_stop = False
+
+
+class Supervisor:
+    """Keeps a number of worker processes going until a signal says stop."""
+
+    def __init__(self, app: Headrace, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._store = app.store
+        self._clock = SystemClock()
+        self._children: dict[int, Child] = {}
+        self._signals: list[int] = []
+        self._stopping = 0
+        self._kill_at: float | None = None
+        self._to_start = settings.processes
+        self._start_at = 0.0
+        self._short_lives = 0
+        self._renew_at = 0.0
+        self._exit_code = EXIT_OK
+        self._lifeline, self._lifeline_end = os.pipe()
+        self._wake, self._wake_end = os.pipe()
+
+    def run(self) -> int:
+        """Supervise until all is over; answers with the exit code."""
+        self._listen_to_signals()
+        self._close_sessions_of_the_dead()
+        try:
+            while self._children or (self._to_start and not self._stopping):
+                self._heed_signals()
+                self._start_processes()
+                self._reap()
+                self._renew()
+                self._look_for_the_hung()
+                self._enforce_the_end()
+                self._sleep()
+        finally:
+            self._kill_all()
+        return self._exit_code
+
+    # -- signals --
+
+    def _listen_to_signals(self) -> None:
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._wake_end, False)
+        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+
+    def _heed_signals(self) -> None:
+        while self._signals:
+            number = self._signals.pop(0)
+            if number in (signal.SIGTERM, signal.SIGINT):
+                self._stop(number)
+            elif number == signal.SIGHUP and not self._stopping:
+                log.info("recycling all worker processes")
+                self._tell_all_to_stop()
+            elif number == signal.SIGUSR1:
+                self._signal_all(signal.SIGUSR1)
+
+    def _stop(self, number: int) -> None:
+        self._stopping += 1
+        if self._stopping == 1:
+            log.info("stopping: jobs have %g s to finish (%s again: at once)", self._settings.grace, _name(number))
+            self._tell_all_to_stop()
+            self._kill_at = time.monotonic() + self._settings.grace + 5.0
+        elif self._stopping == 2:
+            log.info("stopping at once")
+            self._signal_all(signal.SIGTERM)
+            self._kill_at = time.monotonic() + 2.0
+        else:
+            self._kill_at = time.monotonic()
+
+    def _tell_all_to_stop(self) -> None:
+        for child in self._children.values():
+            if not child.told_to_stop:
+                child.told_to_stop = True
+                _signal(child, signal.SIGTERM)
+
+    def _signal_all(self, number: int) -> None:
+        for child in self._children.values():
+            _signal(child, number)
+
+    # -- births --
+
+    def _start_processes(self) -> None:
+        if self._stopping or time.monotonic() < self._start_at:
+            return
+        while self._to_start:
+            self._to_start -= 1
+            try:
+                self._start_one()
+            except StoreError as error:
+                log.error("a worker process could not be started: %s", error)
+                self._to_start += 1
+                self._start_at = time.monotonic() + 1.0
+                return
+
+    def _start_one(self) -> None:
+        settings = self._settings
+        # The session is opened before its process exists, in the supervisor's name until the pid is known: its
+        # leases begin only with the process.
+        info = introduce(os.getpid(), settings.queues, tuple(sorted(self._app.tasks)), settings.timeout)
+        guard = self._store.guard(info.id)
+        ledger = Ledger.shared()
+        config = ProcessConfig(
+            app=settings.app_path,
+            store=settings.store,
+            session=info.id,
+            queues=settings.queues,
+            slots=settings.slots,
+            round_robin=settings.round_robin,
+            burst=settings.burst,
+            timeout=settings.timeout,
+            grace=settings.grace,
+            max_jobs=settings.max_jobs,
+            max_memory=settings.max_memory,
+            ledger=ledger.descriptor,
+            lifeline=self._lifeline,
+            log_json=settings.log_json,
+            log_level=settings.log_level,
+        )
+        self._store.run(self._store.open(info))
+        process = subprocess.Popen(
+            [sys.executable, "-c", ENTRY, msgspec.json.encode(config).decode()],
+            pass_fds=(*guard.descriptors, ledger.descriptor, self._lifeline),
+            stdin=subprocess.DEVNULL,
+        )
+        guard.close()  # from here on the process alone holds it
+        self._children[process.pid] = Child(process, info, ledger, guard)
+        log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
+
+    # -- deaths --
+
+    def _reap(self) -> None:
+        """Bury the dead: our own children, and as process 1 of a container everyone else's."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            child = self._children.pop(pid, None)
+            if child is not None:
+                child.process.returncode = os.waitstatus_to_exitcode(status)
+                self._bury(child, child.process.returncode)
+
+    def _bury(self, child: Child, code: int) -> None:
+        started = child.ledger.entries()
+        # In good order means: what still ran was told to stop, and is not to blame.
+        crashed = [] if code == EXIT_OK or child.told_to_stop else [entry.ref for entry in started]
+        self._close_session(child.info.id, crashed)
+        child.ledger.close()
+        if code == EXIT_BAD_APP:
+            self._exit_code = EXIT_BAD_APP
+            self._stopping = self._stopping or 1
+            self._tell_all_to_stop()
+            return
+        if self._stopping or (code == EXIT_OK and self._settings.burst):
+            return
+        if code != EXIT_OK and not child.told_to_stop:
+            log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))
+        self._to_start += 1
+        short = code != EXIT_OK and time.monotonic() - child.born < SHORT_LIFE
+        self._short_lives = self._short_lives + 1 if short else 0
+        if self._short_lives > 1:
+            self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)
+
+    def _close_session(self, session: str, crashed: list[int | str] | None) -> None:
+        try:
+            given_back = self._store.run(self._store.close_session(session, crashed=crashed))
+        except StoreError as error:
+            log.error("the session of a dead process could not be closed: %s It will expire.", error)
+            return
+        if given_back:
+            log.warning("%d jobs of a dead process go on elsewhere", len(given_back))
+
+    def _close_sessions_of_the_dead(self) -> None:
+        """A supervisor that was killed left sessions behind: those of this machine need not be waited for."""
+        for session in self._store.run(self._store.sessions()):
+            if is_dead(session.info):
+                log.info("closing the session of %s, which is dead", session.info.name)
+                self._close_session(session.info.id, None)
+
+    # -- life --
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        if now < self._renew_at:
+            return
+        self._renew_at = now + self._settings.timeout / 3000
+        for child in tuple(self._children.values()):
+            sent = self._clock.steady()
+            try:
+                started = [entry.ref for entry in child.ledger.entries()]
+                self._store.run(self._store.renew(child.info.id, started=started))
+                child.renewed = sent
+            except SessionGone as error:
+                log.error("%s Ending its process.", error)
+                _signal(child, signal.SIGKILL)
+            except StoreError as error:
+                log.warning("a session could not be renewed: %s", error)
+                self._renew_at = now + 0.5
+
+    def _look_for_the_hung(self) -> None:
+        now = self._clock.steady()
+        for child in self._children.values():
+            beat = child.ledger.last_beat
+            if now - child.renewed > self._settings.timeout - MARGIN:
+                log.error("worker process %d is cut off from the store: ending it", child.process.pid)
+                _signal(child, signal.SIGKILL)
+            elif beat and now - beat > SILENCE:
+                log.error("worker process %d has hung: ending it", child.process.pid)
+                _signal(child, signal.SIGUSR1)
+                _signal(child, signal.SIGKILL)
+            elif any(entry.deadline is not None and now > entry.deadline + OVERRUN for entry in child.ledger.entries()):
+                log.error("worker process %d has a run far past its time-out: ending it", child.process.pid)
+                _signal(child, signal.SIGKILL)
+
+    # -- the end --
+
+    def _enforce_the_end(self) -> None:
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._signal_all(signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        self._signal_all(signal.SIGKILL)
+        while self._children:
+            pid, status = os.waitpid(-1, 0)
+            child = self._children.pop(pid, None)
+            if child is not None:
+                self._close_session(child.info.id, [])
+                child.process.returncode = os.waitstatus_to_exitcode(status)
+
+    def _sleep(self) -> None:
+        timeout = min(1.0, max(self._renew_at - time.monotonic(), 0.0))
+        if self._kill_at is not None:
+            timeout = min(timeout, max(self._kill_at - time.monotonic(), 0.01))
+        if self._to_start:
+            timeout = min(timeout, max(self._start_at - time.monotonic(), 0.0))
+        if self._signals:
+            return
+        select.select([self._wake], [], [], timeout)
+        with suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+
+
+def _signal(child: Child, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child.process.pid, number)
+
+
+def _name(number: int) -> str:
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def _cause(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -1,0 +1,200 @@
+"""The zygote: a process with one thread that has imported the app and forks a child for each isolated job.
+
+Started by exec, so that no lock of a threaded process is ever forked. It listens on a socket for requests, each
+with a socket for the child to speak on, and reports how its children ended. When the worker process is gone the
+socket says so, and the zygote takes its children with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from headrace.clock import SystemClock
+from headrace.job import Lease, Outcome
+from headrace.loading import load_app
+from headrace.worker.context import Context
+from headrace.worker.resources import Resources
+from headrace.worker.run import perform
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+PR_SET_PDEATHSIG = 1
+_LENGTH = struct.Struct("<I")
+
+
+class Request(Struct, frozen=True):
+    """What a child is to do."""
+
+    lease: Lease
+    directory: str | None
+
+
+class Words(Struct, frozen=True):
+    """What a child says on the way: its pid first, then reports, then its outcome."""
+
+    pid: int | None = None
+    progress: tuple[float, float] | None = None
+    data: bytes | None = None
+    log: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+def send(connection: socket.socket, message: Struct) -> None:
+    encoded = msgspec.msgpack.encode(message)
+    connection.sendall(_LENGTH.pack(len(encoded)) + encoded)
+
+
+def receive(connection: socket.socket, kind: type[Any]) -> Any | None:
+    """The next message, or None when the other side has gone (in the middle of one, perhaps)."""
+    header = _read(connection, _LENGTH.size)
+    body = None if header is None else _read(connection, _LENGTH.unpack(header)[0])
+    return None if body is None else msgspec.msgpack.decode(body, type=kind)
+
+
+def _read(connection: socket.socket, size: int) -> bytes | None:
+    chunks = []
+    while size:
+        try:
+            chunk = connection.recv(min(size, 1 << 16))
+        except ConnectionError:
+            return None
+        if not chunk:
+            return None
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def die_with_parent() -> None:
+    """Linux: be killed when the parent dies. Elsewhere the closed socket has to do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+# -- the zygote --
+
+
+def main() -> NoReturn:
+    """Arguments: how to import the app, and the descriptor of the socket to the worker process."""
+    path, descriptor = sys.argv[1], int(sys.argv[2])
+    control = socket.socket(fileno=descriptor)
+    app = load_app(path)
+    # Children share what is loaded so far, untouched: the collector must not write into it.
+    gc.collect()
+    gc.freeze()
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)  # the worker process decides when to end
+    _serve(app, control)
+
+
+def _serve(app: Headrace, control: socket.socket) -> NoReturn:
+    wake, waker = socket.socketpair()
+    waker.setblocking(False)
+    wake.setblocking(False)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children: set[int] = set()
+    while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            with suppress(BlockingIOError):
+                wake.recv(4096)
+            _reap(children, control)
+        if control in ready:
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not message:
+                for pid in children:
+                    with suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+                os._exit(0)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for inherited in (control, wake, waker):
+                    inherited.close()
+                _child(app, socket.socket(fileno=descriptors[0]))
+            os.close(descriptors[0])
+            children.add(pid)
+
+
+def _reap(children: set[int], control: socket.socket) -> None:
+    """Tell the worker process how children ended."""
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        children.discard(pid)
+        with suppress(OSError):
+            control.sendall(struct.pack("<iI", os.waitstatus_to_exitcode(status), pid))
+
+
+# -- a child --
+
+
+def _child(app: Headrace, connection: socket.socket) -> NoReturn:
+    """Run one job and end. The process group is the job's own: whatever it starts can be found and ended."""
+    os.setsid()
+    die_with_parent()
+    for restored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(restored, signal.SIG_DFL)
+    code = 1
+    try:
+        send(connection, Words(pid=os.getpid()))
+        request = receive(connection, Request)
+        if request is not None:
+            if request.directory is not None:
+                os.chdir(request.directory)
+            send(connection, Words(outcome=_perform(app, request.lease, connection)))
+            code = 0
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _perform(app: Headrace, lease: Lease, connection: socket.socket) -> Outcome:
+    task = app.tasks[lease.task]
+    resources = Resources(app)
+    resources.start(sorted(set(task.arguments.injected.values())))
+    wire = Wire(connection, app.payload_limit)
+    try:
+        return perform(Context(lease, task, wire), resources, wire.steady)
+    finally:
+        resources.stop()
+
+
+class Wire:
+    """A child's channel: what its job says goes to the worker process at once."""
+
+    def __init__(self, connection: socket.socket, payload_limit: int) -> None:
+        self._connection = connection
+        self.payload_limit = payload_limit
+        self.steady = SystemClock().steady
+
+    def spoke(self, run: Context) -> None:
+        report = run.take_report()
+        lines = tuple(line for _, line in report.log)
+        send(self._connection, Words(progress=report.progress, data=report.data, log=lines))
+
+    def heard(self, run: Context) -> None:
+        now = self.steady()
+        if now >= run.beat + 100:  # signs of life in a tight loop need not all cross the wire
+            run.beat = now
+            send(self._connection, Words())

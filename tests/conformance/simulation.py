@@ -1,0 +1,842 @@
+"""Random histories: a store and the model live through the same accidents, and must agree after each step.
+
+Producers, workers, admins and a sweeper take steps in an order that a `Chooser` decides, and so is everything
+that goes wrong: replies get lost and requests are repeated, requests arrive late, workers crash, or freeze and come
+back as zombies, the wall clock jumps. Every request goes to the store under test and to the model. Their answers
+must be equal, so must be all that can be seen of them, and a few things must be true whatever the model says
+(the invariants of `audit`, numbered as in the design). In the end nothing goes wrong any more, and every job must
+come to an end and be purged without remains.
+
+`choosing` decides, `histories` plays, shrinks and reports.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from headrace.clock import ManualClock
+from headrace.errors import NoWorkers, SessionGone, StaleRequest
+from headrace.job import (
+    Charge,
+    Filter,
+    Kind,
+    Lease,
+    NewJob,
+    Outcome,
+    Report,
+    SessionInfo,
+    Snapshot,
+    State,
+    Take,
+    Turn,
+    Verdict,
+)
+from headrace.store.contract import Store
+
+from .choosing import Chooser, Replay
+from .model import WAITING, Model
+
+KEEP_DONE, KEEP_FAILED = 40_000, 90_000
+QUEUES = ("q", "r", "s")
+KEYS = ("k", "l")
+TIMEOUTS = (10_000, 15_000)
+LARGE = bytes(3_000)
+EVERYTHING = Filter(limit=10_000)
+
+MARKS = frozenset({
+    "a put was repeated after its reply was lost",
+    "a put found its key taken",
+    "a put replaced a waiting job",
+    "a put with a finished job's key was created",
+    "a put was refused for want of a worker",
+    "an exchange was repeated after its reply was lost",
+    "a repeated take gave leases again",
+    "a request arrived late and was refused as stale",
+    "a request arrived late for a session that was gone",
+    "a report was recorded",
+    "a report of a lost lease was refused",
+    "a settle was refused as stale",
+    "a settle had been recorded already",
+    "a zombie was told that its session is gone",
+    "a zombie came back in time",
+    "a session expired and was swept",
+    "a session was closed with known crashes",
+    "a session was closed gracefully with leases",
+    "a job failed because it crashed too often",
+    "a job was moved",
+    "a job was deferred",
+    "a scheduled job was handed out",
+    "a spare lease was handed out",
+    "a running job was cancelled",
+    "a cancelling job was done anyway",
+    "a running job was deleted",
+    "a failed or cancelled job was revived",
+    "a revival was refused because of the key",
+    "an ended job was purged",
+    "renewing told of a cancellation",
+    "renewing told of a loss",
+    "the wall clock was set back with leases out",
+})  # fmt: skip
+
+MAY_BECOME = {
+    State.SCHEDULED: {State.READY, State.RUNNING, State.CANCELLED},
+    State.READY: {State.RUNNING, State.CANCELLED},
+    State.RUNNING: {State.SCHEDULED, State.READY, State.DONE, State.FAILED, State.CANCELLED},
+    State.FAILED: {State.CANCELLED, State.READY},
+    State.CANCELLED: {State.READY},
+    State.DONE: set(),
+}
+
+
+class Violation(AssertionError):
+    """The store did something that it must not do."""
+
+    world: World
+
+    @property
+    def rule(self) -> str:
+        return str(self).splitlines()[0]
+
+
+def check(condition: object, rule: str, *details: object) -> None:
+    if not condition:
+        raise Violation("\n    ".join([rule, *map(str, details)]))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An exception as an answer."""
+
+    why: str
+
+
+@dataclass(eq=False)
+class Held:
+    """A lease as its worker remembers it: the store's and the model's, in this order."""
+
+    leases: tuple[Lease, Lease]
+    began: int
+    started: bool
+    run: tuple[str, int, Any]
+    """Of which job, of how many that had this id, with which token."""
+
+    @property
+    def id(self) -> str:
+        return self.leases[0].id
+
+    def outcome(self, side: int, **fields: Any) -> Outcome:
+        lease = self.leases[side]
+        return Outcome(ref=lease.ref, token=lease.token, id=lease.id, **fields)
+
+    def __str__(self) -> str:
+        return f"{self.id}/{self.leases[0].token}"
+
+
+@dataclass(eq=False)
+class Request:
+    """Something to ask a store; `build(side, store)` describes it to one of the two."""
+
+    name: str
+    words: str
+    build: Callable[[int, Any], Any]
+    about: Any = None
+    """What whoever hears the answer needs to know."""
+    times_run: int = 0
+
+
+@dataclass(eq=False)
+class Worker:
+    info: SessionInfo
+    opened: bool = False
+    number: int = 0
+    held: list[Held] = field(default_factory=list)
+    old: list[Held] = field(default_factory=list)
+    """Leases it once had: what a zombie may still talk about."""
+    pending: Request | None = None
+    """Sent, and no reply seen: to be sent again until there is one."""
+    frozen: bool = False
+    was_frozen: bool = False
+    dead: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def settling(self) -> list[Held]:
+        """Runs that have ended, but whose settling has not been answered."""
+        exchange = self.pending if self.pending and self.pending.name == "exchange" else None
+        return [held for held, _ in exchange.about[0]] if exchange else []
+
+
+class World:
+    """One history."""
+
+    def __init__(self, store: Store, clock: ManualClock, chooser: Chooser, marks: Counter[str]) -> None:
+        self.store, self.clock, self.choose, self.marks = store, clock, chooser, marks
+        self.model = Model(clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
+        self.words: list[str] = []
+        self.story = chooser.story
+        self.workers: list[Worker] = []
+        self.sessions_made = self.jobs_made = 0
+        self.late: list[Request] = []
+        """On the way: will arrive, some time."""
+        self.sent: list[Request] = []
+        self.unanswered_puts: list[Request] = []
+        self.ids: list[str] = []
+        self.cancel_asked: set[str] = set()
+        self.bodies: dict[str, set[bytes]] = {}
+        self.before: dict[str, Snapshot] = {}
+        self.lives: Counter[str] = Counter()
+        """How often an id was given to a job that is new."""
+        self.tokens: dict[tuple[str, int], Any] = {}
+        self.settled: set[tuple[str, int, Any]] = set()
+        self.latest = clock.now()
+        """The latest the wall clock ever showed."""
+
+    def sometimes(self, mark: str) -> None:
+        assert mark in MARKS, mark
+        self.marks[mark] += 1
+
+    def say(self, words: str) -> None:
+        self.words.append(words)
+
+    # -- running a request on both, and comparing --
+
+    def ask(self, request: Request) -> tuple[Any, Any]:
+        """Run it on both; the answers must be equal, and so must be the world afterwards."""
+        self.say(request.words)
+        answers = []
+        for side, store in enumerate((self.store, self.model)):
+            try:
+                answers.append(store.run(request.build(side, store)))
+            except (SessionGone, StaleRequest, NoWorkers) as refusal:
+                answers.append(Refused(type(refusal).__name__))
+        self.words[-1] += f"  ->  {in_words(answers[0])}"
+        mine, models = (comparable(answer) for answer in answers)
+        check(mine == models, f"I19: another answer to {request.name} than the model's", mine, models)
+        self.audit(request, answers[0])
+        request.times_run += 1
+        return answers[0], answers[1]
+
+    def audit(self, request: Request, answer: Any) -> None:
+        """Compare all that can be seen, and check what must always be true."""
+        rule = f"after {request.name}"
+        found = self.store.run(self.store.find(EVERYTHING)).jobs
+        expected = self.model.run(self.model.find(EVERYTHING)).jobs
+        if found != expected:
+            differences = [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]]
+            lengths = f"{len(found)} jobs, the model has {len(expected)}"
+            check(False, f"I19: another state {rule} than the model's", lengths, *map(difference, differences))
+        after = {job.id: job for job in found}
+
+        counts = self.store.run(self.store.counts())
+        counted = Counter((job.queue, job.state) for job in found)
+        shown = {(entry.queue, state): n for entry in counts for state, n in entry.by_state.items()}
+        check(shown == counted, f"I17: the counts are wrong {rule}", shown, dict(counted))
+        check([entry.queue for entry in counts] == sorted({job.queue for job in found}), "I17: queues")
+
+        sessions = [comparable(self.store.run(self.store.sessions())), comparable(self.model._sessions())]
+        check(sessions[0] == sessions[1], f"I19: other sessions {rule} than the model's", *sessions)
+        running = Counter(job.worker for job in found if job.state is State.RUNNING)
+        for session in sessions[0]:
+            check(session[2] == running[session[0].name], f"I17: jobs of {session[0].name} {rule}", session)
+
+        keys = Counter(job.unique_key for job in found if job.unique_key and not job.state.final)
+        check(not keys or max(keys.values()) == 1, f"I11: two unfinished jobs have one key {rule}", keys)
+        for job in found:
+            check(job.crashes <= job.max_crashes, f"I8: more crashes than allowed {rule}", job)
+            check(job.body in self.bodies[job.id], f"I18: not the body that was put {rule}", job)
+            check(job.state.final == (job.finished is not None), f"I16: finished and not final {rule}", job)
+        self._transitions(request, answer, after)
+        self.before = after
+
+    def _transitions(self, request: Request, answer: Any, after: dict[str, Snapshot]) -> None:
+        rule = f"by {request.name}"
+        for job_id in self.before.keys() - after.keys():
+            old = self.before[job_id]
+            excused = (
+                (request.name == "delete" and job_id in request.about)
+                or (request.name == "sweep" and old.state.final)
+                or (request.name == "put" and any(makes_way(old, new) for new in request.about))
+            )
+            check(excused, f"I2: a job was lost {rule}", old)
+        for job_id in after.keys() - self.before.keys():
+            named = request.name == "put" and any(new.id == job_id for new in request.about)
+            check(named, f"I2: a job came from nowhere {rule}", after[job_id])
+            self.lives[job_id] += 1
+        if isinstance(answer, Refused):
+            check(after == self.before, f"I5: a refused {request.name} changed something", answer)
+        for job_id in self.before.keys() & after.keys():
+            old, new = self.before[job_id], after[job_id]
+            if request.name == "put" and new != old:
+                excused = any(makes_way(old, job) for job in request.about) and new.token == 0
+                excused |= old.state.final and new == msgspec.structs.replace(old, unique_key=None)
+                check(excused, "I2: a put changed a job that was there", old, new)
+                self.lives[job_id] += 1
+                continue
+            check(new.token >= old.token, f"I4: the token went back {rule}", new)
+            if new.state is not old.state:
+                check(new.state in MAY_BECOME[old.state], f"I16: {old.state} became {new.state} {rule}", new)
+
+    # -- what workers do --
+
+    def spawn(self) -> Worker:
+        self.sessions_made += 1
+        name = f"w{self.sessions_made}"
+        info = SessionInfo(
+            id=f"session {name}",
+            name=name,
+            queues=self.choose.one((QUEUES, QUEUES, QUEUES[:2], QUEUES[1:])),
+            tasks=("t",),
+            timeout=self.choose.one(TIMEOUTS),
+        )
+        worker = Worker(info)
+        self.workers.append(worker)
+        return worker
+
+    def work(self) -> None:
+        """A worker makes its next request, or repeats the one whose reply it has not seen."""
+        able = [worker for worker in self.workers if not (worker.dead or worker.frozen)]
+        able.sort(key=lambda worker: -len(worker.held))
+        index = self.choose.pick(10)
+        newcomer = not able or (index == 9 and len(able) < 4)
+        worker = self.spawn() if newcomer else able[index % len(able)]
+        if worker.pending is None:
+            worker.pending = self._next_request(worker)
+        elif worker.pending.name in ("exchange", "report"):
+            self.sometimes("an exchange was repeated after its reply was lost")
+        request = worker.pending
+        fate = self.choose.weighted("reply", (8, 2, 1, 1))
+        if fate == 2:
+            self.say(f"{request.words}  ->  (on its way)")
+            self.late.append(request)
+            return
+        again = request.times_run > 0
+        answers = self.ask(request)
+        self.sent.append(request)
+        if fate == 1:
+            self.words[-1] += " (reply lost)"
+            return
+        if fate == 3:
+            answers = self.ask(request)
+            again = True
+        worker.pending = None
+        self._hear(worker, request, answers, again)
+
+    def _next_request(self, worker: Worker) -> Request:
+        if not worker.opened:
+            return Request("open", f"{worker.name} opens", lambda _, store: store.open(worker.info))
+        kind = self.choose.weighted("request", (6, 1, 1))
+        if kind == 1:
+            return self._renewal(worker)
+        if kind == 2 and worker.held + worker.old:
+            return self._report(worker)
+        return self._exchange(worker)
+
+    def _exchange(self, worker: Worker) -> Request:
+        choose, info = self.choose, worker.info
+        worker.number += 1
+        number, steady = worker.number, self.clock.steady()
+        outcomes = [(held, self._fate_of(held)) for held in choose.some([h for h in worker.held if h.started])]
+        if worker.old and choose.pick(3) == 2:
+            held = worker.old[-1 - choose.pick(min(len(worker.old), 3))]
+            outcomes.append((held, self._fate_of(held)))
+        started = [held for held in worker.held if not held.started][: choose.pick(2)]
+        take = None
+        if not choose.rarely():
+            rotate = choose.pick(len(info.queues))
+            queues = info.queues[rotate:] + info.queues[:rotate]
+            take = Take(queues, choose.one((1, 2, 3, 0)), choose.one((0, 1, 2)), choose.pick(2) == 1)
+        words = f"{worker.name} exchanges #{number}"
+        words += "".join(f", {held} {fields['kind'].name}" for held, fields in outcomes)
+        if take:
+            in_turn = " in turn" if take.round_robin else ""
+            words += f", takes {take.slots}+{take.spare} from {','.join(take.queues)}{in_turn}"
+        if started:
+            words += f", started {', '.join(map(str, started))}"
+
+        def build(side: int, store: Any) -> Any:
+            return store.exchange(
+                info.id,
+                number,
+                [held.outcome(side, **fields) for held, fields in outcomes],
+                take,
+                steady=steady,
+                started=[held.leases[side].ref for held in started],
+            )
+
+        for held, fields in outcomes:
+            if fields.get("body") is not None:
+                self.bodies[held.id].add(fields["body"])
+        return Request("exchange", words, build, (outcomes, started))
+
+    def _fate_of(self, held: Held) -> dict[str, Any]:
+        """What became of a run."""
+        choose = self.choose
+        if held.leases[0].deferred_since is not None and choose.pick(2) == 0:
+            return {"kind": Kind.AGAIN, "charge": Charge.DEFERRAL}  # the task is as unknown as it was
+        kind = (Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.CRASHED, Kind.MOVED, Kind.RELEASED, Kind.BROKEN)[
+            choose.weighted("outcome", (3, 3, 2, 2, 2, 2, 1))
+        ]
+        fields: dict[str, Any] = {"kind": kind}
+        if kind is not Kind.RELEASED and choose.pick(2) == 0:
+            fields["began"], fields["ended"] = held.began, self.clock.steady()
+        if choose.rarely():
+            fields["data"] = choose.one((b"data", b""))
+        if kind is Kind.DONE:
+            fields["result"] = choose.one((None, b"result", LARGE))
+            fields["charge"] = choose.one((Charge.ATTEMPT, Charge.NOTHING))
+        if kind in (Kind.FAILED, Kind.BROKEN):
+            fields["error"], fields["charge"] = b"error", Charge.ATTEMPT
+        if kind is Kind.FAILED:
+            fields["group"] = choose.one(("group", "other group"))
+        if kind is Kind.CRASHED and choose.pick(2):
+            fields["error"] = b"crash"
+        if kind is Kind.AGAIN:
+            fields["charge"] = choose.one((Charge.ATTEMPT, Charge.DEFERRAL, Charge.NOTHING))
+            if choose.pick(2):
+                fields["error"], fields["group"] = b"error", "again"
+        if kind in (Kind.AGAIN, Kind.MOVED):
+            if choose.pick(2):
+                fields["delay"] = choose.one((1_000, 1, 20_000))
+            elif choose.rarely():
+                fields["at"] = self.clock.now() + choose.one((0, 5_000, -5_000))
+        if kind is Kind.MOVED:
+            fields["queue"] = choose.one(QUEUES)
+            if choose.pick(2):
+                self.jobs_made += 1
+                body = b"moved %d" % self.jobs_made
+                fields["task"], fields["body"] = "t2", choose.one((body, LARGE + body))
+        return fields
+
+    def _report(self, worker: Worker) -> Request:
+        worker.number += 1
+        number, steady, choose = worker.number, self.clock.steady(), self.choose
+        about = [choose.one(worker.held + worker.old) for _ in range(1 + choose.pick(2))]
+        said = [
+            {
+                "progress": choose.one((None, (1.0, 2.0), (2.0, 2.0))),
+                "data": choose.one((None, b"reported")),
+                "log": choose.one(((), ((steady, "line"), (steady, "another")))),
+            }
+            for _ in about
+        ]
+
+        def build(side: int, store: Any) -> Any:
+            leases = [held.leases[side] for held in about]
+            reports = [
+                Report(ref=lease.ref, token=lease.token, id=lease.id, **fields)
+                for lease, fields in zip(leases, said, strict=True)
+            ]
+            return store.report(worker.info.id, number, reports, steady=steady)
+
+        words = f"{worker.name} reports #{number} on {', '.join(map(str, about))}"
+        return Request("report", words, build)
+
+    def _renewal(self, worker: Worker) -> Request:
+        named = worker.held + worker.old[-2:]
+        started = [held for held in worker.held if not held.started][: self.choose.pick(2)]
+
+        def build(side: int, store: Any) -> Any:
+            leases = [held.leases[side] for held in named]
+            return store.renew(
+                worker.info.id,
+                [(lease.ref, lease.token, lease.id) for lease in leases],
+                started=[held.leases[side].ref for held in started],
+            )
+
+        words = f"{worker.name} renews {', '.join(map(str, named))}"
+        words += f", started {', '.join(map(str, started))}" if started else ""
+        return Request("renew", words, build, started)
+
+    def _hear(self, worker: Worker, request: Request, answers: tuple[Any, Any], again: bool) -> None:
+        """The worker learns the answer."""
+        answer = answers[0]
+        if isinstance(answer, Refused):
+            check(answer.why == "SessionGone", f"the newest {request.name} of a session was refused", answer)
+            if worker.was_frozen:
+                self.sometimes("a zombie was told that its session is gone")
+            worker.dead = True
+            reborn = self.spawn()  # the same process goes on under a new name, and remembers
+            reborn.old = worker.held + worker.old
+            return
+        if worker.was_frozen:
+            self.sometimes("a zombie came back in time")
+            worker.was_frozen = False
+        if request.name == "open":
+            worker.opened = True
+        elif request.name == "exchange":
+            self._hear_turn(worker, request, answers, again)
+        elif request.name == "report":
+            for recorded in answer:
+                self.sometimes("a report was recorded" if recorded else "a report of a lost lease was refused")
+        elif request.name == "renew":
+            for held in request.about:
+                held.started = True
+            if answer.lost:
+                self.sometimes("renewing told of a loss")
+                for held in [held for held in worker.held if held.id in answer.lost]:
+                    worker.held.remove(held)
+                    worker.old.append(held)
+            if answer.cancelled:
+                self.sometimes("renewing told of a cancellation")
+
+    def _hear_turn(self, worker: Worker, request: Request, answers: tuple[Turn, Turn], again: bool) -> None:
+        outcomes, started = request.about
+        turn = answers[0]
+        for held in started:
+            held.started = True
+        for (held, fields), verdict in zip(outcomes, turn.verdicts, strict=True):
+            if verdict is Verdict.OK:
+                check(held.run not in self.settled, "I6: settled twice", held)
+                self.settled.add(held.run)
+                self._mark_outcome(held, fields)
+            elif verdict is Verdict.ALREADY:
+                self.sometimes("a settle had been recorded already")
+            else:
+                self.sometimes("a settle was refused as stale")
+            if held in worker.held:
+                worker.held.remove(held)
+                worker.old.append(held)
+        if again and turn.leases:
+            self.sometimes("a repeated take gave leases again")
+        models = {lease.id: lease for lease in answers[1].leases}
+        for lease in turn.leases:
+            job = (lease.id, self.lives[lease.id])
+            check(lease.token > self.tokens.get(job, 0), "I4: a token was handed out twice", lease)
+            check(lease.due <= self.latest, "I7: handed out before it was due", lease)
+            self.tokens[job] = lease.token
+            if lease.spare:
+                self.sometimes("a spare lease was handed out")
+            if lease.due > lease.created:
+                self.sometimes("a scheduled job was handed out")
+            worker.held.append(
+                Held((lease, models[lease.id]), self.clock.steady(), not lease.spare, (*job, lease.token))
+            )
+
+    def _mark_outcome(self, held: Held, fields: dict[str, Any]) -> None:
+        job = self.before.get(held.id)
+        if fields["kind"] is Kind.MOVED and job:
+            self.sometimes("a job was moved")
+        if fields.get("charge") is Charge.DEFERRAL:
+            self.sometimes("a job was deferred")
+        if fields["kind"] is Kind.DONE and held.id in self.cancel_asked:
+            self.sometimes("a cancelling job was done anyway")
+
+    # -- what happens to workers --
+
+    def freeze(self) -> None:
+        able = [worker for worker in self.workers if not (worker.dead or worker.frozen)]
+        if able:
+            worker = self.choose.one(able)
+            worker.frozen = worker.was_frozen = True
+            self.say(f"{worker.name} freezes")
+
+    def thaw(self) -> None:
+        frozen = [worker for worker in self.workers if worker.frozen and not worker.dead]
+        if frozen:
+            worker = self.choose.one(frozen)
+            worker.frozen = False
+            self.say(f"{worker.name} thaws")
+
+    def end_session(self) -> None:
+        """A worker leaves, or has crashed and whoever noticed closes its session."""
+        able = [worker for worker in self.workers if not worker.dead and worker.opened]
+        if not able:
+            return
+        worker = self.choose.one(able)
+        worker.dead = True
+        how = self.choose.pick(4)
+        if how == 3:
+            self.say(f"{worker.name} crashes, unnoticed")
+            return
+        entered = [held for held in worker.held if held.started and held not in worker.settling]
+        crashed = {0: [], 1: self.choose.some(entered), 2: None}[how]
+
+        def build(side: int, store: Any) -> Any:
+            refs = None if crashed is None else [held.leases[side].ref for held in crashed]
+            return store.close_session(worker.info.id, crashed=refs)
+
+        guilty = "nobody knows" if crashed is None else ", ".join(map(str, crashed)) or "none"
+        request = Request("close_session", f"{worker.name} is closed, crashed: {guilty}", build)
+        given_back, _ = self.ask(request)
+        self.sent.append(request)
+        if given_back and how == 0:
+            self.sometimes("a session was closed gracefully with leases")
+        if crashed:
+            self.sometimes("a session was closed with known crashes")
+
+    # -- what others do --
+
+    def put(self) -> None:
+        if self.unanswered_puts and self.choose.pick(2) == 0:
+            request = self.unanswered_puts.pop(0)
+            self.sometimes("a put was repeated after its reply was lost")
+        else:
+            jobs = [self._new_job() for _ in range(self.choose.one((1, 2, 3, 4)))]
+            words = f"put {', '.join(map(job_in_words, jobs))}"
+            request = Request("put", words, lambda _, store: store.put(jobs), jobs)
+        known = dict(self.before)
+        answer, _ = self.ask(request)
+        self.sent.append(request)
+        if self.choose.weighted("reply to put", (6, 1)) == 1:
+            self.words[-1] += " (reply lost)"
+            self.unanswered_puts.append(request)
+        self._mark_put(request.about, answer, known)
+
+    def _mark_put(self, jobs: list[NewJob], answer: Any, known: dict[str, Snapshot]) -> None:
+        if isinstance(answer, Refused):
+            self.sometimes("a put was refused for want of a worker")
+            return
+        for new, put in zip(jobs, answer, strict=True):
+            holders = [job for job in known.values() if new.unique_key and job.unique_key == new.unique_key]
+            if not put.created:
+                self.sometimes("a put found its key taken")
+            elif any(not job.state.final for job in holders):
+                self.sometimes("a put replaced a waiting job")
+            elif holders:
+                self.sometimes("a put with a finished job's key was created")
+
+    def _new_job(self) -> NewJob:
+        choose = self.choose
+        self.jobs_made += 1
+        job_id = f"j{self.jobs_made}"
+        if self.ids and choose.rarely():
+            job_id = choose.one(self.ids)
+        elif job_id not in self.bodies:
+            self.ids.append(job_id)
+        body = b"body %d" % self.jobs_made
+        if choose.rarely():
+            body = LARGE + body
+        self.bodies.setdefault(job_id, set()).add(body)
+        when = choose.weighted("due", (5, 2, 1))
+        unique = choose.weighted("unique", (4, 1)) == 1
+        return NewJob(
+            id=job_id,
+            task=choose.one(("t", "t", "t2")),
+            body=body,
+            queue=choose.one(QUEUES),
+            priority=choose.one((0, 0, 0, 5, -1)),
+            delay=choose.one((1_000, 1, 20_000)) if when == 1 else None,
+            run_at=self.clock.now() + choose.one((0, 5_000, -5_000)) if when == 2 else None,
+            max_crashes=choose.one((3, 1, 2)),
+            unique_key=choose.one(KEYS) if unique else None,
+            unique_for=choose.one((None, 5_000, 60_000)) if unique else None,
+            replace=unique and choose.pick(3) == 2,
+            require_worker=choose.rarely() and choose.pick(3) == 2,
+        )
+
+    def administer(self) -> None:
+        if not self.ids:
+            return
+        act = self.choose.one(("cancel", "revive", "delete", "cancel"))
+        fit = (State.FAILED, State.CANCELLED) if act == "revive" else (State.RUNNING,)
+        likely = [job.id for job in self.before.values() if job.state in fit]
+        ids = [self.choose.one(likely[:4] or self.ids)] + ([self.choose.one(self.ids)] if self.choose.rarely() else [])
+        known = dict(self.before)
+        request = Request(act, f"{act} {', '.join(ids)}", lambda _, store: getattr(store, act)(ids), ids)
+        answer, _ = self.ask(request)
+        self.sent.append(request)
+        for job_id, yes in zip(ids, answer, strict=True):
+            job = known.get(job_id)
+            if job and job.state is State.RUNNING and act == "cancel":
+                self.cancel_asked.add(job_id)
+                self.sometimes("a running job was cancelled")
+            if job and job.state is State.RUNNING and act == "delete" and yes:
+                self.sometimes("a running job was deleted")
+            if act == "revive" and yes:
+                self.sometimes("a failed or cancelled job was revived")
+            if act == "revive" and not yes and job and job.state in (State.FAILED, State.CANCELLED):
+                self.sometimes("a revival was refused because of the key")
+
+    def sweep(self) -> None:
+        known = dict(self.before)
+        swept, _ = self.ask(Request("sweep", "sweep", lambda _, store: store.sweep()))
+        check(swept.jobs_purged == len(known.keys() - self.before.keys()), "I1: purged, but how many?", swept)
+        if swept.sessions_closed:
+            self.sometimes("a session expired and was swept")
+        if swept.jobs_purged:
+            self.sometimes("an ended job was purged")
+        if any(job.group == "crashed" and job.state is State.FAILED for job in self.before.values()):
+            self.sometimes("a job failed because it crashed too often")
+
+    def deliver_late(self) -> None:
+        """What was on its way arrives, or something arrives a second time. Nobody waits for the reply."""
+        if self.late and self.choose.pick(2) == 0:
+            request = self.late.pop(self.choose.pick(len(self.late)))
+        elif self.sent:
+            request = self.sent[-1 - self.choose.pick(min(len(self.sent), 12))]
+        else:
+            return
+        answer, _ = self.ask(request)
+        self.words[-1] += " (arrived late)"
+        if answer == Refused("StaleRequest"):
+            self.sometimes("a request arrived late and was refused as stale")
+        if answer == Refused("SessionGone"):
+            self.sometimes("a request arrived late for a session that was gone")
+
+    def pass_time(self) -> None:
+        """To an instant at which something changes, or one millisecond before or after it."""
+        instants = sorted({wait for wait in self._instants() if wait > 0})
+        if instants and self.choose.pick(4):
+            self._advance(max(1, self.choose.one(instants[:6]) + self.choose.one((0, -1, 1))))
+        else:
+            self._advance(self.choose.one((1, 500, 5_000)))
+
+    def _instants(self) -> Iterable[int]:
+        now, steady = self.clock.now(), self.clock.steady()
+        for job in self.model.jobs.values():
+            if job.state is State.SCHEDULED:
+                yield job.due - now
+            if job.finished is not None:
+                yield job.finished - now + (KEEP_DONE if job.state is State.DONE else KEEP_FAILED) + 1
+            if job.unique_key and job.unique_until is not None:
+                yield job.unique_until - now
+        for session in self.model._open_sessions():
+            if self.model._held(session):
+                yield session.seen + session.info.timeout - steady
+
+    def _advance(self, milliseconds: int) -> None:
+        self.say(f"{milliseconds:,} ms pass")
+        self.clock.advance(milliseconds)
+        self.latest = max(self.latest, self.clock.now())
+
+    def jump(self) -> None:
+        by = self.choose.one((-10_000, 10_000, -3_600_000, 3_600_000))
+        self.say(f"the wall clock jumps by {by:,} ms")
+        self.clock.jump(by)
+        self.latest = max(self.latest, self.clock.now())
+        if by < 0 and any(worker.held for worker in self.workers):
+            self.sometimes("the wall clock was set back with leases out")
+
+    # -- the play --
+
+    ACTS = (
+        ("work", 20),
+        ("put", 6),
+        ("pass_time", 3),
+        ("deliver_late", 3),
+        ("administer", 4),
+        ("sweep", 2),
+        ("end_session", 2),
+        ("freeze", 1),
+        ("thaw", 3),
+        ("jump", 1),
+    )
+
+    def play(self) -> None:
+        weights = [weight for _, weight in self.ACTS]
+        while self.choose.step():
+            name, _ = self.ACTS[self.choose.weighted("act", weights)]
+            getattr(self, name)()
+        self.choose = Replay([])  # from here on only the dullest choices: nothing goes wrong any more
+        self.drain()
+
+    def drain(self) -> None:
+        """L1: what was put comes to an end. L2: and is purged, and nothing remains."""
+        self.say("-- nothing goes wrong any more --")
+        for request in self.late:
+            self.ask(request)
+        self._histories()
+        fresh = self.spawn()
+        fresh = Worker(SessionInfo(id=fresh.info.id, name=fresh.name, queues=QUEUES, tasks=("t", "t2")))
+        self.ask(Request("open", f"{fresh.name} opens", lambda _, store: store.open(fresh.info)))
+        take = Take(QUEUES, 50)
+        for _ in range(100):
+            if all(job.state.final for job in self.before.values()):
+                break
+            self.sweep()
+            fresh.number += 1
+            done = [(held, {"kind": Kind.DONE}) for held in fresh.held]
+
+            def build(side: int, store: Any, n: int = fresh.number, done: Any = done) -> Any:
+                outcomes = [held.outcome(side, **fields) for held, fields in done]
+                return store.exchange(fresh.info.id, n, outcomes, take)
+
+            request = Request("exchange", f"{fresh.name} does everything", build, (done, []))
+            self._hear_turn(fresh, request, self.ask(request), False)
+            if not fresh.held:
+                self._advance(max(1, min((wait for wait in self._instants() if wait > 0), default=1)))
+        unfinished = [job for job in self.before.values() if not job.state.final]
+        check(not unfinished, "L1: jobs that do not come to an end", *unfinished)
+        self._histories()
+        last = max((job.finished or 0 for job in self.before.values()), default=0)
+        self._advance(max(0, last - self.clock.now()) + KEEP_FAILED + 1)
+        self.sweep()
+        check(not self.before, "L2: jobs that are not purged", *self.before)
+
+    def _histories(self) -> None:
+        """I16: a history begins with `created`, tells the end, and has every line of the log."""
+        for job in self.before.values():
+            told = [event.what for event in self.store.run(self.store.history(job.id))]
+            models = [event.what for event in self.model.run(self.model.history(job.id))]
+            happened = [what for what in told if what != "log"]
+            check(told[0] == "created" and told.count("created") == 1, "I16: history without beginning", told)
+            check(told.count("log") == models.count("log"), "I16: not every log line is told", told, models)
+            if job.state.final:
+                check(happened[-1] == job.state.value, "I16: the end is not told", job.state, told)
+        missing = self.store.run(self.store.get([*self.ids, "nobody"]))
+        check([job for job in missing if job] == [self.before[i] for i in self.ids if i in self.before], "I3: get")
+
+
+def makes_way(old: Snapshot, new: NewJob) -> bool:
+    """Whether a put may remove this job."""
+    same_id = old.id == new.id and old.state.final
+    return new.unique_key is not None and (
+        same_id or (new.replace and old.unique_key == new.unique_key and old.state in WAITING)
+    )
+
+
+def comparable(answer: Any) -> Any:
+    """An answer without what stores may differ in: refs, the order of sessions and of jobs given back."""
+    if isinstance(answer, Turn):
+        leases = [tuple(getattr(lease, f) for f in Lease.__struct_fields__ if f != "ref") for lease in answer.leases]
+        return list(answer.verdicts), leases, answer.now, answer.next_due
+    if isinstance(answer, list) and answer and hasattr(answer[0], "info"):
+        return sorted(((s.info, s.opened, s.running, s.alive) for s in answer), key=lambda s: s[0].id)
+    if isinstance(answer, list) and answer and isinstance(answer[0], str):
+        return sorted(answer)
+    if hasattr(answer, "lost"):
+        return answer.now, sorted(answer.lost), sorted(answer.cancelled)
+    return answer
+
+
+def difference(pair: tuple[Snapshot, Snapshot]) -> str:
+    mine, models = pair
+    fields = [f for f in Snapshot.__struct_fields__ if getattr(mine, f) != getattr(models, f)]
+    return f"{mine.id}: " + ", ".join(f"{f} {getattr(mine, f)!r} and not {getattr(models, f)!r}" for f in fields)
+
+
+def in_words(answer: Any) -> str:
+    if isinstance(answer, Refused):
+        return answer.why
+    if isinstance(answer, Turn):
+        leases = [f"{lease.id}/{lease.token}{' spare' if lease.spare else ''}" for lease in answer.leases]
+        return ", ".join([verdict.name for verdict in answer.verdicts] + leases) or "nothing"
+    if isinstance(answer, list):
+        return ", ".join(
+            f"{put.id} {'created' if put.created else 'was there'}" if hasattr(put, "created") else str(put)
+            for put in answer
+        )
+    return str(answer)
+
+
+def job_in_words(job: NewJob) -> str:
+    extras = [
+        f"key {job.unique_key}" if job.unique_key else "",
+        f"for {job.unique_for}" if job.unique_for else "",
+        "replacing" if job.replace else "",
+        f"delay {job.delay}" if job.delay else "",
+        f"at {job.run_at}" if job.run_at else "",
+        "if there is a worker" if job.require_worker else "",
+        f"priority {job.priority}" if job.priority else "",
+        f"max_crashes {job.max_crashes}" if job.max_crashes != 3 else "",
+    ]
+    told = ", ".join(filter(None, extras))
+    return f"{job.id} in {job.queue}" + (f" ({told})" if told else "")
