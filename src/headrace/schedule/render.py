@@ -68,10 +68,10 @@ def _clock_fields(times: Times) -> tuple[str, str, str] | None:
 
 def _force_star(text: str, low: int, size: int) -> str:
     """The same values with a leading star, which is possible when the lowest value is among them."""
-    first, *rest = text.split(",")
-    if first == str(low):
-        return ",".join([f"*/{size}", *rest])
-    if first.startswith(f"{low}-"):
+    items = text.split(",")
+    if str(low) in items:
+        return ",".join([f"*/{size}", *(item for item in items if item != str(low))])
+    if any(item.startswith(f"{low}-") for item in items):
         return f"*/{size},{text}"
     return text
 
@@ -97,6 +97,8 @@ def _of_week(part: DayOfWeek | None) -> str:
 
 def _turned(turns: tuple[Turn, ...], plain: str) -> str:
     items = [f"{value}/{n}" for value, n in turns]
+    if plain.startswith("*"):  # a star counts only at the beginning
+        return ",".join([plain, *items])
     return ",".join([*items, plain] if plain else items)
 
 

@@ -266,7 +266,7 @@ class Pump:
         raise AssertionError("unreachable")
 
     def _spare_wanted(self, ended: int, free: int) -> int:
-        """How many more leases to hold ready: none at first, doubled whenever they ran out, bounded by time and number."""
+        """How many more leases to hold ready: none at first, doubled whenever they ran out, within bounds."""
         now = time.monotonic()
         if ended:
             rate = ended / max(now - self._turned, 1e-6)

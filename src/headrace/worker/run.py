@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from headrace.codec import ErrorText, describe_error, encode_error, encode_value
@@ -91,6 +91,8 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
 
 # -- before --
 
+_NOTHING_AROUND = nullcontext()
+
 
 class _Broken(Exception):
     def __init__(self, reason: str) -> None:
@@ -107,7 +109,9 @@ def _arguments(run: Context, task: Task[Any, Any], resources: Resources) -> tupl
     return args, kwargs
 
 
-def _around(run: Context, app: Headrace) -> ExitStack:
+def _around(run: Context, app: Headrace) -> AbstractContextManager[object]:
+    if not app.middlewares:
+        return _NOTHING_AROUND
     stack = ExitStack()
     for middleware in app.middlewares:
         stack.enter_context(middleware(run))

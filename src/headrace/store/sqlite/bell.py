@@ -24,12 +24,13 @@ from pathlib import Path
 from zlib import crc32
 
 SLOTS = 4096
-FREE, BUSY, ASLEEP = 0, 1, 2
-WORKER, WATCHER = 1, 2
+FREE, BUSY = 0, 1
+WORKER, WATCHER = 2, 3
+"""What a sleeper listens for: also its state while it sleeps."""
 
 _STATES = 64
 _ENTRIES = _STATES + SLOTS
-_ENTRY = struct.Struct("<BxxxIQ")  # what it listens for, the owner's pid, the key
+_ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
 _HIGH = struct.Struct("<I")
 
@@ -64,28 +65,30 @@ class Bells:
 
     def ring_workers(self, key: int) -> None:
         """There may be work in queues of this key."""
-        self._ring(WORKER, lambda theirs: bool(theirs & key))
+        if self._sleeper(WORKER, _STATES) >= 0:
+            self._ring(WORKER, lambda theirs: bool(theirs & key))
 
     def ring_watchers(self, job_ids: Iterable[str]) -> None:
         """These jobs have ended."""
-        if self._map.find(_ASLEEP, _STATES, _STATES + self._high()) < 0:
-            return
-        keys = {job_key(job_id) for job_id in job_ids}
-        self._ring(WATCHER, keys.__contains__)
+        if self._sleeper(WATCHER, _STATES) >= 0:
+            self._ring(WATCHER, {job_key(job_id) for job_id in job_ids}.__contains__)
 
     def _high(self) -> int:
         return int(_HIGH.unpack_from(self._map, 0)[0])
 
+    def _sleeper(self, kind: int, start: int) -> int:
+        """Where in the map the next sleeper of a kind is, or -1."""
+        return self._map.find(_BYTE[kind], start, _STATES + self._high())
+
     def _ring(self, kind: int, matches: Callable[[int], bool]) -> None:
-        end = _STATES + self._high()
-        at = self._map.find(_ASLEEP, _STATES, end)
+        at = self._sleeper(kind, _STATES)
         while at >= 0:
             slot = at - _STATES
-            listens_for, _, key = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
-            if listens_for == kind and matches(key):
+            _, key = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
+            if matches(key):
                 self._map[at] = BUSY
                 self.send(slot)
-            at = self._map.find(_ASLEEP, at + 1, end)
+            at = self._sleeper(kind, at + 1)
 
     def send(self, slot: int) -> None:
         """Ring one bell. A bell whose owner died is taken down."""
@@ -112,7 +115,7 @@ class Bells:
                 with suppress(FileNotFoundError):
                     os.unlink(f"bell-{slot}", dir_fd=self._directory)
                 ear.bind(self.address(slot))
-                _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, kind, os.getpid(), key)
+                _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
                 self._map[_STATES + slot] = BUSY
                 _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
             finally:
@@ -120,7 +123,7 @@ class Bells:
         except BaseException:
             ear.close()
             raise
-        return Bell(self, slot, ear)
+        return Bell(self, slot, ear, kind)
 
     def _free_slot(self) -> int:
         high = self._high()
@@ -130,7 +133,7 @@ class Bells:
         if high < SLOTS:
             return high
         for slot in range(SLOTS):  # all taken: look for owners that died without ringing
-            _, pid, _ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
+            pid, _ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
             if not os.path.exists(f"/proc/{pid}"):
                 return slot
         raise OSError("all bells are taken")
@@ -150,7 +153,7 @@ class Bells:
         self._sender.close()
 
 
-_ASLEEP = bytes([ASLEEP])
+_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER)}
 
 
 def _datagram_socket() -> socket.socket:
@@ -162,13 +165,14 @@ def _datagram_socket() -> socket.socket:
 class Bell:
     """A waiter woken by other processes."""
 
-    def __init__(self, bells: Bells, slot: int, ear: socket.socket) -> None:
+    def __init__(self, bells: Bells, slot: int, ear: socket.socket, kind: int) -> None:
         self._bells = bells
+        self._kind = kind
         self._slot = slot
         self._ear = ear
 
     def arm(self) -> None:
-        self._bells.set_state(self._slot, ASLEEP)
+        self._bells.set_state(self._slot, self._kind)
 
     def wait(self, timeout: float | None) -> bool:
         self._ear.settimeout(None if timeout is None else max(timeout, 0.000_001))

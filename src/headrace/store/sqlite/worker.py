@@ -107,10 +107,9 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], queues: Sequence[st
 def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     return [
         Lease(
-            ref=ref, token=token, id=job_id, task=task, queue=queue,
-            body=large_value(tx, ref >> 32, 0) if flags & LARGE_BODY else body, options=options, data=data,
-            attempts=attempts, crashes=crashes, max_crashes=max_crashes, priority=-negative_priority, created=created,
-            due=due, deferred_since=deferred_since, spare=bool(flags & SPARE), cancelled=bool(flags & CANCELLING),
+            ref, token, job_id, task, queue, large_value(tx, ref >> 32, 0) if flags & LARGE_BODY else body, options, data,
+            attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since, flags & SPARE != 0,
+            flags & CANCELLING != 0,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,

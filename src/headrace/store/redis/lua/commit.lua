@@ -96,18 +96,20 @@ local function commit(first)
   for queue, number in pairs(plan.heads) do
     call('ZREMRANGEBYRANK', PREFIX .. 'line:' .. queue, 0, number - 1)
   end
-  for queue, members in pairs(plan.leave) do
-    bulk('ZREM', PREFIX .. 'line:' .. queue, members)
-  end
+  -- In before out: a job may be put and replaced in one batch.
   for queue, members in pairs(plan.enter) do
     bulk('ZADD', PREFIX .. 'line:' .. queue, members)
   end
-  bulk('ZREM', DUE, plan.due_out)
-  bulk('ZADD', DUE, plan.due_in)
-  for state, key in pairs(ENDED) do
-    bulk('ZREM', key, plan.ended_out[state])
-    bulk('ZADD', key, plan.ended_in[state])
+  for queue, members in pairs(plan.leave) do
+    bulk('ZREM', PREFIX .. 'line:' .. queue, members)
   end
+  bulk('ZADD', DUE, plan.due_in)
+  bulk('ZREM', DUE, plan.due_out)
+  for state, key in pairs(ENDED) do
+    bulk('ZADD', key, plan.ended_in[state])
+    bulk('ZREM', key, plan.ended_out[state])
+  end
+  -- Out before in: a job may be given back and handed out again in one exchange.
   for key, ids in pairs(plan.held_out) do
     bulk('SREM', key, ids)
   end

@@ -130,12 +130,17 @@ local function key_of(job)
   if band(job.flags, HAS_KEY) == 0 then
     return nil
   end
-  local _, _, at = unpack_from('>Hc0Hc0', job.put), nil, nil
-  _, _, at = unpack_from('>Hc0Hc0', job.put)
-  if band(job.flags, HAS_OPTIONS) ~= 0 then
-    _, at = unpack_from('>Ic0', job.put, at)
+  local good, key = pcall(function()
+    local _, _, at = unpack_from('>Hc0Hc0', job.put)
+    if band(job.flags, HAS_OPTIONS) ~= 0 then
+      _, at = unpack_from('>Ic0', job.put, at)
+    end
+    return (unpack_from('>Hc0', job.put, at))
+  end)
+  if not good then
+    fail('CORRUPT', JOB .. ' has no job in field ' .. job.id)
   end
-  return (unpack_from('>Hc0', job.put, at))
+  return key
 end
 
 -- Who has a unique key, and until when at least; a plan may have changed that.
@@ -175,6 +180,13 @@ local function remove(job)
   end
   if band(job.flags, LARGE_BODY) ~= 0 then
     plan.large_out[#plan.large_out + 1] = 'b:' .. job.id
+    for i = 1, #plan.large_in, 2 do -- put and replaced in one batch
+      if plan.large_in[i] == 'b:' .. job.id then
+        table.remove(plan.large_in, i + 1)
+        table.remove(plan.large_in, i)
+        break
+      end
+    end
   end
   if band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0 then
     for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do

@@ -1,0 +1,162 @@
+-- What an outcome does to a job (the table in docs/contract.md).
+local K_DONE, K_AGAIN, K_FAILED, K_BROKEN, K_RELEASED, K_CRASHED, K_MOVED = 0, 1, 2, 3, 4, 5, 6
+local C_ATTEMPT, C_DEFERRAL = 1, 2
+local HAPPENED = { [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED] = 'crashed', [K_MOVED] = 'moved' }
+
+-- A value into its place: in the story if it is small, in `large` if it is not.
+local function keep(job, story, name, kind, bit_, flag, value)
+  if band(story.large, bit_) ~= 0 then
+    if not value or #value <= INLINE then
+      plan.large_out[#plan.large_out + 1] = kind .. job.id
+    end
+    story.large = without(story.large, bit_)
+  end
+  if not value then
+    story[name] = ''
+    job.flags = without(job.flags, flag)
+    return
+  end
+  job.flags = with(job.flags, flag)
+  if #value > INLINE then
+    story[name] = ''
+    story.large = with(story.large, bit_)
+    plan.large_in[#plan.large_in + 1] = kind .. job.id
+    plan.large_in[#plan.large_in + 1] = value
+  else
+    story[name] = value
+  end
+end
+
+local function keep_data(job, story, value)
+  keep(job, story, 'data', 'd:', 1, HAS_DATA, value)
+end
+
+local function keep_result(job, story, value)
+  keep(job, story, 'result', 'r:', 2, HAS_RESULT, value)
+end
+
+local function keep_error(job, story, value)
+  keep(job, story, 'error', 'e:', 4, HAS_ERROR, value)
+end
+
+local function keep_group(job, story, group)
+  story.group = group or ''
+  job.flags = group and with(job.flags, HAS_GROUP) or without(job.flags, HAS_GROUP)
+end
+
+-- The first bytes of `put` name queue and task; a moved job gets others, and perhaps another body.
+local function move(job, outcome)
+  local queue, task, at = unpack_from('>Hc0Hc0', job.put)
+  local rest = job.put:sub(at)
+  queue, task = outcome.queue or queue, outcome.task or task
+  if outcome.body then
+    local keeps = 1
+    if band(job.flags, HAS_OPTIONS) ~= 0 then
+      local _
+      _, keeps = unpack_from('>Ic0', rest)
+    end
+    if band(job.flags, HAS_KEY) ~= 0 then
+      local _
+      _, keeps = unpack_from('>Hc0', rest, keeps)
+    end
+    rest = rest:sub(1, keeps - 1)
+    if #outcome.body > INLINE then
+      plan.large_in[#plan.large_in + 1] = 'b:' .. job.id
+      plan.large_in[#plan.large_in + 1] = outcome.body
+      job.flags = with(job.flags, LARGE_BODY)
+    else
+      if band(job.flags, LARGE_BODY) ~= 0 then
+        plan.large_out[#plan.large_out + 1] = 'b:' .. job.id
+        job.flags = without(job.flags, LARGE_BODY)
+      end
+      rest = rest .. outcome.body
+    end
+  end
+  job.queue = queue
+  job.put = pack('>Hc0Hc0', #queue, queue, #task, task) .. rest
+end
+
+local function end_run(session, job, outcome)
+  local kind, charge = outcome.kind, outcome.charge
+  local story = story_of(job)
+  local cancelling = band(job.flags, CANCELLING) ~= 0
+  job.flags = without(job.flags, CANCELLING + SPARE)
+  count(job.queue, RUNNING, -1)
+  append(plan.held_out, session.held, job.id)
+  story.worker = session.name
+  if charge == C_ATTEMPT then
+    job.attempts = job.attempts + 1
+  end
+  if charge ~= C_DEFERRAL then
+    story.deferred = 0
+    job.flags = without(job.flags, HAS_DEFERRED)
+  elseif band(job.flags, HAS_DEFERRED) == 0 then
+    story.deferred = now
+    job.flags = with(job.flags, HAS_DEFERRED)
+  end
+  if kind == K_CRASHED then
+    job.crashes = math.min(job.crashes + 1, 65535)
+  end
+  if outcome.data then
+    keep_data(job, story, outcome.data)
+  end
+  if outcome.began then
+    job.started = math.max(now - outcome.began, 1)
+  end
+  local ended = now - (outcome.ended or 0)
+
+  if kind == K_DONE then
+    keep_result(job, story, outcome.result)
+    keep_error(job, story, nil)
+    keep_group(job, story, nil)
+    tell(job, story)
+    finish(job, DONE, ended)
+    return
+  end
+  if outcome.error then
+    keep_error(job, story, outcome.error)
+  end
+  local group = outcome.group
+  local state
+  if cancelling then
+    state = CANCELLED
+  elseif kind == K_FAILED then
+    state = FAILED
+  elseif kind == K_BROKEN then
+    state, group = FAILED, 'broken'
+  elseif kind == K_CRASHED and job.crashes >= job.max_crashes then
+    state, group = FAILED, 'crashed'
+  end
+  if group then
+    keep_group(job, story, group)
+  end
+  if not state and (outcome.began or kind == K_CRASHED) then
+    local what = charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
+    if job.started > 0 and outcome.began then
+      remember(job, job.started, 'started', '', session.name)
+    end
+    remember(job, ended, what, outcome.note or '', session.name)
+  end
+  tell(job, story)
+  if state then
+    finish(job, state, ended)
+    return
+  end
+  if kind == K_MOVED then
+    move(job, outcome)
+    job.attempts, job.crashes = 0, 0
+  end
+  if kind == K_AGAIN or kind == K_MOVED then
+    job.due = math.max(outcome.at or now + outcome.delay, 0)
+    wait_in_line(job)
+  else
+    local due = job.due
+    job.due = math.min(due, now) -- given back: ready, even where the clock was set back meanwhile
+    job.due, job.state = due, READY
+    append(plan.enter, job.queue, -job.priority)
+    append(plan.enter, job.queue, place(job))
+    plan.news[job.queue] = (plan.news[job.queue] or 0) + 1
+    count(job.queue, READY, 1)
+    change(job)
+  end
+end

@@ -1,0 +1,80 @@
+-- Sessions. The fields of {ns}:session:<id>:
+--   closed (only in tombstones), number, name, info, timeout, opened, seen (steady clock: what expiry is measured by),
+--   seen_at (wall clock: for people), request (the number of the last one answered), answer (a byte per outcome or
+--   report), handed (the ids it handed out, msgpack), hungry (the queues it is registered for as hungry, msgpack),
+--   queue:<name> and task:<name> for all that it listens to and knows
+local function session_key(id)
+  return PREFIX .. 'session:' .. id
+end
+
+local function read_session(id)
+  local key = session_key(id)
+  local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'handed', 'hungry')
+  if found[1] then
+    return { closed = true, key = key, id = id }
+  end
+  if not found[2] then
+    return nil
+  end
+  return {
+    id = id, key = key, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
+    timeout = tonumber(found[4]) or 0, seen = tonumber(found[5]) or 0, request = tonumber(found[6]) or 0,
+    answer = found[7] or '', handed = found[8] or '', hungry = found[9] or '',
+  }
+end
+
+-- Only one with leases has anything to lose.
+local function expired(session)
+  return steady >= session.seen + session.timeout and call('SCARD', session.held) > 0
+end
+
+-- The session that a request comes from, if it may still make requests.
+local function live_session(id)
+  local session = read_session(id)
+  if not session then
+    fail('GONE', 'Session ' .. id .. ' is not known here.')
+  elseif session.closed then
+    fail('GONE', 'Session ' .. id .. ' has been closed; its jobs were given to others.')
+  elseif expired(session) then
+    fail('GONE', 'Session ' .. session.name .. ' (' .. id .. ') was not renewed in time; its jobs go to others.')
+  end
+  return session
+end
+
+-- Whether this very request has been answered before; a lower number comes too late.
+local function is_repeat(session, request)
+  if request < session.request then
+    fail('STALE', string.format(
+      'Request %.0f of session %s comes after %.0f was answered.', request, session.name, session.request))
+  end
+  return request == session.request
+end
+
+local function holds(session, job, arrival, token)
+  return job and job.state == RUNNING and job.token == token and job.arrival == arrival
+    and job.session == session.number
+end
+
+-- Spare leases that have been started are no longer spare.
+local function mark_started(session, started)
+  local at = 1
+  while at <= #started do
+    local id, arrival
+    id, arrival, at = unpack_from('>Hc0d', started, at)
+    local job = find_job(id)
+    if job and job.state == RUNNING and job.session == session.number and job.arrival == arrival
+      and band(job.flags, SPARE) ~= 0 then
+      job.flags = without(job.flags, SPARE)
+      change(job)
+    end
+  end
+end
+
+-- The queues a session is registered for as hungry.
+local function hungry_for(session)
+  if session.hungry == '' then
+    return {}
+  end
+  local good, queues = pcall(cmsgpack.unpack, session.hungry)
+  return good and type(queues) == 'table' and queues or {}
+end
