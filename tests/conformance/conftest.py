@@ -13,6 +13,19 @@ from .helpers import Worker
 from .stores import STORES, Entry
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
+
+
+@pytest.fixture(autouse=True)
+def _facets(request: pytest.FixtureRequest) -> None:
+    """What a store says it cannot do is not asked of it."""
+    for marker in request.node.iter_markers("needs"):
+        (facet,) = marker.args
+        if facet not in request.getfixturevalue("store").facets:
+            pytest.skip(f"this store has no {facet}")
+
+
 @pytest.fixture(params=STORES, ids=[entry.name for entry in STORES])
 def entry(request: pytest.FixtureRequest) -> Entry:
     """One of the stores under test; whoever asks for it (or for `store`) runs once per store."""

@@ -9,8 +9,9 @@ from typing import Any
 from headrace.clock import ManualClock
 from headrace.store.contract import Store
 
+from .audit import Violation, check
 from .choosing import Chooser, Replay, Seeded, Story
-from .simulation import Violation, World, check
+from .simulation import World
 
 Make = Callable[[ManualClock], Store]
 """Makes the store under test for one history."""

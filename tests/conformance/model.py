@@ -6,7 +6,6 @@ A method `_name` does what the operation `name` describes; read them next to the
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -41,6 +40,8 @@ from headrace.job import (
     Verdict,
 )
 from headrace.store.contract import Durability, Facet, Operation
+
+from .ears import Ear, NoGuard
 
 T = TypeVar("T")
 
@@ -579,54 +580,12 @@ class Model:
     # -- waiting --
 
     def waiter(self, session: str, queues: Sequence[str]) -> Ear:
-        return Ear(self, session=session, queues=queues)
+        return Ear(self.ears, session=session, queues=queues)
 
     def watcher(self, job_id: str) -> Ear:
-        return Ear(self, job=job_id)
+        return Ear(self.ears, job=job_id)
 
     def _tell(self, *, queue: str = "", session: str = "", job: str = "") -> None:
         for ear in self.ears:
             if queue in ear.queues or (session and session == ear.session) or (job and job == ear.job):
                 ear.hear()
-
-
-class Ear:
-    """News and pokes are told apart: arming forgets old news, but never a poke."""
-
-    def __init__(self, model: Model, *, session: str = "", queues: Sequence[str] = (), job: str = "") -> None:
-        self.session, self.queues, self.job = session, tuple(queues), job
-        self.changed = threading.Condition()
-        self.news = self.poked = False
-        self.ears = model.ears
-        self.ears.append(self)
-
-    def hear(self) -> None:
-        with self.changed:
-            self.news = True
-            self.changed.notify_all()
-
-    def poke(self) -> None:
-        with self.changed:
-            self.poked = True
-            self.changed.notify_all()
-
-    def arm(self) -> None:
-        self.news = False
-
-    def wait(self, timeout: float | None) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: self.news or self.poked, timeout)
-            self.news = self.poked = False
-
-    async def wait_async(self, timeout: float | None) -> None:
-        await asyncio.to_thread(self.wait, timeout)
-
-    def close(self) -> None:
-        self.ears.remove(self)
-
-
-class NoGuard:
-    descriptors: tuple[int, ...] = ()
-
-    def close(self) -> None:
-        pass

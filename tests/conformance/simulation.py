@@ -13,21 +13,15 @@ come to an end and be purged without remains.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from headrace.clock import ManualClock
 from headrace.errors import NoWorkers, SessionGone, StaleRequest
 from headrace.job import (
     Charge,
-    Filter,
     Kind,
-    Lease,
     NewJob,
-    Outcome,
     Report,
     SessionInfo,
     Snapshot,
@@ -38,15 +32,17 @@ from headrace.job import (
 )
 from headrace.store.contract import Store
 
+from .actors import Held, Request, Worker
+from .audit import Audit, check
 from .choosing import Chooser, Replay
-from .model import WAITING, Model
+from .model import Model
+from .words import Refused, comparable, in_words, job_in_words
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000
 QUEUES = ("q", "r", "s")
 KEYS = ("k", "l")
 TIMEOUTS = (10_000, 15_000)
 LARGE = bytes(3_000)
-EVERYTHING = Filter(limit=10_000)
 
 MARKS = frozenset({
     "a put was repeated after its reply was lost",
@@ -83,96 +79,6 @@ MARKS = frozenset({
     "the wall clock was set back with leases out",
 })  # fmt: skip
 
-MAY_BECOME = {
-    State.SCHEDULED: {State.READY, State.RUNNING, State.CANCELLED},
-    State.READY: {State.RUNNING, State.CANCELLED},
-    State.RUNNING: {State.SCHEDULED, State.READY, State.DONE, State.FAILED, State.CANCELLED},
-    State.FAILED: {State.CANCELLED, State.READY},
-    State.CANCELLED: {State.READY},
-    State.DONE: set(),
-}
-
-
-class Violation(AssertionError):
-    """The store did something that it must not do."""
-
-    world: World
-
-    @property
-    def rule(self) -> str:
-        return str(self).splitlines()[0]
-
-
-def check(condition: object, rule: str, *details: object) -> None:
-    if not condition:
-        raise Violation("\n    ".join([rule, *map(str, details)]))
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An exception as an answer."""
-
-    why: str
-
-
-@dataclass(eq=False)
-class Held:
-    """A lease as its worker remembers it: the store's and the model's, in this order."""
-
-    leases: tuple[Lease, Lease]
-    began: int
-    started: bool
-    run: tuple[str, int, Any]
-    """Of which job, of how many that had this id, with which token."""
-
-    @property
-    def id(self) -> str:
-        return self.leases[0].id
-
-    def outcome(self, side: int, **fields: Any) -> Outcome:
-        lease = self.leases[side]
-        return Outcome(ref=lease.ref, token=lease.token, id=lease.id, **fields)
-
-    def __str__(self) -> str:
-        return f"{self.id}/{self.leases[0].token}"
-
-
-@dataclass(eq=False)
-class Request:
-    """Something to ask a store; `build(side, store)` describes it to one of the two."""
-
-    name: str
-    words: str
-    build: Callable[[int, Any], Any]
-    about: Any = None
-    """What whoever hears the answer needs to know."""
-    times_run: int = 0
-
-
-@dataclass(eq=False)
-class Worker:
-    info: SessionInfo
-    opened: bool = False
-    number: int = 0
-    held: list[Held] = field(default_factory=list)
-    old: list[Held] = field(default_factory=list)
-    """Leases it once had: what a zombie may still talk about."""
-    pending: Request | None = None
-    """Sent, and no reply seen: to be sent again until there is one."""
-    frozen: bool = False
-    was_frozen: bool = False
-    dead: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.info.name
-
-    @property
-    def settling(self) -> list[Held]:
-        """Runs that have ended, but whose settling has not been answered."""
-        exchange = self.pending if self.pending and self.pending.name == "exchange" else None
-        return [held for held, _ in exchange.about[0]] if exchange else []
-
 
 class World:
     """One history."""
@@ -180,6 +86,7 @@ class World:
     def __init__(self, store: Store, clock: ManualClock, chooser: Chooser, marks: Counter[str]) -> None:
         self.store, self.clock, self.choose, self.marks = store, clock, chooser, marks
         self.model = Model(clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
+        self.audit = Audit(store, self.model)
         self.words: list[str] = []
         self.story = chooser.story
         self.workers: list[Worker] = []
@@ -190,14 +97,15 @@ class World:
         self.unanswered_puts: list[Request] = []
         self.ids: list[str] = []
         self.cancel_asked: set[str] = set()
-        self.bodies: dict[str, set[bytes]] = {}
-        self.before: dict[str, Snapshot] = {}
-        self.lives: Counter[str] = Counter()
-        """How often an id was given to a job that is new."""
         self.tokens: dict[tuple[str, int], Any] = {}
         self.settled: set[tuple[str, int, Any]] = set()
         self.latest = clock.now()
         """The latest the wall clock ever showed."""
+
+    @property
+    def jobs(self) -> dict[str, Snapshot]:
+        """What the store has."""
+        return self.audit.before
 
     def sometimes(self, mark: str) -> None:
         assert mark in MARKS, mark
@@ -220,69 +128,9 @@ class World:
         self.words[-1] += f"  ->  {in_words(answers[0])}"
         mine, models = (comparable(answer) for answer in answers)
         check(mine == models, f"I19: another answer to {request.name} than the model's", mine, models)
-        self.audit(request, answers[0])
+        self.audit.look(request, answers[0])
         request.times_run += 1
         return answers[0], answers[1]
-
-    def audit(self, request: Request, answer: Any) -> None:
-        """Compare all that can be seen, and check what must always be true."""
-        rule = f"after {request.name}"
-        found = self.store.run(self.store.find(EVERYTHING)).jobs
-        expected = self.model.run(self.model.find(EVERYTHING)).jobs
-        if found != expected:
-            differences = [pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]]
-            lengths = f"{len(found)} jobs, the model has {len(expected)}"
-            check(False, f"I19: another state {rule} than the model's", lengths, *map(difference, differences))
-        after = {job.id: job for job in found}
-
-        counts = self.store.run(self.store.counts())
-        counted = Counter((job.queue, job.state) for job in found)
-        shown = {(entry.queue, state): n for entry in counts for state, n in entry.by_state.items()}
-        check(shown == counted, f"I17: the counts are wrong {rule}", shown, dict(counted))
-        check([entry.queue for entry in counts] == sorted({job.queue for job in found}), "I17: queues")
-
-        sessions = [comparable(self.store.run(self.store.sessions())), comparable(self.model._sessions())]
-        check(sessions[0] == sessions[1], f"I19: other sessions {rule} than the model's", *sessions)
-        running = Counter(job.worker for job in found if job.state is State.RUNNING)
-        for session in sessions[0]:
-            check(session[2] == running[session[0].name], f"I17: jobs of {session[0].name} {rule}", session)
-
-        keys = Counter(job.unique_key for job in found if job.unique_key and not job.state.final)
-        check(not keys or max(keys.values()) == 1, f"I11: two unfinished jobs have one key {rule}", keys)
-        for job in found:
-            check(job.crashes <= job.max_crashes, f"I8: more crashes than allowed {rule}", job)
-            check(job.body in self.bodies[job.id], f"I18: not the body that was put {rule}", job)
-            check(job.state.final == (job.finished is not None), f"I16: finished and not final {rule}", job)
-        self._transitions(request, answer, after)
-        self.before = after
-
-    def _transitions(self, request: Request, answer: Any, after: dict[str, Snapshot]) -> None:
-        rule = f"by {request.name}"
-        for job_id in self.before.keys() - after.keys():
-            old = self.before[job_id]
-            excused = (
-                (request.name == "delete" and job_id in request.about)
-                or (request.name == "sweep" and old.state.final)
-                or (request.name == "put" and any(makes_way(old, new) for new in request.about))
-            )
-            check(excused, f"I2: a job was lost {rule}", old)
-        for job_id in after.keys() - self.before.keys():
-            named = request.name == "put" and any(new.id == job_id for new in request.about)
-            check(named, f"I2: a job came from nowhere {rule}", after[job_id])
-            self.lives[job_id] += 1
-        if isinstance(answer, Refused):
-            check(after == self.before, f"I5: a refused {request.name} changed something", answer)
-        for job_id in self.before.keys() & after.keys():
-            old, new = self.before[job_id], after[job_id]
-            if request.name == "put" and new != old:
-                excused = any(makes_way(old, job) for job in request.about) and new.token == 0
-                excused |= old.state.final and new == msgspec.structs.replace(old, unique_key=None)
-                check(excused, "I2: a put changed a job that was there", old, new)
-                self.lives[job_id] += 1
-                continue
-            check(new.token >= old.token, f"I4: the token went back {rule}", new)
-            if new.state is not old.state:
-                check(new.state in MAY_BECOME[old.state], f"I16: {old.state} became {new.state} {rule}", new)
 
     # -- what workers do --
 
@@ -373,7 +221,7 @@ class World:
 
         for held, fields in outcomes:
             if fields.get("body") is not None:
-                self.bodies[held.id].add(fields["body"])
+                self.audit.bodies[held.id].add(fields["body"])
         return Request("exchange", words, build, (outcomes, started))
 
     def _fate_of(self, held: Held) -> dict[str, Any]:
@@ -508,7 +356,7 @@ class World:
             self.sometimes("a repeated take gave leases again")
         models = {lease.id: lease for lease in answers[1].leases}
         for lease in turn.leases:
-            job = (lease.id, self.lives[lease.id])
+            job = (lease.id, self.audit.lives[lease.id])
             check(lease.token > self.tokens.get(job, 0), "I4: a token was handed out twice", lease)
             check(lease.due <= self.latest, "I7: handed out before it was due", lease)
             self.tokens[job] = lease.token
@@ -521,7 +369,7 @@ class World:
             )
 
     def _mark_outcome(self, held: Held, fields: dict[str, Any]) -> None:
-        job = self.before.get(held.id)
+        job = self.jobs.get(held.id)
         if fields["kind"] is Kind.MOVED and job:
             self.sometimes("a job was moved")
         if fields.get("charge") is Charge.DEFERRAL:
@@ -582,7 +430,7 @@ class World:
             jobs = [self._new_job() for _ in range(self.choose.one((1, 2, 3, 4)))]
             words = f"put {', '.join(map(job_in_words, jobs))}"
             request = Request("put", words, lambda _, store: store.put(jobs), jobs)
-        known = dict(self.before)
+        known = dict(self.jobs)
         answer, _ = self.ask(request)
         self.sent.append(request)
         if self.choose.weighted("reply to put", (6, 1)) == 1:
@@ -609,12 +457,12 @@ class World:
         job_id = f"j{self.jobs_made}"
         if self.ids and choose.rarely():
             job_id = choose.one(self.ids)
-        elif job_id not in self.bodies:
+        elif job_id not in self.audit.bodies:
             self.ids.append(job_id)
         body = b"body %d" % self.jobs_made
         if choose.rarely():
             body = LARGE + body
-        self.bodies.setdefault(job_id, set()).add(body)
+        self.audit.bodies.setdefault(job_id, set()).add(body)
         when = choose.weighted("due", (5, 2, 1))
         unique = choose.weighted("unique", (4, 1)) == 1
         return NewJob(
@@ -637,9 +485,9 @@ class World:
             return
         act = self.choose.one(("cancel", "revive", "delete", "cancel"))
         fit = (State.FAILED, State.CANCELLED) if act == "revive" else (State.RUNNING,)
-        likely = [job.id for job in self.before.values() if job.state in fit]
+        likely = [job.id for job in self.jobs.values() if job.state in fit]
         ids = [self.choose.one(likely[:4] or self.ids)] + ([self.choose.one(self.ids)] if self.choose.rarely() else [])
-        known = dict(self.before)
+        known = dict(self.jobs)
         request = Request(act, f"{act} {', '.join(ids)}", lambda _, store: getattr(store, act)(ids), ids)
         answer, _ = self.ask(request)
         self.sent.append(request)
@@ -656,14 +504,14 @@ class World:
                 self.sometimes("a revival was refused because of the key")
 
     def sweep(self) -> None:
-        known = dict(self.before)
+        known = dict(self.jobs)
         swept, _ = self.ask(Request("sweep", "sweep", lambda _, store: store.sweep()))
-        check(swept.jobs_purged == len(known.keys() - self.before.keys()), "I1: purged, but how many?", swept)
+        check(swept.jobs_purged == len(known.keys() - self.jobs.keys()), "I1: purged, but how many?", swept)
         if swept.sessions_closed:
             self.sometimes("a session expired and was swept")
         if swept.jobs_purged:
             self.sometimes("an ended job was purged")
-        if any(job.group == "crashed" and job.state is State.FAILED for job in self.before.values()):
+        if any(job.group == "crashed" and job.state is State.FAILED for job in self.jobs.values()):
             self.sometimes("a job failed because it crashed too often")
 
     def deliver_late(self) -> None:
@@ -743,13 +591,13 @@ class World:
         self.say("-- nothing goes wrong any more --")
         for request in self.late:
             self.ask(request)
-        self._histories()
+        self.audit.histories(self.ids)
         fresh = self.spawn()
         fresh = Worker(SessionInfo(id=fresh.info.id, name=fresh.name, queues=QUEUES, tasks=("t", "t2")))
         self.ask(Request("open", f"{fresh.name} opens", lambda _, store: store.open(fresh.info)))
         take = Take(QUEUES, 50)
         for _ in range(100):
-            if all(job.state.final for job in self.before.values()):
+            if all(job.state.final for job in self.jobs.values()):
                 break
             self.sweep()
             fresh.number += 1
@@ -763,80 +611,10 @@ class World:
             self._hear_turn(fresh, request, self.ask(request), False)
             if not fresh.held:
                 self._advance(max(1, min((wait for wait in self._instants() if wait > 0), default=1)))
-        unfinished = [job for job in self.before.values() if not job.state.final]
+        unfinished = [job for job in self.jobs.values() if not job.state.final]
         check(not unfinished, "L1: jobs that do not come to an end", *unfinished)
-        self._histories()
-        last = max((job.finished or 0 for job in self.before.values()), default=0)
+        self.audit.histories(self.ids)
+        last = max((job.finished or 0 for job in self.jobs.values()), default=0)
         self._advance(max(0, last - self.clock.now()) + KEEP_FAILED + 1)
         self.sweep()
-        check(not self.before, "L2: jobs that are not purged", *self.before)
-
-    def _histories(self) -> None:
-        """I16: a history begins with `created`, tells the end, and has every line of the log."""
-        for job in self.before.values():
-            told = [event.what for event in self.store.run(self.store.history(job.id))]
-            models = [event.what for event in self.model.run(self.model.history(job.id))]
-            happened = [what for what in told if what != "log"]
-            check(told[0] == "created" and told.count("created") == 1, "I16: history without beginning", told)
-            check(told.count("log") == models.count("log"), "I16: not every log line is told", told, models)
-            if job.state.final:
-                check(happened[-1] == job.state.value, "I16: the end is not told", job.state, told)
-        missing = self.store.run(self.store.get([*self.ids, "nobody"]))
-        check([job for job in missing if job] == [self.before[i] for i in self.ids if i in self.before], "I3: get")
-
-
-def makes_way(old: Snapshot, new: NewJob) -> bool:
-    """Whether a put may remove this job."""
-    same_id = old.id == new.id and old.state.final
-    return new.unique_key is not None and (
-        same_id or (new.replace and old.unique_key == new.unique_key and old.state in WAITING)
-    )
-
-
-def comparable(answer: Any) -> Any:
-    """An answer without what stores may differ in: refs, the order of sessions and of jobs given back."""
-    if isinstance(answer, Turn):
-        leases = [tuple(getattr(lease, f) for f in Lease.__struct_fields__ if f != "ref") for lease in answer.leases]
-        return list(answer.verdicts), leases, answer.now, answer.next_due
-    if isinstance(answer, list) and answer and hasattr(answer[0], "info"):
-        return sorted(((s.info, s.opened, s.running, s.alive) for s in answer), key=lambda s: s[0].id)
-    if isinstance(answer, list) and answer and isinstance(answer[0], str):
-        return sorted(answer)
-    if hasattr(answer, "lost"):
-        return answer.now, sorted(answer.lost), sorted(answer.cancelled)
-    return answer
-
-
-def difference(pair: tuple[Snapshot, Snapshot]) -> str:
-    mine, models = pair
-    fields = [f for f in Snapshot.__struct_fields__ if getattr(mine, f) != getattr(models, f)]
-    return f"{mine.id}: " + ", ".join(f"{f} {getattr(mine, f)!r} and not {getattr(models, f)!r}" for f in fields)
-
-
-def in_words(answer: Any) -> str:
-    if isinstance(answer, Refused):
-        return answer.why
-    if isinstance(answer, Turn):
-        leases = [f"{lease.id}/{lease.token}{' spare' if lease.spare else ''}" for lease in answer.leases]
-        return ", ".join([verdict.name for verdict in answer.verdicts] + leases) or "nothing"
-    if isinstance(answer, list):
-        return ", ".join(
-            f"{put.id} {'created' if put.created else 'was there'}" if hasattr(put, "created") else str(put)
-            for put in answer
-        )
-    return str(answer)
-
-
-def job_in_words(job: NewJob) -> str:
-    extras = [
-        f"key {job.unique_key}" if job.unique_key else "",
-        f"for {job.unique_for}" if job.unique_for else "",
-        "replacing" if job.replace else "",
-        f"delay {job.delay}" if job.delay else "",
-        f"at {job.run_at}" if job.run_at else "",
-        "if there is a worker" if job.require_worker else "",
-        f"priority {job.priority}" if job.priority else "",
-        f"max_crashes {job.max_crashes}" if job.max_crashes != 3 else "",
-    ]
-    told = ", ".join(filter(None, extras))
-    return f"{job.id} in {job.queue}" + (f" ({told})" if told else "")
+        check(not self.jobs, "L2: jobs that are not purged", *self.jobs)

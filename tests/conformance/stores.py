@@ -24,6 +24,10 @@ class Entry:
     """What there is in the store's own terms, sessions left out: to see that nothing remains."""
     shared: bool = False
     """Whether another store with the same URL, in any process, has the same jobs."""
+    histories: int = 20
+    """How many random histories to play, times `HEADRACE_VOLUME`."""
+    depth: int = 2
+    """How many acts deep to look into the small world; each one more takes four to five times as long."""
 
     def __call__(self, directory: Path, clock: Clock, **options: Any) -> Store:
         return self.make(directory, clock, **options)
@@ -56,6 +60,6 @@ def sqlite_rows(store: SqliteStore) -> dict[str, int]:
 
 STORES = [
     Entry("model", model, model_rows),
-    Entry("sqlite-memory", sqlite_memory, sqlite_rows),
+    Entry("sqlite-memory", sqlite_memory, sqlite_rows, histories=400, depth=4),
     Entry("sqlite-file", sqlite_file, sqlite_rows, shared=True),
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.job import Charge, Kind, State, Verdict
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, put, state
 
@@ -172,6 +172,7 @@ def test_a_deleted_id_can_be_put_again(store: Store, worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("where", [State.FAILED, State.CANCELLED])
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_puts_a_failed_or_cancelled_job_back_in_line_afresh(
     store: Store, worker: Worker, clock: ManualClock, where: State
 ) -> None:
@@ -191,6 +192,7 @@ def test_revive_puts_a_failed_or_cancelled_job_back_in_line_afresh(
     assert ids(worker.take(1)) == "a"
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_keeps_what_it_does_not_clear(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED, data=b"D")
@@ -201,6 +203,7 @@ def test_revive_keeps_what_it_does_not_clear(store: Store, worker: Worker) -> No
     assert job.started == before.started
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, charge=Charge.DEFERRAL)
@@ -209,6 +212,7 @@ def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: St
     assert look(store, "a").deferred_since is None
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_stands_where_its_new_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     store.run(store.cancel(["a"]))
@@ -220,6 +224,7 @@ def test_revive_stands_where_its_new_due_time_puts_it(store: Store, worker: Work
 
 
 @pytest.mark.parametrize("where", [State.READY, State.SCHEDULED, State.RUNNING, State.DONE])
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_of_any_other_state_is_false_and_changes_nothing(store: Store, worker: Worker, where: State) -> None:
     put(store, "a", delay=100 if where is State.SCHEDULED else None)
     if where in (State.RUNNING, State.DONE):
@@ -232,12 +237,14 @@ def test_revive_of_any_other_state_is_false_and_changes_nothing(store: Store, wo
     assert look(store, "a") == before
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_revive_of_an_unknown_job_is_false(store: Store) -> None:
     put(store, "a")
     store.run(store.cancel(["a"]))
     assert store.run(store.revive(["nobody", "a", "a"])) == [False, True, False]
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_a_settle_after_a_revive_does_not_settle_again(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.run_one(Kind.FAILED)
@@ -246,6 +253,7 @@ def test_a_settle_after_a_revive_does_not_settle_again(store: Store, worker: Wor
     assert state(store, "a") is State.READY
 
 
+@pytest.mark.needs(Facet.REVIVE)
 def test_the_crashes_of_a_revived_job_are_counted_afresh(store: Store, worker: Worker) -> None:
     put(store, "a", max_crashes=2)
     worker.run_one(Kind.CRASHED)

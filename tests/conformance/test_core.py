@@ -72,7 +72,7 @@ def test_put_of_an_id_that_was_taken_is_a_repeat_too(store: Store, worker: Worke
     lease = worker.take_one()
     assert put(store, "a") == [Put("a", True)]
     assert state(store, "a") is State.RUNNING
-    worker.settle(lease, kind, delay=1)
+    worker.settle(lease, kind)
     settled = look(store, "a")
     assert put(store, "a") == [Put("a", True)]
     assert look(store, "a") == settled
@@ -194,6 +194,7 @@ def test_an_exchange_settles_before_it_takes(store: Store, worker: Worker) -> No
 # -- settle --
 
 
+@pytest.mark.needs(Facet.RESULT)
 def test_done_stores_the_result_and_clears_error_and_group(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, error=b"E", group="g")
@@ -272,31 +273,10 @@ def test_a_job_fails_as_crashed_when_its_crashes_reach_the_maximum(
     assert job.finished is not None
 
 
-def test_moved_goes_to_another_queue_with_counters_afresh(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
-    worker.run_one(Kind.AGAIN, charge=Charge.ATTEMPT)
-    worker.run_one(Kind.CRASHED)
-    clock.advance(5)
-    worker.run_one(Kind.MOVED, queue="next")
-    job = look(store, "a")
-    assert (job.state, job.queue, job.attempts, job.crashes) == (State.READY, "next", 0, 0)
-    assert (job.task, job.body, job.due) == ("task", b"body of a", clock.now())
-    assert worker.take(1) == []
-    assert ids(worker.take(1, 0, "next")) == "a"
-
-
-def test_moved_takes_task_and_body_along_if_given(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    worker.run_one(Kind.MOVED, queue="next", task="stage 2", body=b"")
-    (lease,) = worker.take(1, 0, "next")
-    assert (lease.task, lease.body) == ("stage 2", b"")
-
-
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.MOVED])
 def test_an_attempt_is_charged_only_when_the_outcome_says_so(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a", "b", max_crashes=1)
-    queue = "next" if kind is Kind.MOVED else None
-    worker.run_one(kind, queue=queue)
+    worker.run_one(kind)
     assert look(store, "a").attempts == 0
     if kind in (Kind.DONE, Kind.FAILED, Kind.BROKEN, Kind.CRASHED):
         worker.run_one(kind, charge=Charge.ATTEMPT)
@@ -331,17 +311,6 @@ def test_deferred_since_is_cleared_by_every_other_charge(store: Store, worker: W
     assert look(store, "a").deferred_since is None
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_data_is_replaced_if_given_and_carried_to_the_next_run(store: Store, worker: Worker, kind: Kind) -> None:
-    put(store, "a")
-    worker.run_one(Kind.AGAIN, data=b"1")
-    worker.run_one(Kind.AGAIN)
-    lease = worker.take_one()
-    assert lease.data == look(store, "a").data == b"1"
-    worker.settle(lease, kind, data=b"", queue="next" if kind is Kind.MOVED else None)
-    assert look(store, "a").data == b""
-
-
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED, Kind.BROKEN])
 def test_a_final_state_sets_finished(store: Store, worker: Worker, clock: ManualClock, kind: Kind) -> None:
     put(store, "a")
@@ -352,10 +321,10 @@ def test_a_final_state_sets_finished(store: Store, worker: Worker, clock: Manual
     assert (look(store, "a").started, look(store, "a").finished) == (started, clock.now())
 
 
-@pytest.mark.parametrize("kind", [Kind.AGAIN, Kind.RELEASED, Kind.CRASHED, Kind.MOVED])
+@pytest.mark.parametrize("kind", [Kind.AGAIN, Kind.RELEASED, Kind.CRASHED])
 def test_a_state_that_is_not_final_does_not_set_finished(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
-    worker.run_one(kind, queue="next" if kind is Kind.MOVED else None)
+    worker.run_one(kind)
     assert not state(store, "a").final
     assert look(store, "a").finished is None
 
@@ -388,7 +357,7 @@ def test_a_batch_of_outcomes_is_answered_in_order(store: Store, worker: Worker) 
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.BROKEN, Kind.RELEASED, Kind.CRASHED])
 def test_a_second_settle_with_the_same_token_is_already_recorded(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
-    lease = worker.run_one(kind, delay=5)
+    lease = worker.run_one(kind)
     settled = look(store, "a")
     assert worker.settle(lease, Kind.FAILED, error=b"late", charge=Charge.ATTEMPT) is Verdict.ALREADY
     assert look(store, "a") == settled
@@ -466,7 +435,7 @@ def test_a_settle_of_a_deleted_job_does_not_hit_the_job_put_after_it(
 
 
 @pytest.mark.parametrize("successor", ["a", "b"])
-def test_nor_does_it_when_told_by_a_worker_that_goes_on_under_a_new_session(
+def test_a_settle_of_a_deleted_job_by_a_worker_reborn_under_a_new_session_is_stale(
     store: Store, worker: Worker, clock: ManualClock, successor: str
 ) -> None:
     put(store, "a")

@@ -6,9 +6,11 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.job import Kind, State
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import Worker, ids, look, new, put, state
+
+pytestmark = pytest.mark.needs(Facet.DELAY)
 
 
 def test_a_delayed_job_is_scheduled(store: Store, clock: ManualClock) -> None:

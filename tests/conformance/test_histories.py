@@ -18,7 +18,6 @@ from .simulation import KEEP_DONE, KEEP_FAILED, MARKS
 from .stores import STORES, Entry
 
 SQLITE = next(entry for entry in STORES if entry.name == "sqlite-memory")
-HISTORIES = {"sqlite-memory": 400, "sqlite-file": 15, "model": 30}
 
 
 def making(entry: Entry, directory: Path) -> Make:
@@ -37,7 +36,7 @@ def making(entry: Entry, directory: Path) -> Make:
 
 
 def test_the_store_agrees_with_the_model_in_random_histories(entry: Entry, tmp_path: Path) -> None:
-    histories = volume(HISTORIES.get(entry.name, 20))
+    histories = volume(entry.histories)
     marks = explore(making(entry, tmp_path), range(histories), rows=entry.rows)
     if histories >= 200:
         missed = sorted(MARKS - marks.keys())

@@ -15,10 +15,11 @@ from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Charge, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 
+from .audit import Violation
 from .choosing import Seeded
 from .histories import failure, live, shrink
 from .model import WAITING, Job, Model, Session
-from .simulation import KEEP_DONE, KEEP_FAILED, Violation
+from .simulation import KEEP_DONE, KEEP_FAILED
 
 HISTORIES = 300
 STEPS = 80

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.clock import ManualClock
 from headrace.job import Kind
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import Worker, ids, put
 
@@ -20,6 +22,7 @@ def test_one_at_a_time_is_the_same_order(store: Store, worker: Worker) -> None:
     assert "".join(worker.take_one().id for _ in range(8)) == "hgfedcba"
 
 
+@pytest.mark.needs(Facet.PRIORITY)
 def test_the_higher_priority_comes_first(store: Store, worker: Worker) -> None:
     for job_id, priority in {"a": 0, "b": 10, "c": -3, "d": 10, "e": 2**31 - 1, "f": -(2**31)}.items():
         put(store, job_id, priority=priority)
@@ -28,6 +31,7 @@ def test_the_higher_priority_comes_first(store: Store, worker: Worker) -> None:
     assert leases[0].priority == 2**31 - 1
 
 
+@pytest.mark.needs(Facet.DELAY)
 def test_within_a_priority_the_earlier_due_time_comes_first(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", run_at=clock.now() - 5)
@@ -35,6 +39,7 @@ def test_within_a_priority_the_earlier_due_time_comes_first(store: Store, worker
     assert ids(worker.take(5)) == "cba"
 
 
+@pytest.mark.needs(Facet.DELAY)
 def test_a_delayed_job_stands_where_its_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "b", delay=10)
     put(store, "a", delay=5)
@@ -83,6 +88,7 @@ def test_of_jobs_due_at_the_same_time_the_earlier_put_comes_first_even_after_a_r
     assert ids(worker.take(9)) == "abc"
 
 
+@pytest.mark.needs(Facet.PRIORITY)
 def test_priority_is_kept_across_retries_and_moves(store: Store, worker: Worker) -> None:
     put(store, "a", priority=5)
     worker.run_one(Kind.AGAIN)
@@ -148,6 +154,7 @@ def test_round_robin_stops_at_slots_and_spare(store: Store, worker: Worker) -> N
     ]
 
 
+@pytest.mark.needs(Facet.PRIORITY)
 def test_ordered_goes_by_queue_before_priority_and_due_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "x", queue="second", priority=9)
     clock.advance(5)
@@ -155,6 +162,7 @@ def test_ordered_goes_by_queue_before_priority_and_due_time(store: Store, worker
     assert ids(worker.take(9, 0, "first", "second")) == "abx"
 
 
+@pytest.mark.needs(Facet.PRIORITY)
 def test_round_robin_keeps_the_line_order_within_each_queue(store: Store, worker: Worker) -> None:
     put(store, "a", "b", queue="q")
     put(store, "c", queue="q", priority=1)

@@ -6,13 +6,14 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.job import Charge, Event, Kind, State
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import TIMEOUT, Worker, look, outcome, put, saying, told
 
 # -- report --
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_a_report_of_a_held_lease_is_recorded(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -20,6 +21,7 @@ def test_a_report_of_a_held_lease_is_recorded(store: Store, worker: Worker) -> N
     assert (look(store, "a").progress, look(store, "a").data) == ((3.0, 10.0), b"\x00D")
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_progress_and_data_replace_what_was_there_each_for_itself(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -30,6 +32,7 @@ def test_progress_and_data_replace_what_was_there_each_for_itself(store: Store, 
     assert (look(store, "a").progress, look(store, "a").data) == ((2.0, 2.0), b"2")
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_several_reports_are_answered_in_order_and_the_later_one_counts(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
     a, b, c = worker.take(3)
@@ -39,6 +42,7 @@ def test_several_reports_are_answered_in_order_and_the_later_one_counts(store: S
     assert look(store, "a").data == b"2"
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_reported_data_is_carried_to_the_next_run_even_after_a_crash(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -48,6 +52,7 @@ def test_reported_data_is_carried_to_the_next_run_even_after_a_crash(
     assert Worker(store, clock, "other").take_one().data == b"D"
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_a_report_of_a_lease_that_is_gone_is_false_and_changes_nothing(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
     deleted, settled, passed_on = worker.take(3)
@@ -60,6 +65,7 @@ def test_a_report_of_a_lease_that_is_gone_is_false_and_changes_nothing(store: St
     assert [look(store, "b"), look(store, "c"), told(store, "c")] == before
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_a_report_on_the_lease_of_another_session_is_false(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -67,6 +73,7 @@ def test_a_report_on_the_lease_of_another_session_is_false(store: Store, worker:
     assert look(store, "a").data is None
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_a_report_repeated_gives_the_same_answer_and_adds_nothing(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     a, b = worker.take(2)
@@ -77,6 +84,7 @@ def test_a_report_repeated_gives_the_same_answer_and_adds_nothing(store: Store, 
     assert told(store, "a").count("log") == 1
 
 
+@pytest.mark.needs(Facet.DATA)
 def test_a_report_marks_the_session_as_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -88,10 +96,12 @@ def test_a_report_marks_the_session_as_seen(store: Store, worker: Worker, clock:
 # -- history --
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_the_history_of_an_unknown_job_is_empty(store: Store) -> None:
     assert store.run(store.history("nobody")) == []
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_history_begins_with_created(store: Store, clock: ManualClock) -> None:
     put(store, "a")
     (created,) = store.run(store.history("a"))
@@ -99,6 +109,7 @@ def test_a_history_begins_with_created(store: Store, clock: ManualClock) -> None
 
 
 @pytest.mark.parametrize(("kind", "what"), [(Kind.DONE, "done"), (Kind.FAILED, "failed"), (Kind.BROKEN, "failed")])
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_plain_life_is_told_with_times_and_workers(
     store: Store, worker: Worker, clock: ManualClock, kind: Kind, what: str
 ) -> None:
@@ -113,6 +124,7 @@ def test_a_plain_life_is_told_with_times_and_workers(
     assert [event.worker for event in events[1:]] == ["w", "w"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_running_job_has_started(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(1)
@@ -130,6 +142,7 @@ def test_a_running_job_has_started(store: Store, worker: Worker, clock: ManualCl
         (Kind.MOVED, Charge.NOTHING, "moved"),
     ],
 )
+@pytest.mark.needs(Facet.HISTORY)
 def test_every_run_is_told_with_what_became_of_it(
     store: Store, worker: Worker, clock: ManualClock, kind: Kind, charge: Charge, what: str
 ) -> None:
@@ -145,6 +158,7 @@ def test_every_run_is_told_with_what_became_of_it(
         assert told(store, "a") == ["created", *["started", what] * (run + 1)]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_the_last_crash_is_told_as_the_failure_that_it_is(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", max_crashes=1)
     clock.advance(1)
@@ -155,6 +169,7 @@ def test_the_last_crash_is_told_as_the_failure_that_it_is(store: Store, worker: 
     assert told(store, "a")[-1] == "failed"
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
@@ -163,6 +178,7 @@ def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, cloc
     assert told(store, "a")[-1] == "crashed"
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_cancelling_and_reviving_are_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     for act in (store.cancel, store.revive, store.cancel):
@@ -171,6 +187,7 @@ def test_cancelling_and_reviving_are_told(store: Store, worker: Worker, clock: M
     assert told(store, "a") == ["created", "cancelled", "revived", "cancelled"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_failure_is_told_after_it_was_revived(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     for what in ("failed", "done"):
@@ -183,6 +200,7 @@ def test_a_failure_is_told_after_it_was_revived(store: Store, worker: Worker, cl
     assert told(store, "a") == ["created", "started", "failed", "revived", "started", "done"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_failure_is_told_after_it_was_cancelled(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(1)
@@ -194,6 +212,7 @@ def test_a_failure_is_told_after_it_was_cancelled(store: Store, worker: Worker, 
     assert told(store, "a") == ["created", "started", "failed", "cancelled"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_run_that_was_cancelled_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(1)
@@ -204,6 +223,7 @@ def test_a_run_that_was_cancelled_is_told(store: Store, worker: Worker, clock: M
     assert told(store, "a") == ["created", "started", "cancelled"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_log_lines_are_added_to_the_history_at_the_time_they_were_written(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -222,6 +242,7 @@ def test_log_lines_are_added_to_the_history_at_the_time_they_were_written(
     ]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_the_history_is_oldest_first(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(5)
@@ -233,6 +254,7 @@ def test_the_history_is_oldest_first(store: Store, worker: Worker, clock: Manual
     assert told(store, "a") == ["created", "started", "log", "done"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_history_begins_with_created_even_if_the_wall_clock_was_set_back(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -242,6 +264,7 @@ def test_a_history_begins_with_created_even_if_the_wall_clock_was_set_back(
     assert told(store, "a") == ["created", "started", "done"]
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_repeated_put_adds_nothing_to_the_history(store: Store) -> None:
     put(store, "a")
     put(store, "a")

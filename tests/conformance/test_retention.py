@@ -9,9 +9,11 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.errors import SessionGone
 from headrace.job import Filter, Kind, Put, Swept
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import TIMEOUT, Worker, exists, look, new, put, saying
+
+pytestmark = pytest.mark.needs(Facet.RETENTION)
 
 KEEP_DONE, KEEP_FAILED = 60_000, 120_000
 LARGE = b"x" * 100_000

@@ -7,9 +7,11 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.errors import NoWorkers
 from headrace.job import Put
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import TIMEOUT, Worker, exists, new, put
+
+pytestmark = pytest.mark.needs(Facet.ROLL_CALL)
 
 # -- sessions --
 

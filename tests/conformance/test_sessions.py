@@ -91,6 +91,17 @@ def test_a_guard_can_be_taken_and_let_go(store: Store, clock: ManualClock) -> No
     guard.close()
 
 
+def test_a_session_whose_guard_is_held_is_left_alone_by_a_sweep(store: Store, clock: ManualClock) -> None:
+    worker = Worker(store, clock, opened=False)
+    guard = store.guard(worker.id)
+    worker.open()
+    put(store, "a")
+    lease = worker.take_one()
+    assert store.run(store.sweep()).sessions_closed == 0
+    assert worker.settle(lease) is Verdict.OK
+    guard.close()
+
+
 # -- expiry --
 
 

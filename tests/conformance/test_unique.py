@@ -6,9 +6,11 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.job import Kind, Put, State
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import Worker, exists, ids, look, new, put, state
+
+pytestmark = pytest.mark.needs(Facet.UNIQUE)
 
 
 def test_the_first_of_a_key_is_created(store: Store) -> None:

@@ -298,17 +298,19 @@ def consume(store: Store, worker: Worker, count: int) -> list[str]:
 
 def test_no_wake_up_is_lost_between_two_threads(store: Store, worker: Worker) -> None:
     expected = [f"job {i}" for i in range(volume(150))]
-    turn = threading.Semaphore(1)
+    turn = threading.Semaphore(0)
 
     def produce() -> None:
         for job_id in expected:
             turn.acquire()
             put(store, job_id)
-            turn.release()
 
     producer = threading.Thread(target=produce)
     producer.start()
-    taken = consume(store, worker, len(expected))
+    taken = []
+    for _ in expected:  # one at a time: each put meets a sleeper, or one about to sleep
+        turn.release()
+        taken += consume(store, worker, 1)
     producer.join()
     assert taken == expected
 
@@ -316,9 +318,9 @@ def test_no_wake_up_is_lost_between_two_threads(store: Store, worker: Worker) ->
 PRODUCER = """
 import sys
 from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.store import open_store
 
-store = SqliteStore(sys.argv[1])
+store = open_store(sys.argv[1])
 for line in sys.stdin:
     store.run(store.put([NewJob(id=line.strip(), task="task", body=b"")]))
 store.close()
@@ -356,9 +358,9 @@ def test_no_wake_up_is_lost_between_two_processes(entry: Entry, store: Store, wo
 FINISHER = """
 import sys
 from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take
-from headrace.store.sqlite import SqliteStore
+from headrace.store import open_store
 
-store = SqliteStore(sys.argv[1])
+store = open_store(sys.argv[1])
 store.run(store.open(SessionInfo(id="finisher", name="finisher")))
 for number, line in enumerate(sys.stdin):
     (lease,) = store.run(store.exchange("finisher", 2 * number + 1, take=Take(("default",), 1))).leases
@@ -383,9 +385,9 @@ def test_a_watcher_hears_another_process_finish_the_job(entry: Entry, store: Sto
 
 CANCELLER = """
 import sys
-from headrace.store.sqlite import SqliteStore
+from headrace.store import open_store
 
-store = SqliteStore(sys.argv[1])
+store = open_store(sys.argv[1])
 for line in sys.stdin:
     store.run(store.cancel([line.strip()]))
 store.close()

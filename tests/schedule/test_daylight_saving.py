@@ -90,6 +90,8 @@ def patterns(chance: random.Random, moment: datetime) -> Iterator[tuple[str, Mat
         False,
     )
     first, last = sorted((hour * 60 + minute, other * 60 + 1))
+    if last - first < 60:  # or no mark might lie in it
+        first, last = min(first, 1379), min(first, 1379) + 60
     yield (
         f"every {step} minutes between {first // 60}:{first % 60:02} and {last // 60}:{last % 60:02}",
         lambda wall: first <= wall.hour * 60 + wall.minute <= end_of_window(first, last) and wall.minute % step == 0,

@@ -57,6 +57,14 @@ def test_an_interval_that_begins_anew_is_remarked() -> None:
     assert explain(parse("every 90 minutes"), after=NOW).remarks == ()
 
 
+def test_a_window_over_midnight_is_remarked() -> None:
+    # A bare hour is on the 24-hour clock, so this is not what someone in an office means.
+    explained = explain(parse("every 5 minutes between 9 and 5"), after=NOW)
+    assert explained.echo == "every 5 minutes between 09:00 and 05:59 UTC"
+    assert explained.remarks == ("the window runs over midnight",)
+    assert explain(parse("every 5 minutes between 9 and 17"), after=NOW).remarks == ()
+
+
 def test_the_end_is_remarked() -> None:
     explained = explain(parse("2026 5 14 * 10 20 30"), after=NOW)
     assert (explained.runs, explained.remarks) == ((), ("there is no further run",))

@@ -230,6 +230,7 @@ def test_what_english_can_not_say_is_echoed_as_cron() -> None:
         ("every year in june", "a yearly date needs a day and a month, as in 'every year on 1 June'"),
         ("every year on the 5th", "a yearly date needs a day and a month"),
         ("every june", "'june' could not be placed in 'every june': say which day, as in 'every 1 June'"),
+        ("every 30 minutes between 9:05 and 9:10", "none of its times of day lies in the window"),
         ("every 31 june", "such a date never comes"),
         ("every 2nd", "it does not say of which month; end the days with 'of every month'"),
         ("every 1st monday", "'1st' could not be placed in 'every 1st monday': say 'every monday' or 'on the 1st"),

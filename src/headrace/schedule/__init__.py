@@ -15,8 +15,8 @@ from headrace.schedule.explain import Explanation, Run, explain
 from headrace.schedule.instant import parse_instant
 from headrace.schedule.parsing import parse, restore
 from headrace.schedule.phrase import says_recurring
-from headrace.schedule.recurring import Calendar, Elapsed, Schedule
 from headrace.schedule.repeat import Modifier, Repeat, parse_modifier, parse_repeat
+from headrace.schedule.schedules import Calendar, Elapsed, Schedule
 from headrace.schedule.workkit import cron7_of_phrase
 
 __all__ = [

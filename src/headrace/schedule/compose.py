@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days, Stride
 from headrace.schedule.days import EPOCH as EPOCH_DAY
 from headrace.schedule.errors import ScheduleError
-from headrace.schedule.recurring import EPOCH, Calendar, Elapsed, Schedule
+from headrace.schedule.schedules import EPOCH, Calendar, Elapsed, Schedule
 from headrace.schedule.times import ALL_HOURS, ALL_MINUTES, Clock, Times
 from headrace.schedule.vocabulary import SECONDS_IN
 from headrace.schedule.words import Phrase
@@ -71,6 +71,8 @@ def compose(draft: Draft, phrase: Phrase, tz: ZoneInfo) -> Schedule:
     except ValueError as error:
         why = str(error) if isinstance(error, ScheduleError) else "there is no such date"
         raise phrase.refusal(why) from None
+    if not schedule.times.usable_days:
+        raise phrase.refusal("none of its times of day lies in the window")
     if not schedule.ever_runs:
         raise phrase.refusal("such a date never comes")
     return schedule

@@ -16,7 +16,7 @@ from headrace.schedule import fields
 from headrace.schedule.days import DayOfMonth, DayOfWeek, Days
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.fields import Field, Kind, complain, read_field, read_value, split_fields
-from headrace.schedule.recurring import Calendar
+from headrace.schedule.schedules import Calendar
 from headrace.schedule.times import Times
 from headrace.schedule.vocabulary import WEEKDAYS
 

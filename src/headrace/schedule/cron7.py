@@ -15,7 +15,7 @@ from headrace.schedule.cron import join_days, read_weekday_special, times_of
 from headrace.schedule.days import FIRST_YEAR, LAST_YEAR, DayOfMonth, DayOfWeek, Days
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.fields import complain, read_field, read_value, split_fields
-from headrace.schedule.recurring import Calendar
+from headrace.schedule.schedules import Calendar
 
 _UTC = ZoneInfo("UTC")
 _TO_LAST = re.compile(r"(\w+)-[lL](?:/(\d{1,9}))?", re.ASCII)

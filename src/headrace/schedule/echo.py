@@ -10,7 +10,7 @@ from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days
 from headrace.schedule.days import EPOCH as EPOCH_DAY
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.phrase import parse_phrase
-from headrace.schedule.recurring import EPOCH, Calendar, Elapsed, Schedule
+from headrace.schedule.schedules import EPOCH, Calendar, Elapsed, Schedule
 from headrace.schedule.times import ALL_HOURS, ALL_MINUTES, Times
 from headrace.schedule.vocabulary import MONTH_NAMES, SECONDS_IN, WEEKDAY_NAMES, listing, ordinal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.schedule.recurring import Calendar, Schedule
+from headrace.schedule.schedules import Calendar, Schedule
 from headrace.schedule.zone import gap_before, in_overlap
 
 
@@ -73,8 +73,13 @@ def _remarks(schedule: Schedule, runs: list[datetime]) -> list[str]:
     """What a reader of the phrase may not expect."""
     if not runs:
         return ["there is no further run"]
-    if not isinstance(schedule, Calendar) or not schedule.times.running or schedule.times.window:
+    if not isinstance(schedule, Calendar) or not schedule.times.running:
         return []
+    hours, window = schedule.times.hours, schedule.times.window
+    if (window and window[0] > window[1]) or (
+        len(hours) < 24 and len(schedule.times.minutes) > 1 and {0, 23} <= {*hours}
+    ):
+        return ["the window runs over midnight"]
     # An interval that does not divide its hour or day begins anew with each: 45 minutes are :00, :45, :00.
     for name, values, size in (
         ("minute", schedule.times.seconds, 60),

@@ -9,8 +9,8 @@ from headrace.schedule.cron import parse_cron
 from headrace.schedule.cron7 import parse_cron7
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.phrase import parse_phrase
-from headrace.schedule.recurring import Schedule
 from headrace.schedule.repeat import BASES, Repeat, parse_repeat
+from headrace.schedule.schedules import Schedule
 from headrace.schedule.words import cut_zone
 from headrace.schedule.zone import zone
 

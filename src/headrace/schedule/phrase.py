@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 from headrace.schedule.compose import SUB_DAY, Draft, compose
 from headrace.schedule.once import read_month_and_day, read_year
-from headrace.schedule.recurring import Schedule
+from headrace.schedule.schedules import Schedule
 from headrace.schedule.vocabulary import MONTHS, ORDINALS, SECONDS_IN, UNITS, WEEKDAYS
 from headrace.schedule.words import END, Phrase, Token, read_clock, read_clocks, read_number
 from headrace.schedule.zone import zone
@@ -129,7 +129,7 @@ def _read_every(phrase: Phrase, draft: Draft) -> None:
     if word in _WEEKDAY_SETS:
         phrase.skip(after)
         return _read_weekdays(phrase, draft, count)
-    if word == "last" or ordinal is not None or read_month_and_day_ahead(phrase):
+    if word == "last" or ordinal is not None or _date_comes(phrase):
         return _read_days(phrase, draft)
     phrase.skip(after)
     if phrase.peek().word in MONTHS:
@@ -139,7 +139,7 @@ def _read_every(phrase: Phrase, draft: Draft) -> None:
     )
 
 
-def read_month_and_day_ahead(phrase: Phrase) -> bool:
+def _date_comes(phrase: Phrase) -> bool:
     """Whether a date such as '24 December' comes next; takes nothing."""
     found: list[tuple[int, int]] = []
 

@@ -313,8 +313,8 @@ class Supervisor:
             timeout = min(timeout, max(self._kill_at - time.monotonic(), 0.01))
         if self._to_start:
             timeout = min(timeout, max(self._start_at - time.monotonic(), 0.0))
-        if self._signals:
-            return
+        if self._signals or not (self._children or self._to_start):
+            return  # something to heed, or nothing left to wait for
         select.select([self._wake], [], [], timeout)
         with suppress(BlockingIOError):
             os.read(self._wake, 4096)

@@ -115,7 +115,7 @@ class SqliteStore:
             bells.ring_watchers(tx.ended)
         if tx.ended or tx.queues or tx.stop:
             for gong in tuple(self._gongs):
-                gong.poke()
+                gong.strike()
 
     def _ring_workers(self, key: int) -> None:
         if (bells := self._find_bells()) is not None:

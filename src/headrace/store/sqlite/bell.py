@@ -265,18 +265,27 @@ class Gong:
     def __init__(self, gongs: set[Gong]) -> None:
         self._gongs = gongs
         self._struck = threading.Event()
+        self._poked = False
         gongs.add(self)
 
     def arm(self) -> None:
-        self._struck.clear()
+        if not self._poked:
+            self._struck.clear()
 
     def wait(self, timeout: float | None) -> bool:
-        return self._struck.wait(timeout)
+        struck = self._struck.wait(timeout)
+        self._struck.clear()
+        self._poked = False
+        return struck
 
     async def wait_async(self, timeout: float | None) -> bool:
-        return await asyncio.to_thread(self._struck.wait, timeout)
+        return await asyncio.to_thread(self.wait, timeout)
+
+    def strike(self) -> None:
+        self._struck.set()
 
     def poke(self) -> None:
+        self._poked = True
         self._struck.set()
 
     def close(self) -> None:

@@ -80,18 +80,21 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
+    doomed = []
     holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
     if holder:
         seq, job_id, state, until = holder[0]
         if state < DONE or (until is not None and until > tx.now):
             if not job.replace or state >= RUNNING:
                 return str(job_id)
-            remove(tx, seq)
+            doomed.append(seq)
     same_id = tx.rows(SQL["by_id"], (job.id,))
     if same_id:
         seq, state, *_ = same_id[0]
-        if state < DONE:
+        if state < DONE and seq not in doomed:
             return job.id
+        doomed.append(seq)
+    for seq in doomed:
         remove(tx, seq)
     return None
 
@@ -111,9 +114,18 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
     elif state == DONE:
         return False
     elif state != CANCELLED:
+        if state == FAILED:
+            _remember_end(tx, seq, "failed")
         tx.execute(SQL["cancel_waiting"], (seq, tx.now))
         tx.ended.append(job_id)
     return True
+
+
+def _remember_end(tx: Transaction, seq: int, ended: str) -> None:
+    """Write down the run that ended and how, before its place in the job's head is used again."""
+    tx.execute(SQL["remember_start"], (seq,))
+    tx.execute(SQL["remember_end"], (seq, ended))
+    tx.execute(SQL["mark_history"], (seq,))
 
 
 def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
@@ -157,9 +169,8 @@ def _revive_one(tx: Transaction, job_id: str) -> bool:
         if holder and holder[0][0] != seq and holder[0][2] < DONE:
             return False
     ended = "failed" if state == FAILED else "cancelled"
-    tx.execute(SQL["remember_end"], (seq, ended))
+    _remember_end(tx, seq, ended)
     tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
-    tx.execute(SQL["mark_history"], (seq,))
     tx.execute(SQL["revive"], (seq, tx.now))
     tx.queues.add(queue)
     return True

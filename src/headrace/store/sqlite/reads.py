@@ -81,9 +81,14 @@ def history(tx: Transaction, job_id: str) -> list[Event]:
     if rows[0][23] & HISTORY:
         recorded = tx.rows(SQL["history_of"], (rows[0][0],))
         events += [Event(at, what, detail, worker) for at, what, detail, worker in recorded]
-    ran = job.state in (State.RUNNING, State.DONE, State.FAILED, State.CANCELLED)
-    if job.started is not None and ran and not any(e.what == "started" and e.at == job.started for e in events):
-        events.append(Event(job.started, "started", "", job.worker))
+    last_run = Event(job.started or 0, "started", "", job.worker)
+    if job.started is not None and (job.state is State.RUNNING or job.state.final) and last_run not in events:
+        # In the order of what happened, not of the clock, which may have been set back. Lines that
+        # the last run wrote come after its start.
+        place = len(events)
+        while events[place - 1].what == "log":
+            place -= 1
+        events.insert(place, last_run)
     if job.finished is not None:
         events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
-    return sorted(events, key=lambda event: event.at)
+    return events

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import chain, zip_longest
 from typing import Any
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
@@ -49,16 +51,18 @@ def exchange(
     if is_repeat(session, number):
         tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
         verdicts = [VERDICTS[code] for code in session.answer]
-        leases = _leases(tx, sorted(tx.rows(SQL["retake"], (session.seq, number))))
+        leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
         return Turn(verdicts, leases, tx.now, _next_due(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     verdicts = _settle_all(tx, session, outcomes, lag)
     mark_started(tx, session, started)
     next_due = _next_due(tx)
-    if next_due is not None and next_due <= tx.now:
-        tx.execute(SQL["promote"], (tx.now,))
-        next_due = _next_due(tx)
-    leases = _take(tx, session, number, take) if take is not None else []
+    leases = []
+    if take is not None:
+        if next_due is not None and next_due <= tx.now:
+            tx.execute(SQL["promote"], (tx.now,))
+            next_due = _next_due(tx)
+        leases = _take(tx, session, number, take)
     tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
     return Turn(verdicts, leases, tx.now, next_due)
 
@@ -69,47 +73,50 @@ def _next_due(tx: Transaction) -> int | None:
 
 
 def _take(tx: Transaction, session: Session, number: int, take: Take) -> list[Lease]:
-    leases = []
-    for spare, wanted in ((0, take.slots), (SPARE, take.spare)):
-        if wanted > 0:
-            values = (session.seq, number, tx.now, spare)
-            pick = _one_from_each if take.round_robin else _first_queue_first
-            leases += pick(tx, values, take.queues, wanted)
-    return leases
+    values = (session.seq, number, tx.now)
+    return _one_from_each(tx, values, take) if take.round_robin else _first_queue_first(tx, values, take)
 
 
-def _first_queue_first(tx: Transaction, values: tuple[int, ...], queues: Sequence[str], wanted: int) -> list[Lease]:
+def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Lease]:
     leases: list[Lease] = []
-    for queue in queues:
-        rows = tx.rows(SQL["take"], (*values, queue, wanted - len(leases)))
-        rows.sort()  # by priority, due and seq: an UPDATE returns its rows in no particular order
-        leases += _leases(tx, rows)
-        if len(leases) == wanted:
-            break
-    return leases
-
-
-def _one_from_each(tx: Transaction, values: tuple[int, ...], queues: Sequence[str], wanted: int) -> list[Lease]:
-    leases: list[Lease] = []
-    turn = list(queues)
-    while turn and len(leases) < wanted:
-        for queue in tuple(turn):
-            if len(leases) == wanted:
+    for spare, enough in ((0, take.slots), (SPARE, take.slots + take.spare)):
+        for queue in take.queues:
+            if len(leases) >= enough:
                 break
-            rows = tx.rows(SQL["take"], (*values, queue, 1))
-            if rows:
-                leases += _leases(tx, rows)
-            else:
-                turn.remove(queue)
+            rows = tx.rows(SQL["take"], (*values, spare, queue, enough - len(leases)))
+            rows.sort()  # by priority, due and seq: an UPDATE returns its rows in no particular order
+            leases += _leases(tx, rows)
     return leases
+
+
+def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Lease]:
+    leases: list[Lease] = []
+    turn = deque(take.queues)
+    while turn and len(leases) < take.slots + take.spare:
+        queue = turn.popleft()
+        rows = tx.rows(SQL["take"], (*values, 0 if len(leases) < take.slots else SPARE, queue, 1))
+        if rows:
+            leases += _leases(tx, rows)
+            turn.append(queue)
+    return leases
+
+
+def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
+    """Leases in the order in which the take that is now repeated handed them out."""
+    if take is None:
+        return []
+    lines = [sorted(row for row in rows if row[6] == queue) for queue in take.queues]
+    if take.round_robin:
+        return [row for turn in zip_longest(*lines) for row in turn if row is not None]
+    return sorted(chain.from_iterable(lines), key=lambda row: row[15] & SPARE)
 
 
 def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     return [
         Lease(
-            ref, token, job_id, task, queue, large_value(tx, ref >> 32, 0) if flags & LARGE_BODY else body, options, data,
-            attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since, flags & SPARE != 0,
-            flags & CANCELLING != 0,
+            ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
+            data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
+            flags & SPARE != 0, flags & CANCELLING != 0,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
@@ -144,8 +151,8 @@ def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Ve
     found = tx.rows(SQL["holder"], (outcome.ref,))
     if not found:
         return Verdict.STALE
-    seq, ref, token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id = found[0]
-    if (ref, token, state, holder) != (outcome.ref, outcome.token, RUNNING, session.seq):
+    token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id = found[0]
+    if (token, state, holder) != (outcome.token, RUNNING, session.seq):
         return _refusal(session, outcome, found[0])
     began = None if outcome.began is None else outcome.began + lag
     ended = tx.now if outcome.ended is None else outcome.ended + lag
@@ -181,16 +188,16 @@ def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Ve
     tx.execute(
         SQL["settle"],
         (
-            seq, new_state, due, queue, outcome.task if moved else None, attempts, crashes,
+            outcome.ref, new_state, due, queue, outcome.task if moved else None, attempts, crashes,
             flags | (HISTORY if eventful else 0), began, ended if final else None, deferred_since, outcome.data,
             outcome.error, group,
         ),
     )  # fmt: skip
     if eventful:
         what = "deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind]
-        _remember_run(tx, session.name, seq, (what, outcome.note), began, ended)
+        _remember_run(tx, session.name, outcome.ref, (what, outcome.note), began, ended)
     if moved and outcome.body is not None:
-        _set_body(tx, seq, job_id, outcome.body)
+        _set_body(tx, outcome.ref, job_id, outcome.body)
     _tell(tx, job_id, queue, new_state)
     return Verdict.OK
 
@@ -238,22 +245,24 @@ def _refusal(session: Session, outcome: Outcome, holder: tuple[Any, ...] | None)
     """Why an outcome does not count: recorded before, or no longer its session's to tell."""
     if holder is None:
         return Verdict.STALE
-    _, ref, token, state, last, *_ = holder
-    ours = (ref, token, last) == (outcome.ref, outcome.token, session.seq)
+    token, state, last, *_ = holder
+    ours = (token, last) == (outcome.token, session.seq)
     return Verdict.ALREADY if ours and state != RUNNING else Verdict.STALE
 
 
-def _remember_run(tx: Transaction, worker: str, seq: int, what: tuple[str, str], began: int | None, ended: int) -> None:
+def _remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str], began: int | None, ended: int) -> None:
     if began is not None:
         tx.execute(SQL["remember"], (seq, began, "started", "", worker))
     tx.execute(SQL["remember"], (seq, ended, *what, worker))
 
 
-def _set_body(tx: Transaction, seq: int, job_id: str, body: bytes) -> None:
+def _set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
     large = len(body) > INLINE
     tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
     if large:
         tx.execute(SQL["blob_put"], (job_id, 0, body))
+    else:
+        tx.execute(SQL["blob_delete"], (seq, 0))
 
 
 def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], crashed: bool) -> None:
@@ -281,12 +290,10 @@ def report(tx: Transaction, session_id: str, number: int, reports: Sequence[Repo
 
 def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> bool:
     done, total = entry.progress or (None, None)
-    found = tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data))
-    if not found:
+    if not tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data)):
         return False
-    seq = found[0][0]
     for at, line in entry.log:
-        tx.execute(SQL["remember"], (seq, at + lag, "log", line, session.name))
+        tx.execute(SQL["remember"], (entry.ref, at + lag, "log", line, session.name))
     if entry.log:
-        tx.execute(SQL["mark_history"], (seq,))
+        tx.execute(SQL["mark_history"], (entry.ref,))
     return True

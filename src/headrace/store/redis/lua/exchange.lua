@@ -5,7 +5,7 @@
 -- ARGV[4]  the outcomes: for each H id, d arrival, d token, B kind, B charge, d at or delay, d began and d ended (how many
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error)
--- ARGV[5]  spare leases that were started: H id, d arrival
+-- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large}
 -- Fails    GONE, STALE
@@ -92,12 +92,7 @@ local function promote()
     plan.due_out[i] = member
     if job and job.state == SCHEDULED then
       count(job.queue, SCHEDULED, -1)
-      job.state = READY
-      append(plan.enter, job.queue, -job.priority)
-      append(plan.enter, job.queue, place(job))
-      plan.news[job.queue] = (plan.news[job.queue] or 0) + 1
-      count(job.queue, READY, 1)
-      change(job)
+      stand_in_line(job)
     end
   end
   return #members
@@ -175,6 +170,7 @@ local function hand_out(chosen, slots)
     if head.at then
       entered[queue] = entered[queue] or {}
       entered[queue][head.at] = true
+      plan.news[queue] = plan.news[queue] - 1 -- no news to others
     else
       plan.heads[queue] = (plan.heads[queue] or 0) + 1
     end
@@ -205,16 +201,22 @@ local function hand_out(chosen, slots)
   return given
 end
 
+local function has_large(job)
+  return band(job.flags, LARGE_BODY) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0
+end
+
 local function answer_with(due, verdicts, given)
   local records, large = {}, {}
   for i, id in ipairs(given) do
     local job = plan.jobs[id] or seen[id]
     records[i] = job.record or serialize(job)
-    if band(job.flags, LARGE_BODY) ~= 0 then
-      large[#large + 1] = { i, 'b', 'b:' .. id }
-    end
-    if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 1) ~= 0 then
-      large[#large + 1] = { i, 'd', 'd:' .. id }
+    if has_large(job) then
+      if band(job.flags, LARGE_BODY) ~= 0 then
+        large[#large + 1] = { i, 'b', 'b:' .. id }
+      end
+      if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 1) ~= 0 then
+        large[#large + 1] = { i, 'd', 'd:' .. id }
+      end
     end
   end
   local values = {}
@@ -248,7 +250,7 @@ end
 
 local verdicts = settle_all()
 mark_started(session, ARGV[5])
-local given, due, hungry, queues = {}, nil, {}, {}
+local given, due, hungry, queues, passed_on = {}, nil, {}, {}, {}
 if ARGV[6] == '' then
   due = next_due(0)
 else
@@ -272,7 +274,15 @@ else
   elseif #given == wanted then
     -- There may be more in line: pass the hint on to somebody who has nothing to do.
     for _, queue in ipairs(queues) do
-      plan.news[queue] = math.max(plan.news[queue] or 0, 1)
+      if check_type(PREFIX .. 'hungry:' .. queue, 'zset') then
+        passed_on[#passed_on + 1] = queue
+      end
+    end
+  end
+  for _, id in ipairs(given) do
+    if has_large(plan.jobs[id]) then
+      check_type(LARGE, 'hash')
+      break
     end
   end
 end
@@ -295,6 +305,11 @@ end)
 for _, queue in ipairs(hungry) do
   call('ZADD', PREFIX .. 'hungry:' .. queue, now, session.id)
   call('PEXPIRE', PREFIX .. 'hungry:' .. queue, 60000)
+end
+for _, queue in ipairs(passed_on) do
+  if call('EXISTS', PREFIX .. 'line:' .. queue) == 1 then
+    wake(queue, 1)
+  end
 end
 call('HSET', session.key, 'seen', pulse, 'seen_at', stamp, 'request', string.format('%.0f', request),
   'answer', verdicts, 'handed', given[1] and cmsgpack.pack(given) or '', 'hungry',

@@ -150,13 +150,6 @@ local function end_run(session, job, outcome)
     job.due = math.max(outcome.at or now + outcome.delay, 0)
     wait_in_line(job)
   else
-    local due = job.due
-    job.due = math.min(due, now) -- given back: ready, even where the clock was set back meanwhile
-    job.due, job.state = due, READY
-    append(plan.enter, job.queue, -job.priority)
-    append(plan.enter, job.queue, place(job))
-    plan.news[job.queue] = (plan.news[job.queue] or 0) + 1
-    count(job.queue, READY, 1)
-    change(job)
+    stand_in_line(job) -- where it stood, even if the clock was set back meanwhile
   end
 end

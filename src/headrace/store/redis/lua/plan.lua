@@ -90,24 +90,32 @@ local function leave_state(job)
   end
 end
 
--- In line, now or when it is due. Either is news: the sleeper may have to set its timer.
+-- In line, where its due time puts it.
+local function stand_in_line(job)
+  local queue = job.queue
+  job.state = READY
+  append(plan.enter, queue, -job.priority)
+  append(plan.enter, queue, place(job))
+  plan.news[queue] = (plan.news[queue] or 0) + 1
+  count(queue, READY, 1)
+  change(job)
+end
+
+-- In line, now or when it is due. Either is news: a sleeper may have to set its timer.
 local function wait_in_line(job)
   local queue = job.queue
-  if job.due > now then
+  if job.due <= now then
+    stand_in_line(job)
+  else
     job.state = SCHEDULED
     plan.due_in[#plan.due_in + 1] = job.due
     plan.due_in[#plan.due_in + 1] = pack('>I6', job.arrival) .. job.id
     if not plan.earliest or job.due < plan.earliest then
       plan.earliest, plan.earliest_queue = job.due, queue
     end
-  else
-    job.state = READY
-    append(plan.enter, queue, -job.priority)
-    append(plan.enter, queue, place(job))
-    plan.news[queue] = (plan.news[queue] or 0) + 1
+    count(queue, SCHEDULED, 1)
+    change(job)
   end
-  count(queue, job.state, 1)
-  change(job)
 end
 
 -- To a final state.

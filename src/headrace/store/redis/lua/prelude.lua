@@ -82,3 +82,11 @@ local function read_many(command, key, names)
   end
   return found
 end
+
+local function arguments(first)
+  local values = {}
+  for i = first, #ARGV do
+    values[i - first + 1] = ARGV[i]
+  end
+  return values
+end

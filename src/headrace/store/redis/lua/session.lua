@@ -55,15 +55,20 @@ local function holds(session, job, arrival, token)
     and job.session == session.number
 end
 
--- Spare leases that have been started are no longer spare.
+-- Spare leases that have been started are no longer spare. They are named by arrival numbers: d each.
 local function mark_started(session, started)
-  local at = 1
-  while at <= #started do
-    local id, arrival
-    id, arrival, at = unpack_from('>Hc0d', started, at)
+  if started == '' then
+    return
+  end
+  local named = {}
+  for at = 1, #started, 8 do
+    named[unpack_from('>d', started, at)] = true
+  end
+  local ids = call('SMEMBERS', session.held)
+  load_many(ids)
+  for _, id in ipairs(ids) do
     local job = find_job(id)
-    if job and job.state == RUNNING and job.session == session.number and job.arrival == arrival
-      and band(job.flags, SPARE) ~= 0 then
+    if job and named[job.arrival] and job.state == RUNNING and job.session == session.number then
       job.flags = without(job.flags, SPARE)
       change(job)
     end

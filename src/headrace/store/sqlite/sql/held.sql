@@ -1,2 +1,2 @@
 -- Everything a session holds.
-SELECT (seq << 32) | turn, token, id, flags FROM job WHERE state = 2 AND session = ?1 ORDER BY seq
+SELECT seq, token, id, flags FROM job WHERE state = 2 AND session = ?1 ORDER BY seq

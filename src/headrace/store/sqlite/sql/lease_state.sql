@@ -1,2 +1,2 @@
 -- Is a lease still held, and is it to stop?
-SELECT flags & 1 FROM job WHERE seq = (?1 >> 32) AND turn = (?1 & 4294967295) AND token = ?2 AND session = ?3 AND state = 2
+SELECT flags & 1 FROM job WHERE seq = ?1 AND token = ?2 AND session = ?3 AND state = 2

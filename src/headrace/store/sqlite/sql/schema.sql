@@ -2,10 +2,10 @@
 -- Plain jobs touch `job` alone: the other tables hold what only some jobs have (see `flags`).
 
 -- One row per job: a small head, and small bodies inline (large ones are in `blob`, so that a change of
--- state does not rewrite them). seq is the order of arrival. A worker's reference to a job is seq << 32 | turn: the row of a deleted
--- job may be given to a new one, but never twice in one turn of one session.
+-- state does not rewrite them). seq is the order of arrival, and is
+-- never given out twice (AUTOINCREMENT): a stale lease of a deleted job must not fit a new one.
 CREATE TABLE job (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
     task TEXT NOT NULL,
     queue TEXT NOT NULL,

@@ -1,0 +1,6 @@
+"""`python -m headrace` is `headrace`."""
+
+from headrace.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The command line: `headrace COMMAND`. Each command lives in a module that is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from headrace.cli import exits
+from headrace.errors import HeadraceError
+
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "worker": ("work", "Run the jobs of an app until told to stop."),
+        "enqueue": ("enqueue", "Enqueue a job from the shell."),
+        "demo": ("demo", "See headrace work, in a quarter of a minute."),
+    },
+    "Look": {
+        "jobs": ("jobs", "List jobs, newest first."),
+        "job": ("jobs", "Show all there is to know about a job."),
+        "why": ("why", "Say why a job is not running, or what became of it."),
+        "queues": ("overview", "Count the jobs of each queue."),
+        "workers": ("overview", "List the worker processes."),
+        "failures": ("failures", "Count failed jobs by what went wrong."),
+        "when": ("when", "Explain a schedule and show its next runs."),
+    },
+    "Act": {
+        "cancel": ("acts", "Cancel jobs."),
+        "delete": ("acts", "Delete jobs and all trace of them."),
+        "revive": ("acts", "Put failed or cancelled jobs back in line."),
+        "purge": ("purge", "Delete finished jobs."),
+    },
+    "Check": {
+        "doctor": ("doctor", "Examine the store and say what is wrong."),
+        "health": ("doctor", "For container health checks: is a worker of this host alive?"),
+    },
+}
+"""Sections of the help; in each, a command's name, its module here, and its line: `--help` imports none of them."""
+
+_MODULES = {name: place for section in COMMANDS.values() for name, place in section.items()}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"headrace.cli.{_MODULES[cmd_name][0]}")
+        command = getattr(module, f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], _MODULES, 1)
+            if close and "Did you mean" not in error.message:
+                error.message += f" Did you mean {close[0]!r}?"
+            raise
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, commands in COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in exits.MEANINGS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what headrace itself raises becomes a sentence and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except HeadraceError as error:
+            click.echo(f"headrace: {visible(str(error))}", err=True)
+            ctx.exit(exits.exit_code_of(error))
+
+
+def visible(text: str) -> str:
+    """Text that may come from a job, made safe for a terminal: control characters become visible.
+
+    >>> visible("all" + chr(27) + "[2Jgone")
+    'all\\\\x1b[2Jgone'
+    """
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape", errors="backslashreplace").decode()
+        for c in text
+    )
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(cls=LazyGroup, context_settings=CONTEXT)
+@click.version_option(package_name="headrace", message="headrace %(version)s")
+def cli() -> None:
+    """A job queue for Python: run workers, look at jobs, act on them.
+
+    The store is the app's own where an app is given (as an argument, with --app or in $HEADRACE_APP), else
+    $HEADRACE_STORE, else sqlite:///headrace.db; --store goes before all of these. With --json every command speaks
+    to programs.
+
+    \b
+    Example:
+      headrace worker shop.tasks:app --queues mail,default
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line, and end the process with its exit code."""
+    try:
+        # Click alone would turn a closed pipe and Ctrl-C into its own exit codes and words.
+        code = cli.main(prog_name="headrace", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        click.echo("\nheadrace: interrupted.", err=True)
+        code = exits.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        # `headrace jobs | head`: nobody reads any more. What is left in the buffer must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = exits.OK
+    sys.exit(code if isinstance(code, int) else exits.OK)

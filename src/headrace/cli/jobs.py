@@ -1,0 +1,177 @@
+"""`headrace jobs` and `headrace job`: look at jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.options import STATES, existing_store, json_option, store_options
+from headrace.cli.output import (
+    ago,
+    console,
+    iso,
+    job_document,
+    length,
+    local,
+    now_ms,
+    show_fields,
+    show_json,
+    show_table,
+    text_of,
+)
+from headrace.errors import JobNotFound
+
+if TYPE_CHECKING:
+    from headrace.job import Event, Snapshot
+    from headrace.store import Store
+
+ID_LENGTH = 32
+
+
+@click.command("jobs")
+@store_options
+@json_option
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated.")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--task", help="Only of this task, by its full name.")
+@click.option("--group", help="Only failed in this group (see 'headrace failures').")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option("--after", "cursor", metavar="CURSOR", help="Go on where a page before ended.")
+def jobs_command(
+    store: str | None,
+    app_path: str | None,
+    as_json: bool,
+    states: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    group: str | None,
+    limit: int,
+    cursor: str | None,
+) -> None:
+    """List jobs, newest first.
+
+    \b
+    Examples:
+      headrace jobs --state failed --queue mail
+      headrace jobs --state ready --state running --json
+    """
+    from headrace.job import Filter, State
+
+    wanted = Filter(
+        states=tuple(State(state) for state in states), queue=queue, task=task, group=group, limit=limit, after=cursor
+    )
+    with existing_store(store, app_path) as opened:
+        try:
+            page = opened.run(opened.find(wanted))
+        except ValueError as error:
+            raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--after'") from error
+    if as_json:
+        show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
+        return
+    if not page.jobs:
+        click.echo("No jobs." if wanted == Filter(limit=limit) else "No such jobs.")
+        return
+    show_jobs(page.jobs)
+    if page.cursor is not None:
+        console(error=True).print(f"There are more: add --after {page.cursor}", style="dim", markup=False)
+
+
+def show_jobs(jobs: list[Snapshot]) -> None:
+    """A table of jobs."""
+    now = now_ms()
+    rows = [(job.id, job.state.value, job.queue, job.task, ago(_moment(job), now)) for job in jobs]
+    show_table(("id", "state", "queue", "task", "when"), rows, whole="id state when")
+
+
+def _moment(job: Snapshot) -> int:
+    """The time that says most about a job in its state."""
+    if job.state.value == "scheduled":
+        return job.due
+    return job.finished or (job.started if job.state.value == "running" else None) or job.created
+
+
+@click.command("job")
+@click.argument("job_id", metavar="ID")
+@store_options
+@json_option
+def job_command(job_id: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Show all there is to know about a job.
+
+    Its arguments, what became of it, the error with its traceback, and its history.
+
+    \b
+    Example:
+      headrace job 01a1dd94962e700582fd831738a1847e
+    """
+    with existing_store(store, app_path) as opened:
+        job = find_job(opened, job_id)
+        history = opened.run(opened.history(job_id))
+    if as_json:
+        events = [{"at": iso(e.at), "what": e.what, "detail": e.detail, "worker": e.worker or None} for e in history]
+        show_json({**job_document(job), "history": events})
+        return
+    show_job(job)
+    show_history(history)
+
+
+def find_job(store: Store, job_id: str) -> Snapshot:
+    """The job with this id; it must be whole."""
+    found = store.run(store.get([job_id]))[0]
+    if found is None:
+        if len(job_id) < ID_LENGTH:
+            raise click.UsageError(f"{job_id!r} is not a whole id: an id has {ID_LENGTH} characters.")
+        raise JobNotFound(job_id)
+    return found
+
+
+def show_job(job: Snapshot) -> None:
+    """Everything the job's head says."""
+    from headrace.codec import decode_error
+
+    now = now_ms()
+    error = decode_error(job.error)
+    took = length(job.finished - job.started) if job.finished is not None and job.started is not None else ""
+    show_fields(
+        [
+            ("id", job.id),
+            ("task", job.task),
+            ("queue", job.queue),
+            ("state", job.state.value),
+            ("", "has been asked to stop" if job.cancelling else ""),
+            ("priority", str(job.priority) if job.priority else ""),
+            ("arguments", text_of(job.body)),
+            ("created", local(job.created, now)),
+            ("due", local(job.due, now) if job.due != job.created and job.state.value in ("scheduled", "ready") else ""),
+            ("started", local(job.started, now)),
+            ("finished", local(job.finished, now)),
+            ("took", took),
+            ("worker", job.worker),
+            ("attempts", str(job.attempts) if job.attempts else ""),
+            ("crashes", f"{job.crashes} of at most {job.max_crashes}" if job.crashes else ""),
+            ("progress", "" if job.progress is None else percent(job.progress)),
+            ("data", text_of(job.data)),
+            ("result", text_of(job.result)),
+            ("group", job.group or ""),
+            ("error", ": ".join(filter(None, (error.type, error.message)))),
+            ("traceback", error.traceback.rstrip()),
+        ]
+    )
+
+
+def percent(progress: tuple[float, float]) -> str:
+    """How far a job is.
+
+    >>> percent((3.0, 4.0))
+    '75 % (3 of 4)'
+    """
+    done, total = progress
+    return f"{100 * done / total:.0f} % ({done:g} of {total:g})" if total else f"{done:g}"
+
+
+def show_history(history: list[Event]) -> None:
+    """What happened, oldest first."""
+    now = now_ms()
+    click.echo()
+    rows = [(local(e.at, now), e.what, e.detail, e.worker) for e in history]
+    show_table(("when", "what", "detail", "worker"), rows, whole="when what")

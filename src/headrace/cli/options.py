@@ -1,0 +1,177 @@
+"""Options that commands share, and the way from them to a store or an app."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+import click
+
+from headrace.errors import ConfigurationError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STATES = ("scheduled", "ready", "running", "blocked", "done", "failed", "cancelled")
+FINISHED = ("done", "failed", "cancelled")
+
+
+# -- kinds of values --
+
+
+class DurationType(click.ParamType):
+    """`30`, `30s`, `5 minutes`: milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from headrace.when import milliseconds
+
+        if isinstance(value, int):
+            return value
+        try:
+            return milliseconds(float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else value, "the duration")
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+
+
+class SizeType(click.ParamType):
+    """`500MB`, `2GB`, `1GiB`: bytes."""
+
+    name = "size"
+    UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}  # noqa: RUF012
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(K|M|G|KI|MI|GI)?B?", value.strip().upper())
+        if found is None:
+            self.fail(f"{value!r} is not a size. Write for example 500MB or 2GB.", param, ctx)
+        return int(float(found[1]) * self.UNITS[found[2] or ""])
+
+
+class NamesType(click.ParamType):
+    """`mail,default`: names, in order."""
+
+    name = "a,b,…"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from headrace.names import check_name
+
+        if isinstance(value, tuple):
+            return value
+        try:
+            names = tuple(check_name("queue", name.strip()) for name in value.split(","))
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        if len(set(names)) != len(names):
+            self.fail("a queue is named twice.", param, ctx)
+        return names
+
+
+DURATION = DurationType()
+SIZE = SizeType()
+NAMES = NamesType()
+
+
+# -- options --
+
+
+def store_options(command: F) -> F:
+    """`--store` and `--app`: where to look."""
+    return _store_option(app_option(command))
+
+
+def _store_option(command: F) -> F:
+    return click.option("--store", metavar="URL", help="Where the jobs live. Before the app's own and $HEADRACE_STORE.")(
+        command
+    )
+
+
+only_store_option = _store_option
+
+
+def app_option(command: F) -> F:
+    """`--app`: whose store, or whose task."""
+    return click.option(
+        "--app", "app_path", metavar="MODULE:APP", envvar="HEADRACE_APP", help="The app, as module:app. [$HEADRACE_APP]"
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`: for programs."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def yes_option(command: F) -> F:
+    """`--yes`: for scripts."""
+    return click.option("--yes", is_flag=True, help="Don't ask.")(command)
+
+
+# -- from options to stores and apps --
+
+
+def find_url(store: str | None, app_path: str | None) -> str:
+    """The URL of the store that a command is about."""
+    from headrace.app import DEFAULT_URL
+
+    if store:
+        return store
+    if app_path:
+        from headrace.loading import load_app
+
+        return load_app(app_path).url
+    return os.environ.get("HEADRACE_STORE") or DEFAULT_URL
+
+
+@contextmanager
+def existing_store(store: str | None, app_path: str | None) -> Iterator[Store]:
+    """Open a store to look at it: a misspelt path must not make an empty store, and say that all is well."""
+    from headrace.store import open_store
+
+    url = find_url(store, app_path)
+    path = file_of(url)
+    if path is not None and not path.exists():
+        raise StoreUnavailable(
+            f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere else. "
+            "Say where with --store, $HEADRACE_STORE or --app."
+        )
+    opened = open_store(url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def file_of(url: str) -> Path | None:
+    """The file that an embedded store is in.
+
+    >>> file_of("sqlite:////var/lib/jobs.db?durability=host")
+    PosixPath('/var/lib/jobs.db')
+    """
+    rest = url.partition("?")[0]
+    if not rest.startswith("sqlite:///") or rest.endswith("/:memory:"):
+        return None
+    return Path(unquote(rest.removeprefix("sqlite:///")))
+
+
+def require_app(app_path: str | None, store: str | None) -> Headrace:
+    """The app of a command that cannot do without, at the store that was asked for."""
+    from headrace.loading import load_app
+    from headrace.store import open_store
+
+    if not app_path:
+        raise click.UsageError("Which app? Say --app module:app, or set $HEADRACE_APP.")
+    app = load_app(app_path)
+    if store:
+        app.url = store
+        app.use_store(open_store(store))
+    return app

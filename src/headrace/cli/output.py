@@ -1,0 +1,214 @@
+"""What commands print: tables for people, JSON for programs. Nothing a job says reaches the terminal as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli import visible
+from headrace.codec import decode_error
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from headrace.job import Snapshot
+
+STYLES = {
+    "scheduled": "cyan",
+    "ready": "blue",
+    "running": "yellow",
+    "blocked": "magenta",
+    "done": "green",
+    "failed": "bold red",
+    "cancelled": "dim",
+    "alive": "green",
+    "dead": "bold red",
+}
+
+UNLIMITED = 10_000
+"""Columns of something that is no terminal: `headrace jobs | grep` must see whole names."""
+
+
+def console(*, error: bool = False) -> Console:
+    """A console as wide as the terminal, or as `$COLUMNS` says."""
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else UNLIMITED
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, legacy_windows=False)
+
+
+def show_json(document: Any) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def show_json_line(document: Any) -> None:
+    """One line of a stream."""
+    click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = "", numbers: str = "") -> None:
+    """A table that fits: columns named in `whole` are never cut, those in `numbers` stand to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(
+            heading.upper(),
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=max((len(row[headings.index(heading)]) for row in rows), default=0)
+            if heading in whole.split()
+            else 1,
+            justify="right" if heading in numbers.split() else "left",
+        )
+    for row in rows:
+        table.add_row(*(cell(text) for text in row))
+    console().print(table)
+
+
+def cell(text: str) -> Text:
+    """Text for a table: no markup, no control characters, one line."""
+    shown = visible(text).replace("\n", "↵")
+    return Text(shown, style=STYLES.get(text, ""))
+
+
+def show_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Names and values below each other; empty values are left out, long ones wrapped."""
+    wide = max((len(name) for name, value in fields if value), default=0)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, style="bold", min_width=wide)
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        if value:
+            table.add_row(Text(name), Text(visible(value), style=STYLES.get(value, "")))
+    console().print(table)
+
+
+def progress(what: str, total: int | None) -> Progress:
+    """A bar on standard error for long work; silent when nobody looks."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    err = console(error=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+    bar.add_task(what, total=total)
+    return bar
+
+
+# -- times --
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def iso(at: int | None) -> str | None:
+    """For programs: ISO 8601 in UTC.
+
+    >>> iso(1_700_000_000_123)
+    '2023-11-14T22:13:20.123Z'
+    """
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local(at: int | None, now: int | None = None) -> str:
+    """For people: local time and how far away that is."""
+    if at is None:
+        return ""
+    now = now_ms() if now is None else now
+    then = datetime.fromtimestamp(at / 1000).astimezone()
+    same_day = then.date() == datetime.fromtimestamp(now / 1000).astimezone().date()
+    return f"{then.strftime('%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S')} ({ago(at, now)})"
+
+
+def ago(at: int, now: int) -> str:
+    """How far away a time is.
+
+    >>> ago(1_000_000, 1_180_000), ago(1_180_000, 1_000_000), ago(5, 5)
+    ('3 min ago', 'in 3 min', 'just now')
+    """
+    distance = abs(now - at)
+    if distance < 1000:
+        return "just now"
+    return f"{length(distance)} ago" if at < now else f"in {length(distance)}"
+
+
+def length(milliseconds: int) -> str:
+    """A length of time in one unit.
+
+    >>> length(250), length(90_000), length(7_200_000), length(864_000_000)
+    ('250 ms', '90 s', '2 h', '10 days')
+    """
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    seconds = milliseconds / 1000
+    for unit, size, least in (("days", 86_400, 2), ("h", 3600, 2), ("min", 60, 2)):
+        if seconds >= size * least:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 and seconds % 1 >= 0.05 else f"{seconds:.0f} s"
+
+
+# -- jobs --
+
+
+def value_of(encoded: bytes | None) -> Any:
+    """What a job carries, decoded. It may have been written by anyone: what is no JSON is shown as base64."""
+    if encoded is None:
+        return None
+    try:
+        return json.loads(encoded)
+    except (ValueError, RecursionError):
+        return {"base64": base64.b64encode(encoded).decode()}
+
+
+def text_of(encoded: bytes | None) -> str:
+    """The same for people."""
+    return "" if encoded is None else encoded.decode(errors="backslashreplace")
+
+
+def job_document(job: Snapshot) -> dict[str, Any]:
+    """A job as `--json` shows it. Names and meanings are stable; more may be added."""
+    error = None
+    if job.error is not None:
+        text = decode_error(job.error)
+        error = {"type": text.type, "message": text.message, "traceback": text.traceback}
+    return {
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "state": job.state.value,
+        "priority": job.priority,
+        "arguments": value_of(job.body),
+        "created": iso(job.created),
+        "run_after": iso(job.due),
+        "started": iso(job.started),
+        "finished": iso(job.finished),
+        "attempts": job.attempts,
+        "crashes": job.crashes,
+        "max_crashes": job.max_crashes,
+        "worker": job.worker or None,
+        "progress": None if job.progress is None else {"done": job.progress[0], "total": job.progress[1]},
+        "data": value_of(job.data),
+        "result": value_of(job.result),
+        "group": job.group,
+        "error": error,
+        "cancelling": job.cancelling,
+        "unique_key": job.unique_key,
+    }

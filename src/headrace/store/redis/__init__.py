@@ -1,0 +1,287 @@
+"""The distributed store: Redis (6.2 or newer) or Valkey, one script per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from headrace.clock import Clock, SystemClock
+from headrace.job import (
+    Counts,
+    Event,
+    Filter,
+    Lease,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    State,
+    Swept,
+    Take,
+    Token,
+    Turn,
+    Verdict,
+)
+from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.redis import doctor, records, requests
+from headrace.store.redis.addresses import parse
+from headrace.store.redis.driver import Driver
+from headrace.store.redis.keys import Keys
+from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.waiter import Ear
+
+__all__ = ["RedisStore"]
+
+T = TypeVar("T")
+
+DAY = 24 * 3_600_000
+_VERDICTS = tuple(Verdict)
+
+
+class RedisStore:
+    """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
+
+    Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
+    different namespaces (`ns`) share a server and nothing else. `clock` is for tests: the server's clock is the one that counts.
+    """
+
+    leases_in_jobs = False
+    facets = frozenset(Facet)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        keep_done: int = 7 * DAY,
+        keep_failed: int = 30 * DAY,
+        keep_count: int = 50_000,
+    ) -> None:
+        place, namespace = parse(url)
+        self.url = url
+        self.keys = Keys(namespace)
+        self.driver = Driver(place, self.keys, None if clock is None or isinstance(clock, SystemClock) else clock)
+        self._retention = tuple(b"%d" % number for number in (keep_done, keep_failed, keep_count))
+        self._durability: Durability | None = None
+        self._has_room: dict[str, bool] = {}
+
+    # -- running --
+
+    def run(self, operation: Operation[T]) -> T:
+        return self.driver.run(cast("Script[T] | Steps[T]", operation))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def durability(self) -> Durability:
+        """What the server's own settings promise. Asked once."""
+        if self._durability is None:
+            self._durability = doctor.durability(self.driver)
+        return self._durability
+
+    def advice(self) -> list[str]:
+        """What an operator should know about this server, in sentences; none if all is well."""
+        return doctor.advice(self.driver)
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        def read(reply: Reply, repeated: bool) -> list[Put]:
+            if not any(reply[1:]):
+                return [Put(job.id, True) for job in jobs]
+            # A request that was sent again may meet its own job: that is no clash.
+            return [
+                Put(clash.decode(), repeated and clash.decode() == job.id) if clash else Put(job.id, True)
+                for job, clash in zip(jobs, reply[1:], strict=True)
+            ]
+
+        return Script("put", requests.new_jobs(jobs), read)
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        return _get(ids)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        return Steps(lambda: _find(wanted))
+
+    def counts(self) -> Operation[list[Counts]]:
+        return Script("counts", (), _read_counts)
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        def read(reply: Reply, _: bool) -> list[Event]:
+            if not reply:
+                return []
+            record, runner, entries = reply
+            # History needs no large values: their places are empty.
+            job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
+            return records.history(job, entries)
+
+        return Script("history", (job_id.encode(),), read)
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("cancel", ids)
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("delete", ids, repeatable=False)
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("revive", ids, repeatable=False)
+
+    def watcher(self, job_id: str) -> Waiter:
+        return Ear.for_job(self.driver, job_id)
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        return Script("open", requests.introduction(session), lambda reply, _: int(reply))
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        def read(reply: Reply, _: bool) -> Turn:
+            now, due, verdicts, ids, found, values = reply
+            leases = _leases(ids, found, values)
+            self._has_room[session] = take is not None and len(leases) < take.slots
+            return Turn([_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None)
+
+        arguments = (
+            session.encode(),
+            b"%d" % number,
+            requests.outcomes(outcomes, steady),
+            requests.numbers(started),
+            requests.wanted(take),
+        )
+        return Script("exchange", arguments, read)
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        arguments = (session.encode(), b"%d" % number, requests.reports(reports, steady))
+        return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
+
+    def renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+    ) -> Operation[Renewal]:
+        def read(reply: Reply, _: bool) -> Renewal:
+            now, codes = reply
+            named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
+            lost = [job_id for code, job_id in named if code == 1]
+            return Renewal(int(now), lost, [job_id for code, job_id in named if code == 2])
+
+        return Script("renew", (session.encode(), requests.held(held), requests.numbers(started)), read)
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        def read(reply: Reply, _: bool) -> list[str]:
+            self._has_room.pop(session, None)
+            return [job_id.decode() for job_id in reply]
+
+        guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
+        return Script("close", (session.encode(), *guilty), read)
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        return Script("sessions", (), lambda reply, _: [_session(entry) for entry in reply])
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        return Ear.for_worker(self.driver, session, queues, lambda: self._has_room.get(session))
+
+    def sweep(self) -> Operation[Swept]:
+        return Script("sweep", self._retention, lambda reply, _: Swept(*reply[:3], more=bool(reply[3])))
+
+
+class NoGuard:
+    """A server notices no death but by silence."""
+
+    descriptors: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        pass
+
+
+_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b""}
+
+
+def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Script[list[bool]]:
+    arguments = tuple(job_id.encode() for job_id in ids)
+    return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)
+
+
+def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
+    def read(reply: Reply, _: bool) -> list[Snapshot | None]:
+        return [_snapshot(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
+
+    return Script("get", tuple(job_id.encode() for job_id in ids), read)
+
+
+def _snapshot(job_id: str, entry: Reply) -> Snapshot:
+    record, has_key, runner, *large = entry
+    return records.snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
+
+
+def _find(wanted: Filter) -> Generator[Script[Any], Any, Page]:
+    """Looks at all jobs in bounded steps and keeps the newest: no index of them all is paid for by every put."""
+    before = b"%d" % (int(wanted.after) if wanted.after is not None else 2**52)
+    states = "".join(str(records.STATES.index(state)) for state in wanted.states).encode()
+    names = tuple(b"" if name is None else b"=" + name.encode() for name in (wanted.queue, wanted.task, wanted.group))
+    newest: dict[bytes, int] = {}
+    cursor = b"0"
+    while True:
+        cursor, *found = yield Script("scan", (cursor, before, states, *names), lambda reply, _: reply)
+        newest.update(zip(found[1::2], map(int, found[::2]), strict=True))
+        if len(newest) > 10 * wanted.limit or cursor == b"0":
+            newest = dict(sorted(newest.items(), key=lambda item: -item[1])[: wanted.limit + 1])
+        if cursor == b"0":
+            break
+    page = [job_id.decode() for job_id in newest][: wanted.limit]
+    jobs = yield _get(page)
+    more = len(newest) > wanted.limit
+    return Page([job for job in jobs if job is not None], str(newest[page[-1].encode()]) if more else None)
+
+
+def _read_counts(reply: Reply, _: bool) -> list[Counts]:
+    queues: dict[str, dict[State, int]] = {}
+    for field, number in zip(reply[::2], reply[1::2], strict=True):
+        queue = queues.setdefault(field[1:].decode(), {})
+        queue[records.STATES[int(field[:1])]] = int(number)
+    return [Counts(queue, queues[queue]) for queue in sorted(queues)]
+
+
+def _leases(ids: Sequence[bytes], found: Sequence[bytes], values: Sequence[Any]) -> list[Lease]:
+    if not values:
+        return list(map(records.lease, ids, found))
+    large: dict[int, dict[bytes, bytes]] = {}
+    for position, kind, value in zip(values[::3], values[1::3], values[2::3], strict=True):
+        large.setdefault(position - 1, {})[kind] = value
+    return [
+        records.lease(job_id, record, large.get(i, {}))
+        for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
+    ]
+
+
+def _session(entry: Reply) -> SessionSnapshot:
+    info, opened, seen, running, alive = entry
+    return SessionSnapshot(
+        info=msgspec.json.decode(info, type=SessionInfo),
+        opened=int(opened),
+        seen=int(seen),
+        running=running,
+        alive=bool(alive),
+    )

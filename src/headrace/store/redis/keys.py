@@ -1,0 +1,59 @@
+"""The names of our keys. All carry the tag `{ns}`, so that on a cluster they live in one slot. Glossary: lua/prelude.lua."""
+
+from __future__ import annotations
+
+from headrace.errors import ConfigurationError
+
+KNOWN = (
+    "job",
+    "meta",
+    "due",
+    "count",
+    "large",
+    "unique",
+    "sessions",
+    "watched",
+    "done",
+    "failed",
+    "cancelled",
+)
+"""The keys whose names are known beforehand, in the order in which every script gets them."""
+
+TYPES = {
+    "job": "hash", "meta": "hash", "due": "zset", "count": "hash", "large": "hash", "unique": "hash",
+    "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
+    "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
+}  # fmt: skip
+"""What is at each of them; a name that ends in a colon goes on with a queue, a session or a job."""
+
+
+class Keys:
+    """The keys of one namespace.
+
+    >>> Keys("shop").job
+    '{shop}:job'
+    >>> Keys("shop").wake("w1")
+    '{shop}:wake:w1'
+    """
+
+    def __init__(self, namespace: str) -> None:
+        if not namespace or any(character in namespace for character in "{}") or not namespace.isprintable():
+            raise ConfigurationError(f"ns={namespace!r}: a namespace is a printable name without braces.")
+        self.namespace = namespace
+        self.prefix = f"{{{namespace}}}:"
+        self.job = f"{self.prefix}job"
+        self.known = tuple(self.prefix + name for name in KNOWN)
+
+    def wake(self, session: str) -> str:
+        """The channel on which a session is told that there may be work."""
+        return f"{self.prefix}wake:{session}"
+
+    def ended(self, job_id: str) -> str:
+        """The channel on which the end of a job is told."""
+        return f"{self.prefix}ended:{job_id}"
+
+    def expected_type(self, key: str) -> str | None:
+        """What should be at a key of ours; None for a key that is not."""
+        name = key.removeprefix(self.prefix)
+        kind, colon, _ = name.partition(":")
+        return TYPES.get(kind + colon)

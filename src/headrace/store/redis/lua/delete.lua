@@ -1,0 +1,21 @@
+-- delete: remove all trace of jobs; a running one is lost to its session.
+--
+-- ARGV[2...]  job ids
+-- Answers     for each 1 if it was there, else 0
+--@include prelude job plan commit
+
+local ids = arguments(2)
+load_many(ids)
+local answer = {}
+for i, id in ipairs(ids) do
+  local job = find_job(id)
+  answer[i] = job and 1 or 0
+  if job then
+    remove(job)
+    plan.ended[#plan.ended + 1] = id
+  end
+end
+if plan.changed[1] then
+  commit(even_when_full)
+end
+return answer

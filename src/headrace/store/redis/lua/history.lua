@@ -1,0 +1,14 @@
+-- history: what was recorded of a job.
+--
+-- ARGV[2]  job id
+-- Answers  {} or {record, name of the session that runs it, {entry, ...}}, entries d at, H what, I detail, H worker
+--@include prelude job plan
+
+local job = find_job(ARGV[2])
+if not job then
+  return {}
+end
+local session = job.state == RUNNING and session_of(job.session)
+local name = session and call('HGET', PREFIX .. 'session:' .. session, 'name') or ''
+local entries = band(job.flags, HISTORY) ~= 0 and call('LRANGE', PREFIX .. 'history:' .. job.id, 0, 9999) or {}
+return { serialize(job), name, entries }

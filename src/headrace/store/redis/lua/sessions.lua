@@ -1,0 +1,16 @@
+-- sessions: all open ones.
+--
+-- Answers  for each {info, opened, seen, how many leases, 1 if it is alive}
+--@include prelude job plan session
+
+local answer = {}
+for _, id in ipairs(call('ZRANGE', SESSIONS, 0, 9999)) do
+  local session = read_session(id)
+  if session and not session.closed then
+    local about = call('HMGET', session.key, 'info', 'opened', 'seen_at')
+    local held = call('SCARD', session.held)
+    local dead = held > 0 and steady >= session.seen + session.timeout
+    answer[#answer + 1] = { about[1], about[2], about[3], held, dead and 0 or 1 }
+  end
+end
+return answer

@@ -1,0 +1,42 @@
+"""An operation, described once; `driver` runs it in a thread or on an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from headrace.store.contract import Operation
+
+T = TypeVar("T")
+
+Reply = Any
+"""What a script answers: bytes, integers, and lists of these."""
+
+
+class Script(Operation[T], Generic[T]):
+    """One call of one script. `read` makes sense of the reply; it is told when the request had to be sent again."""
+
+    __slots__ = ("arguments", "name", "read", "repeatable")
+
+    def __init__(
+        self,
+        name: str,
+        arguments: tuple[bytes, ...],
+        read: Callable[[Reply, bool], T],
+        *,
+        repeatable: bool = True,
+    ) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.read = read
+        self.repeatable = repeatable
+        """Whether a second call gives the same answer. If not, a lost reply is reported as `MaybeApplied`."""
+
+
+class Steps(Operation[T], Generic[T]):
+    """Something that goes on in bounded steps: a generator of scripts that gets their answers."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[], Generator[Script[Any], Any, T]]) -> None:
+        self.begin = begin

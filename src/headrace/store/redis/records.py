@@ -1,0 +1,159 @@
+"""Bytes to jobs: the record of a job as lua/job.lua writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from headrace.job import Event, Lease, Snapshot, State
+
+STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
+
+CANCELLING, SPARE, HISTORY, UNIQUE, OPTIONS, RUN, STORY, LARGE_BODY = 1, 2, 4, 8, 16, 32, 64, 128
+DATA, RESULT, ERROR, GROUP, PROGRESS, DEFERRED = 256, 512, 1024, 2048, 4096, 8192
+
+INLINE = 2_000
+"""Values up to this many bytes are carried along in the record."""
+
+# Times and arrival numbers take six bytes, which Python reads as two and four.
+_HEAD = Struct(">BHIIHHIHIHIiHI")
+_RUN = Struct(">IHIHIHI")
+_SHORT = Struct(">H")
+_LONG = Struct(">I")
+_STORY_END = Struct(">ddHI")
+_TIME = Struct(">d")
+
+
+class Story(NamedTuple):
+    """What became of a job so far."""
+
+    worker: str = ""
+    group: str | None = None
+    data: bytes | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    progress: tuple[float, float] | None = None
+    deferred_since: int | None = None
+
+
+_NO_STORY = Story()
+_NOTHING: Mapping[bytes, bytes] = {}
+
+
+class _Reader:
+    """Walks through bytes that are preceded by their lengths."""
+
+    __slots__ = ("at", "record")
+
+    def __init__(self, record: bytes, at: int) -> None:
+        self.record = record
+        self.at = at
+
+    def short(self) -> bytes:
+        start = self.at + 2
+        self.at = start + _SHORT.unpack_from(self.record, self.at)[0]
+        return self.record[start : self.at]
+
+    def long(self) -> bytes:
+        start = self.at + 4
+        self.at = start + _LONG.unpack_from(self.record, self.at)[0]
+        return self.record[start : self.at]
+
+
+def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING) -> Lease:
+    """A record as the right to run it. `large` has the body (b) and the data (d) if they are not in it."""
+    (
+        _, flags, token, attempts, crashes, due_high, due, created_high, created, arrival_high, arrival, priority,
+        max_crashes, length,
+    ) = _HEAD.unpack_from(record)  # fmt: skip
+    at = 63 if flags & RUN else 41
+    end = at + length
+    queue_end = at + 2 + (record[at] << 8 | record[at + 1])
+    body_at = queue_end + 2 + (record[queue_end] << 8 | record[queue_end + 1])
+    found = Lease(
+        arrival_high << 32 | arrival, token, job_id.decode(), record[queue_end + 2 : body_at].decode(),
+        record[at + 2 : queue_end].decode(), b"", None, None, attempts, crashes, max_crashes, priority,
+        created_high << 32 | created, due_high << 32 | due,
+    )  # fmt: skip
+    if flags & (CANCELLING | SPARE | UNIQUE | OPTIONS | STORY | LARGE_BODY):
+        found.spare = flags & SPARE != 0
+        found.cancelled = flags & CANCELLING != 0
+        reader = _Reader(record, body_at)
+        found.options = reader.long() if flags & OPTIONS else None
+        if flags & UNIQUE:
+            reader.short()
+        body_at = reader.at
+        if flags & STORY:
+            story = _story(record, end, flags, large)
+            found.data = story.data
+            found.deferred_since = story.deferred_since
+    found.body = large[b"b"] if flags & LARGE_BODY else record[body_at:end]
+    return found
+
+
+def snapshot(
+    job_id: str, record: bytes, has_key: bool = True, runner: bytes = b"", large: Mapping[bytes, bytes] = _NOTHING
+) -> Snapshot:
+    """A record as the job it tells of."""
+    (
+        state, flags, token, attempts, crashes, due_high, due, created_high, created, _, _, priority, max_crashes, length,
+    ) = _HEAD.unpack_from(record)  # fmt: skip
+    at = _HEAD.size
+    started = finished = 0
+    if flags & RUN:
+        _, _, _, started_high, started, finished_high, finished = _RUN.unpack_from(record, at)
+        started |= started_high << 32
+        finished |= finished_high << 32
+        at += _RUN.size
+    end = at + length
+    reader = _Reader(record, at)
+    queue, task = reader.short(), reader.short()
+    options = reader.long() if flags & OPTIONS else None
+    key = reader.short() if flags & UNIQUE else None
+    story = _story(record, end, flags, large) if flags & STORY else _NO_STORY
+    return Snapshot(
+        id=job_id, task=task.decode(), queue=queue.decode(), state=STATES[state], priority=priority,
+        body=large[b"b"] if flags & LARGE_BODY else record[reader.at : end], options=options,
+        created=created_high << 32 | created, due=due_high << 32 | due, started=started or None,
+        finished=finished or None, attempts=attempts, crashes=crashes, max_crashes=max_crashes, token=token,
+        worker=runner.decode() or story.worker, data=story.data, progress=story.progress,
+        result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
+        unique_key=key.decode() if key is not None and has_key else None, deferred_since=story.deferred_since,
+    )  # fmt: skip
+
+
+def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:
+    elsewhere = record[at]
+    reader = _Reader(record, at + 1)
+    worker, group = reader.short(), reader.short()
+    data, result, error = reader.long(), reader.long(), reader.long()
+    done, total, deferred_high, deferred = _STORY_END.unpack_from(record, reader.at)
+    return Story(
+        worker=worker.decode(),
+        group=group.decode() if flags & GROUP else None,
+        data=(large[b"d"] if elsewhere & 1 else data) if flags & DATA else None,
+        result=(large[b"r"] if elsewhere & 2 else result) if flags & RESULT else None,
+        error=(large[b"e"] if elsewhere & 4 else error) if flags & ERROR else None,
+        progress=(done, total) if flags & PROGRESS else None,
+        deferred_since=deferred_high << 32 | deferred if flags & DEFERRED else None,
+    )
+
+
+def history(job: Snapshot, entries: Sequence[bytes]) -> list[Event]:
+    """The beginning and the end are in the record; what came between was recorded, if anything."""
+    recorded = [_event(entry) for entry in entries]
+    ran = job.state in (State.RUNNING, State.DONE, State.FAILED, State.CANCELLED)
+    if job.started is not None and ran and not any(e.what == "started" and e.at == job.started for e in recorded):
+        recorded.append(Event(job.started, "started", "", job.worker))
+    if job.finished is not None:
+        recorded.append(Event(job.finished, job.state.value, job.group or "", job.worker))
+    # It was created first, whatever the clock has said since.
+    return [Event(job.created, "created"), *sorted(recorded, key=lambda event: event.at)]
+
+
+def _event(entry: bytes) -> Event:
+    (at,) = _TIME.unpack_from(entry)
+    reader = _Reader(entry, _TIME.size)
+    what, detail, worker = reader.short(), reader.long(), reader.short()
+    return Event(int(at), what.decode(), detail.decode(), worker.decode())

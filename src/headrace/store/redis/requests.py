@@ -1,0 +1,183 @@
+"""Requests to bytes: what each script is sent. The formats are those of the headers in lua/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+import msgspec
+
+from headrace.errors import ConfigurationError
+from headrace.job import NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.store.redis.records import INLINE, LARGE_BODY, OPTIONS, UNIQUE
+
+_SHORT = Struct(">H").pack
+_LONG = Struct(">I").pack
+_WHEN = Struct(">BdiHHI").pack
+_UNIQUE = Struct(">dB").pack
+_OUTCOME = Struct(">ddBBdddH").pack
+_REPORT = Struct(">ddBddI").pack
+_LINE = Struct(">dI").pack
+_ONE = Struct(">d").pack
+_TWO = Struct(">dd").pack
+_TAKE = Struct(">ddB").pack
+
+LATEST = 2**48 - 1
+"""Times are kept in six bytes."""
+
+
+def _name(value: str) -> bytes:
+    """A name with its length before it."""
+    encoded = value.encode()
+    if len(encoded) > 65_535:
+        raise ConfigurationError(f"{value[:20]!r}… takes {len(encoded):,} bytes; names may take 65,535.")
+    return _SHORT(len(encoded)) + encoded
+
+
+def _time(value: float) -> float:
+    return min(max(value, 0), LATEST)
+
+
+def new_jobs(jobs: Sequence[NewJob]) -> tuple[bytes, bytes]:
+    """The batch, and the pairs of queue and task that need a worker."""
+    batch = b"".join(map(_new_job, jobs))
+    wanted = {(job.queue, job.task): None for job in jobs if job.require_worker}
+    return batch, b"".join(_name(queue) + _name(task) for queue, task in wanted)
+
+
+def _new_job(job: NewJob) -> bytes:
+    queue, flags, body = _name(job.queue), 0, job.body
+    put = queue + _name(job.task)
+    large = tail = b""
+    if job.options is not None:
+        flags |= OPTIONS
+        put += _LONG(len(job.options)) + job.options
+    if job.unique_key is not None:
+        flags |= UNIQUE
+        key = _name(job.unique_key)
+        put += key
+        tail = key + _UNIQUE(-1 if job.unique_for is None else job.unique_for, job.replace)
+    if len(body) > INLINE:
+        flags |= LARGE_BODY
+        large = _LONG(len(body)) + body
+    else:
+        put += body
+    if job.run_at is not None:
+        when, time = 1, _time(job.run_at)
+    elif job.delay:
+        when, time = 2, min(job.delay, LATEST // 2)
+    else:
+        when, time = 0, 0
+    if not -(2**31) <= job.priority < 2**31:
+        raise ConfigurationError(f"priority={job.priority}: a priority takes 32 bits.")
+    fixed = _WHEN(when, time, job.priority, min(job.max_crashes, 65_535), flags, len(put))
+    return _name(job.id) + queue + fixed + put + large + tail
+
+
+def outcomes(all_: Iterable[Outcome], steady: int) -> bytes:
+    """What became of runs. The worker's times are told as how long ago."""
+    parts = []
+    for outcome in all_:
+        job_id = outcome.id.encode()
+        began, ended = outcome.began, outcome.ended
+        given, rest = _rare(outcome)
+        if outcome.at is not None:
+            given |= 1
+            when = _time(outcome.at)
+        else:
+            when = outcome.delay
+        if began is not None:
+            given |= 2
+        if ended is not None:
+            given |= 4
+        parts += (
+            _SHORT(len(job_id)),
+            job_id,
+            _OUTCOME(
+                outcome.ref, outcome.token, outcome.kind, outcome.charge, when,
+                0 if began is None else steady - began, 0 if ended is None else steady - ended, given,
+            ),  # fmt: skip
+            rest,
+        )
+    return b"".join(parts)
+
+
+def _rare(outcome: Outcome) -> tuple[int, bytes]:
+    """What only some outcomes have, and the bits that say which."""
+    given, rest = 0, b""
+    if outcome.kind:  # all but done
+        for bit, name in ((8, outcome.queue), (16, outcome.task), (32, outcome.group), (64, outcome.note or None)):
+            if name is not None:
+                given |= bit
+                rest += _name(name)
+        if outcome.body is not None:
+            given |= 128
+            rest += _LONG(len(outcome.body)) + outcome.body
+    if outcome.data is not None:
+        given |= 256
+        rest += _LONG(len(outcome.data)) + outcome.data
+    if outcome.result is not None:
+        given |= 512
+        rest += _LONG(len(outcome.result)) + outcome.result
+    if outcome.error is not None:
+        given |= 1024
+        rest += _LONG(len(outcome.error)) + outcome.error
+    return given, rest
+
+
+def wanted(take: Take | None) -> bytes:
+    """What to take, if anything."""
+    if take is None:
+        return b""
+    queues = b"".join(map(_name, dict.fromkeys(take.queues)))
+    return _TAKE(take.slots, take.spare, take.round_robin) + queues
+
+
+def reports(all_: Sequence[Report], steady: int) -> bytes:
+    """What runs say about themselves."""
+    parts = []
+    for report in all_:
+        given = (report.progress is not None) | (report.data is not None) << 1
+        done, total = report.progress or (0, 0)
+        data = report.data or b""
+        parts += [
+            _name(report.id),
+            _REPORT(report.ref, report.token, given, done, total, len(data)),
+            data,
+            _SHORT(len(report.log)),
+        ]
+        for at, line in report.log:
+            encoded = line.encode()
+            parts += [_LINE(steady - at, len(encoded)), encoded]
+    return b"".join(parts)
+
+
+def held(leases: Sequence[tuple[Ref, Token, str]]) -> bytes:
+    """Leases by which a session asks what has become of them."""
+    return b"".join(_name(job_id) + _TWO(ref, token) for ref, token, job_id in leases)
+
+
+def numbers(refs: Iterable[Ref]) -> bytes:
+    """Arrival numbers."""
+    return b"".join(map(_ONE, refs))
+
+
+def introduction(info: SessionInfo) -> tuple[bytes, ...]:
+    """A session as it introduces itself, and what it listens to and knows as fields of its hash."""
+    fields: list[str] = []
+    for queue in info.queues:
+        fields += (f"queue:{queue}", "1")
+    for task in info.tasks:
+        fields += (f"task:{task}", "1")
+    return (
+        info.id.encode(),
+        info.name.encode(),
+        b"%d" % info.timeout,
+        msgspec.json.encode(info),
+        msgspec.msgpack.encode(fields),
+    )
+
+
+def clock(now: int, steady: int) -> bytes:
+    """A test's clock."""
+    return _TWO(now, steady)
