@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from headrace import crashpoints
 from headrace.clock import Clock
 from headrace.errors import ConfigurationError
 from headrace.handle import Job
@@ -192,7 +193,13 @@ class Headrace:
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
-        return self._handles(self.store.run(self.store.put([call.new for call in calls])))
+        operation = self.store.put([call.new for call in calls])
+        if crashpoints.armed:
+            crashpoints.reach("put.before")
+        puts = self.store.run(operation)
+        if crashpoints.armed:
+            crashpoints.reach("put.after")
+        return self._handles(puts)
 
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""

@@ -261,7 +261,12 @@ class Results:
             self._decoder = msgspec.json.Decoder(Any)
 
     def decode(self, result: bytes | None) -> Any:
-        return None if result is None else self._decoder.decode(result)
+        if result is None:
+            return None
+        try:
+            return self._decoder.decode(result)
+        except msgspec.ValidationError:  # the function did not keep to its annotation
+            return decode_value(result)
 
 
 def encode_value(what: str, value: Any, limit: int) -> bytes:

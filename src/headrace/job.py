@@ -226,6 +226,8 @@ class Renewal(Struct, frozen=True, gc=False):
     now: int
     lost: Sequence[str] = ()
     cancelled: Sequence[str] = ()
+    tokens: dict[str, Token] = {}
+    """Where leases live in jobs and renewing changes the token: the new tokens, by job id."""
 
 
 class Event(Struct, frozen=True, gc=False):

@@ -107,10 +107,9 @@ class Using(Generic[P, R]):
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
-        fields: dict[str, Any] = self._fields
-        if self._unique is not None:
-            fields = fields | self._unique_fields(body)
-        return Call(task, NewJob(id=fields.get("id") or new_id(), task=task.name, body=body, **_without_id(fields)))
+        if self._unique is None:
+            return Call(task, NewJob(id=new_id(), task=task.name, body=body, **self._fields))
+        return Call(task, NewJob(task=task.name, body=body, **(self._fields | self._unique_fields(body))))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put one job into the store."""
@@ -124,14 +123,10 @@ class Using(Generic[P, R]):
         assert self._unique is not None
         name = self._task.name
         if self._unique["key"] is not None:
-            return {**self._unique["fields"], "unique_key": f"{name}\n{self._unique['key']}"}
+            return {**self._unique["fields"], "unique_key": f"{name}\n{self._unique['key']}", "id": new_id()}
         content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
         digest = blake2b(content, digest_size=16).hexdigest()
         return {**self._unique["fields"], "unique_key": f"{name}\n{digest}", "id": digest}
-
-
-def _without_id(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name != "id"}
 
 
 def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -144,9 +139,12 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     fields: dict[str, Any] = {
         "queue": check_name("queue", options.get("queue", task.options.queue)),
         "priority": check_priority(options.get("priority", task.options.priority)),
-        "max_crashes": check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1),
-        "require_worker": bool(options.get("require_worker", False)),
     }
+    max_crashes = check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1)
+    if max_crashes != 3:
+        fields["max_crashes"] = max_crashes
+    if options.get("require_worker"):
+        fields["require_worker"] = True
     if "run_after" in options:
         fields["run_at"], fields["delay"] = moment(options["run_after"], task.app.zone, "run_after")
     overrides = Overrides(

@@ -126,7 +126,8 @@ class World:
             except (SessionGone, StaleRequest, NoWorkers) as refusal:
                 answers.append(Refused(type(refusal).__name__))
         self.words[-1] += f"  ->  {in_words(answers[0])}"
-        mine, models = (comparable(answer) for answer in answers)
+        again = request.times_run > 0
+        mine, models = (comparable(answer, again) for answer in answers)
         check(mine == models, f"I19: another answer to {request.name} than the model's", mine, models)
         self.audit.look(request, answers[0])
         request.times_run += 1
@@ -486,7 +487,8 @@ class World:
         act = self.choose.one(("cancel", "revive", "delete", "cancel"))
         fit = (State.FAILED, State.CANCELLED) if act == "revive" else (State.RUNNING,)
         likely = [job.id for job in self.jobs.values() if job.state in fit]
-        ids = [self.choose.one(likely[:4] or self.ids)] + ([self.choose.one(self.ids)] if self.choose.rarely() else [])
+        pool = likely[:4] if likely and (act == "revive" or self.choose.pick(3) < 2) else self.ids
+        ids = [self.choose.one(pool)] + ([self.choose.one(self.ids)] if self.choose.rarely() else [])
         known = dict(self.jobs)
         request = Request(act, f"{act} {', '.join(ids)}", lambda _, store: getattr(store, act)(ids), ids)
         answer, _ = self.ask(request)

@@ -9,7 +9,9 @@ from typing import Any
 
 from headrace.clock import Clock
 from headrace.store.contract import Store
+from headrace.store.redis import RedisStore
 from headrace.store.sqlite import SqliteStore
+from store.redis import servers
 
 from .model import Model
 
@@ -45,6 +47,10 @@ def sqlite_file(directory: Path, clock: Clock, **options: Any) -> Store:
     return SqliteStore(f"sqlite:///{directory}/jobs.db", clock=clock, **options)
 
 
+def redis(_: Path, clock: Clock, **options: Any) -> Store:
+    return RedisStore(servers.fresh_url(), clock=clock, **options)
+
+
 def model_rows(store: Model) -> dict[str, int]:
     return {"jobs": len(store.jobs)}
 
@@ -62,4 +68,5 @@ STORES = [
     Entry("model", model, model_rows),
     Entry("sqlite-memory", sqlite_memory, sqlite_rows, histories=400, depth=4),
     Entry("sqlite-file", sqlite_file, sqlite_rows, shared=True),
+    Entry("redis", redis, servers.rows, shared=True),
 ]

@@ -15,10 +15,16 @@ class Refused:
     why: str
 
 
-def comparable(answer: Any) -> Any:
-    """An answer without what stores may differ in: refs, the order of sessions and of jobs given back."""
+def comparable(answer: Any, again: bool = False) -> Any:
+    """An answer without what stores may differ in.
+
+    That is refs; the order of sessions and of jobs given back; and, in the answer to a repeated request, the order of
+    those leases that are still held.
+    """
     if isinstance(answer, Turn):
         leases = [tuple(getattr(lease, f) for f in Lease.__struct_fields__ if f != "ref") for lease in answer.leases]
+        if again:
+            leases.sort(key=lambda lease: lease[:2])
         return list(answer.verdicts), leases, answer.now, answer.next_due
     if isinstance(answer, list) and answer and hasattr(answer[0], "info"):
         return sorted(((s.info, s.opened, s.running, s.alive) for s in answer), key=lambda s: s[0].id)

@@ -24,7 +24,7 @@ def shown(moment: datetime | None) -> str:
 
 def from_on(schedule: Schedule, start: datetime, count: int) -> list[str]:
     """Successive runs, the first one inclusive, with 'none' at the end if there is one."""
-    runs = []
+    runs: list[str] = []
     run = schedule.next(start, inclusive=True)
     while len(runs) < count:
         runs.append(shown(run))

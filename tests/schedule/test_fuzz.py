@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.schedule import (
+    Schedule,
     ScheduleError,
     cron7_of_phrase,
     parse,
@@ -48,7 +49,7 @@ def use(parser: Callable[[str], object], text: str) -> None:
         found = parser(text)
     except ScheduleError:
         return
-    if hasattr(found, "echo"):
+    if isinstance(found, Schedule):
         found.next(NOW)
         if parser is parse:
             assert parse(found.echo()) == found

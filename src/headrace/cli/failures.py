@@ -47,7 +47,9 @@ def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
 @json_option
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task, by its full name.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With GROUP: at most so many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With GROUP: at most so many."
+)
 def failures_command(
     group: str | None,
     store: str | None,
@@ -87,7 +89,9 @@ def _count(store: Store, wanted: Filter) -> list[dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
     for jobs in pages(store, wanted):
         for job in jobs:
-            found = groups.setdefault(job.group or "", {"group": job.group or "", "count": 0, "tasks": set(), "last": 0})
+            found = groups.setdefault(
+                job.group or "", {"group": job.group or "", "count": 0, "tasks": set(), "last": 0}
+            )
             found["count"] += 1
             found["tasks"].add(job.task)
             found["last"] = max(found["last"], job.finished or 0)

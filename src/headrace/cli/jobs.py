@@ -142,7 +142,10 @@ def show_job(job: Snapshot) -> None:
             ("priority", str(job.priority) if job.priority else ""),
             ("arguments", text_of(job.body)),
             ("created", local(job.created, now)),
-            ("due", local(job.due, now) if job.due != job.created and job.state.value in ("scheduled", "ready") else ""),
+            (
+                "due",
+                local(job.due, now) if job.due != job.created and job.state.value in ("scheduled", "ready") else "",
+            ),
             ("started", local(job.started, now)),
             ("finished", local(job.finished, now)),
             ("took", took),

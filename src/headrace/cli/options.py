@@ -91,9 +91,9 @@ def store_options(command: F) -> F:
 
 
 def _store_option(command: F) -> F:
-    return click.option("--store", metavar="URL", help="Where the jobs live. Before the app's own and $HEADRACE_STORE.")(
-        command
-    )
+    return click.option(
+        "--store", metavar="URL", help="Where the jobs live. Before the app's own and $HEADRACE_STORE."
+    )(command)
 
 
 only_store_option = _store_option

@@ -99,5 +99,8 @@ def workers_command(store: str | None, app_path: str | None, as_json: bool) -> N
         for session in sessions
     ]
     show_table(
-        ("name", "state", "running", "started", "seen", "queues"), rows, whole="state running started seen", numbers="running"
+        ("name", "state", "running", "started", "seen", "queues"),
+        rows,
+        whole="state running started seen",
+        numbers="running",
     )

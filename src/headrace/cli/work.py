@@ -26,16 +26,25 @@ GRACE = 30_000
 @click.command("worker")
 @click.argument("app_path", metavar="APP", envvar="HEADRACE_APP")
 @only_store_option
-@click.option("--queues", "-q", type=NAMES, help="Listen to these, and empty them in this order.  [default: all, in turn]")
+@click.option(
+    "--queues", "-q", type=NAMES, help="Listen to these, and empty them in this order.  [default: all, in turn]"
+)
 @click.option("--round-robin", is_flag=True, help="Take one job from each queue in turn.")
 @click.option("--processes", "-p", type=click.IntRange(1, 1024), default=1, show_default=True, help="Worker processes.")
 @click.option(
-    "--slots", "-s", type=click.IntRange(1, 1000), help="Jobs at once per process.  [default: 8; 100 if all tasks are async]"
+    "--slots",
+    "-s",
+    type=click.IntRange(1, 1000),
+    help="Jobs at once per process.  [default: 8; 100 if all tasks are async]",
 )
 @click.option("--burst", is_flag=True, help="Stop when nothing is left to do now.")
 @click.option("--grace", type=DURATION, help="How long jobs may finish after a signal to stop.  [default: 30s]")
 @click.option(
-    "--session-timeout", type=DURATION, default="15s", show_default=True, help="After how long a silent worker counts as dead."
+    "--session-timeout",
+    type=DURATION,
+    default="15s",
+    show_default=True,
+    help="After how long a silent worker counts as dead.",
 )
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
 @click.option("--max-memory", type=SIZE, help="Replace a process that uses more, as in 500MB.")

@@ -75,16 +75,15 @@ def _remarks(schedule: Schedule, runs: list[datetime]) -> list[str]:
         return ["there is no further run"]
     if not isinstance(schedule, Calendar) or not schedule.times.running:
         return []
-    hours, window = schedule.times.hours, schedule.times.window
-    if (window and window[0] > window[1]) or (
-        len(hours) < 24 and len(schedule.times.minutes) > 1 and {0, 23} <= {*hours}
-    ):
+    times = schedule.times
+    through_midnight = {0, 23} <= {*times.hours} and len(times.hours) < 24 and len(times.minutes) > 1
+    if (times.window and times.window[0] > times.window[1]) or (through_midnight and not times.window):
         return ["the window runs over midnight"]
     # An interval that does not divide its hour or day begins anew with each: 45 minutes are :00, :45, :00.
     for name, values, size in (
-        ("minute", schedule.times.seconds, 60),
-        ("hour", schedule.times.minutes, 60),
-        ("day", schedule.times.hours, 24),
+        ("minute", times.seconds, 60),
+        ("hour", times.minutes, 60),
+        ("day", times.hours, 24),
     ):
         if len(values) > 1 and values[0] == 0:
             step = values[1]

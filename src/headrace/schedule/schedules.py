@@ -17,7 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Schedule(ABC):
-    """A recurring schedule; two that say the same compare equal, however they were written.
+    """A recurring schedule, compared by its canonical form and not by how it was written.
 
     >>> from headrace.schedule import parse
     >>> parse("every weekday at 9:30") == parse("30 9 * * MON-FRI")

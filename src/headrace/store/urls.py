@@ -24,6 +24,10 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         from headrace.store.sqlite import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
 
         return SqliteStore(url, clock=clock or SystemClock())
+    if scheme in ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster"):
+        from headrace.store.redis import RedisStore  # noqa: PLC0415
+
+        return RedisStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
     raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). This version knows {EXAMPLES}.")

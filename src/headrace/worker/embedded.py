@@ -145,7 +145,6 @@ class Worker:
             pump.run()
         finally:
             keeper.stop()
-            pump.resources.stop()
             try:
                 store.run(store.close_session(info.id))
             except StoreError as error:

@@ -9,12 +9,11 @@ import mmap
 import os
 import struct
 import tempfile
-import threading
 from typing import NamedTuple
 
 from headrace.job import Lease
 
-_HEADER = struct.Struct("<QQ")  # the pump's last beat, bytes in use by refs
+_HEADER = struct.Struct("<QQ")  # the pump's last beat, whether it ended in good order
 _ENTRY = struct.Struct("<QQQ64s")  # in use, began, deadline (0: none), ref
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
@@ -36,7 +35,6 @@ class Ledger:
         self._map = mmap.mmap(descriptor, SIZE)
         self._free = list(range(ENTRIES - 1, -1, -1))
         self._places: dict[int | str, int] = {}
-        self._lock = threading.Lock()
 
     @classmethod
     def shared(cls) -> Ledger:
@@ -76,6 +74,10 @@ class Ledger:
             self._map[_HEADER.size + place * _ENTRY.size] = 0
             self._free.append(place)
 
+    def say_farewell(self) -> None:
+        """All is settled or given back: whatever the exit code, this is not a crash."""
+        struct.pack_into("<Q", self._map, 8, 1)
+
     # -- the supervisor's side --
 
     @property
@@ -83,12 +85,17 @@ class Ledger:
         """The pump's last beat on the steady clock; 0 before the first."""
         return int(struct.unpack_from("<Q", self._map, 0)[0])
 
+    @property
+    def said_farewell(self) -> bool:
+        """Whether the process ended in good order. An exit code alone may come from a job that called `os._exit`."""
+        return bool(struct.unpack_from("<Q", self._map, 8)[0])
+
     def entries(self) -> list[Entry]:
         """The jobs whose functions have been entered and not left."""
         found = []
         for place in range(ENTRIES):
             used, began, deadline, raw = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
-            if used:
+            if used and raw[0]:  # (killed while it wrote its first entry: there is no name yet)
                 name = raw.rstrip(b"\0").decode()
                 found.append(Entry(int(name[1:]) if name[0] == "i" else name[1:], began, deadline or None))
         return found

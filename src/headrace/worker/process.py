@@ -75,6 +75,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return EXIT_BAD_APP
+    ledger = Ledger(config.ledger)
     pump = Pump(
         app,
         config.session,
@@ -86,9 +87,10 @@ def _run(config: ProcessConfig) -> int:
         app_path=config.app,
         max_jobs=config.max_jobs,
         max_memory=config.max_memory,
-        ledger=Ledger(config.ledger),
+        ledger=ledger,
     )
-    signal.signal(signal.SIGTERM, lambda *_: pump.stop(0.0 if pump.stopping else config.grace))
+    grace = iter([config.grace])  # for the first signal; none for the next ones
+    signal.signal(signal.SIGTERM, lambda *_: pump.stop(next(grace, 0.0)))
     try:
         pump.resources.start()
     except Exception:
@@ -101,8 +103,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return 1
-    finally:
-        pump.resources.stop()
+    ledger.say_farewell()
     return EXIT_OK
 
 

@@ -20,11 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
 from headrace.job import Lease, Outcome, Take, Turn, Verdict
 from headrace.store import Operation, Store
-from headrace.worker import crashpoints
 from headrace.worker.context import Context
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
@@ -49,6 +49,8 @@ STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 REPORT_SECONDS = 0.1
 """Progress and data of running jobs are sent at most this often."""
+NEWS_SECONDS = 0.1
+"""News may be a cancellation: the leases in hand are checked at most this often."""
 SWEEP_SECONDS = 1.0
 RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out."""
@@ -109,6 +111,8 @@ class Pump:
         self._done_count = 0
         self._hungry = True
         self._told = False
+        self._tokens: dict[str, int | str] = {}
+        """Of leases that were renewed into new tokens while their outcomes may have been under way."""
         self._threads = ThreadExecutor(self, slots)
         self._loop = LoopExecutor(self, slots)
         self._isolated = IsolatedExecutor(self, slots, app_path)
@@ -193,8 +197,9 @@ class Pump:
             raise SessionGone(str(error)) from error
         finally:
             self._threads.close()
-            self._loop.close()
             self._isolated.close()
+            self.resources.stop()  # while the loop that they were made on still runs
+            self._loop.close()
             self._waiter.close()
 
     def _pump(self) -> None:
@@ -206,15 +211,16 @@ class Pump:
                 return
             self._enforce_deadlines()
             self._give_back_stuck()
+            self._upkeep()
             if self._spoken and self._may_report():
                 self._report()
             if self._outcomes or self._hungry:
                 self._exchange()
                 if self._hungry or self._outcomes:
+                    self._told = self._told or self._waiter.wait(0)
                     continue
             if self.burst and not self.in_hand and not self._outcomes:
                 return
-            self._upkeep()
             self._sleep()
 
     def _exchange(self) -> None:
@@ -222,6 +228,9 @@ class Pump:
         outcomes = list(itertools.islice(_drain(self._outcomes), 2 * SPARE_JOBS))
         if outcomes and any(run._speaking for run in tuple(self._spoken)):
             self._report()  # what a run said comes before its outcome
+        if self._tokens:
+            for outcome in outcomes:
+                outcome.token = self._tokens.pop(outcome.id, outcome.token)
         free = 0 if self.stopping else self.slots - self.in_hand
         spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
         take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
@@ -396,12 +405,17 @@ class Pump:
         self._reported = time.monotonic()
         reports = [run.take_report() for run in _drain(self._spoken)]
         if reports:
+            if crashpoints.armed:
+                crashpoints.reach("report.before")
             self._insist(lambda number: self._store.report(self.session, number, reports, steady=self.steady()))
+            if crashpoints.armed:
+                crashpoints.reach("report.after")
 
     def _upkeep(self) -> None:
-        """Between jobs: learn what was cancelled or lost, sweep up after the dead."""
+        """Now and then: learn what was cancelled or lost, sweep up after the dead."""
         now = time.monotonic()
-        if now - self._checked >= self._timeout / 1000 / RENEW_SHARE or self._told:
+        since = now - self._checked
+        if since >= self._timeout / 1000 / RENEW_SHARE or (self._told and since >= NEWS_SECONDS):
             self._checked = now
             self._told = False
             self._check_leases()
@@ -425,6 +439,8 @@ class Pump:
         except StoreUnavailable as error:
             log.warning("%s", error)
             return
+        for job_id, token in renewal.tokens.items():
+            runs[job_id].lease.token = self._tokens[job_id] = token
         for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
             for job_id in ids:
                 run = runs[job_id]
@@ -450,11 +466,15 @@ class Pump:
     def _sleep(self) -> None:
         """Wait for work, for outcomes, for the next thing that is due."""
         now = time.monotonic()
-        until = min(self._swept, self._checked) + SWEEP_SECONDS
+        until = self._swept + SWEEP_SECONDS
+        if self.in_hand:
+            until = min(until, self._checked + self._timeout / 1000 / RENEW_SHARE)
         if self._waiting:
             until = min(until, self._filled + STUCK_SECONDS)
         if self._spoken:
             until = min(until, self._reported + REPORT_SECONDS)
+        if self._told and self._running:
+            until = min(until, self._checked + NEWS_SECONDS)
         if self._stop_at is not None:
             until = min(until, self._stop_at)
         timeout = max(until - now, 0.001)

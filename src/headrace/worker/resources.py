@@ -27,10 +27,14 @@ class Resources:
 
     def start(self, names: Iterable[str] | None = None) -> None:
         """Run the start hooks, then make the values: all of them, or those that are named."""
-        for hook in self._app.start_hooks:
-            self._resolve(hook())
-        for name in self._app.providers if names is None else names:
-            self._values[name] = self._make(name)
+        try:
+            for hook in self._app.start_hooks:
+                self._resolve(hook())
+            for name in self._app.providers if names is None else names:
+                self._values[name] = self._make(name)
+        except BaseException:
+            self.stop()
+            raise
 
     def _make(self, name: str) -> Any:
         made = self._app.providers[name]()

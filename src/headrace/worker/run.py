@@ -51,6 +51,7 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
+        value = None  # what counts if a middleware swallows an exception
         with _around(run, task.app):
             value = task.function(*args, **kwargs)
             if task.is_async:
@@ -75,6 +76,7 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
+        value = None  # what counts if a middleware swallows an exception
         with _around(run, task.app):
             value = await task.function(*args, **kwargs)
         outcome = _done(run, task, value)
@@ -112,10 +114,10 @@ def _arguments(run: Context, task: Task[Any, Any], resources: Resources) -> tupl
 def _around(run: Context, app: Headrace) -> AbstractContextManager[object]:
     if not app.middlewares:
         return _NOTHING_AROUND
-    stack = ExitStack()
-    for middleware in app.middlewares:
-        stack.enter_context(middleware(run))
-    return stack
+    with ExitStack() as stack:
+        for middleware in app.middlewares:
+            stack.enter_context(middleware(run))
+        return stack.pop_all()  # all of them were entered: leaving them is up to the caller
 
 
 def time_limit(run: Context) -> int | None:
@@ -210,8 +212,10 @@ def conclude(run: Context, error: BaseException) -> Outcome:
 
 
 def _limit_in_words(run: Context) -> str:
-    limit = time_limit(run)
-    return "no limit" if limit is None else f"timeout={limit / 1000:g} s"
+    option, limit = "timeout", time_limit(run)
+    if run.stop_reason == SILENT and run.task_object is not None:
+        option, limit = "heartbeat", run.task_object.options.heartbeat
+    return "no limit" if limit is None else f"{option}={limit / 1000:g} s"
 
 
 def _group(error: BaseException) -> str:

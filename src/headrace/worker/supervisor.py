@@ -1,7 +1,8 @@
 """The supervisor: starts worker processes, keeps their sessions alive, sees them die, and tells the store.
 
-It runs no jobs and has one thread, so that nothing a job does can keep it from renewing. What a process held when
-it died is in its ledger: jobs whose functions had been entered are charged a crash, the others go back free.
+It runs no jobs, so that nothing a job does can keep it from renewing; a second thread, which asks the store nothing,
+ends processes in time when the store does not answer. What a process held when it died is in its ledger: jobs whose
+functions had been entered are charged a crash, the others go back free.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from headrace import crashpoints
 from headrace.clock import SystemClock
 from headrace.errors import SessionGone, StoreError
 from headrace.job import SessionInfo
@@ -39,7 +42,10 @@ SILENCE = 60_000
 OVERRUN = 10_000
 """Milliseconds past its time-out after which a run that can't be stopped gets its process killed."""
 MARGIN = 1_000
-"""A process whose session can't be renewed is ended this long before others may take its jobs."""
+"""A process whose session can't be renewed is ended this long before others may take its jobs (or a quarter of the
+time-out, if that is less)."""
+LAST_WORDS = 0.1
+"""Seconds that a hung process has to say where it hangs."""
 SHORT_LIFE = 1.0
 """A process that dies sooner than this (seconds) is started again more and more slowly."""
 
@@ -73,6 +79,7 @@ class Child:
         self.born = time.monotonic()
         self.renewed = SystemClock().steady()
         self.told_to_stop = False
+        self.cut_off = False
 
 
 class Supervisor:
@@ -92,6 +99,9 @@ class Supervisor:
         self._short_lives = 0
         self._renew_at = 0.0
         self._exit_code = EXIT_OK
+        self._margin = min(MARGIN, settings.timeout // 4)
+        self._over = threading.Event()
+        self._reaping = threading.Lock()  # a pid that was reaped may be somebody else's: it must not be killed
         self._lifeline, self._lifeline_end = os.pipe()
         self._wake, self._wake_end = os.pipe()
 
@@ -99,6 +109,7 @@ class Supervisor:
         """Supervise until all is over; answers with the exit code."""
         self._listen_to_signals()
         self._close_sessions_of_the_dead()
+        threading.Thread(target=self._end_the_cut_off, name="headrace-watch", daemon=True).start()
         try:
             while self._children or (self._to_start and not self._stopping):
                 self._heed_signals()
@@ -109,6 +120,7 @@ class Supervisor:
                 self._enforce_the_end()
                 self._sleep()
         finally:
+            self._over.set()
             self._kill_all()
         return self._exit_code
 
@@ -164,7 +176,7 @@ class Supervisor:
             self._to_start -= 1
             try:
                 self._start_one()
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 log.error("a worker process could not be started: %s", error)
                 self._to_start += 1
                 self._start_at = time.monotonic() + 1.0
@@ -195,6 +207,8 @@ class Supervisor:
             log_level=settings.log_level,
         )
         self._store.run(self._store.open(info))
+        if crashpoints.armed:
+            crashpoints.reach("session.opened")
         process = subprocess.Popen(
             [sys.executable, "-c", ENTRY, msgspec.json.encode(config).decode()],
             pass_fds=(*guard.descriptors, ledger.descriptor, self._lifeline),
@@ -202,6 +216,8 @@ class Supervisor:
         )
         guard.close()  # from here on the process alone holds it
         self._children[process.pid] = Child(process, info, ledger, guard)
+        if crashpoints.armed:
+            crashpoints.reach("session.started")
         log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
 
     # -- deaths --
@@ -209,44 +225,51 @@ class Supervisor:
     def _reap(self) -> None:
         """Bury the dead: our own children, and as process 1 of a container everyone else's."""
         while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+            with self._reaping:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    return
+                child = self._children.pop(pid, None)
             if pid == 0:
                 return
-            child = self._children.pop(pid, None)
             if child is not None:
                 child.process.returncode = os.waitstatus_to_exitcode(status)
                 self._bury(child, child.process.returncode)
 
     def _bury(self, child: Child, code: int) -> None:
         started = child.ledger.entries()
-        # In good order means: what still ran was told to stop, and is not to blame.
-        crashed = [] if code == EXIT_OK or child.told_to_stop else [entry.ref for entry in started]
+        in_good_order = code == EXIT_OK and child.ledger.said_farewell
+        never_ran = not child.ledger.last_beat
+        # What still ran when its process was told to stop is not to blame.
+        crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
         self._close_session(child.info.id, crashed)
         child.ledger.close()
-        if code == EXIT_BAD_APP:
+        if code == EXIT_BAD_APP and never_ran:
             self._exit_code = EXIT_BAD_APP
             self._stopping = self._stopping or 1
             self._tell_all_to_stop()
             return
-        if self._stopping or (code == EXIT_OK and self._settings.burst):
+        if self._stopping or (in_good_order and self._settings.burst):
             return
-        if code != EXIT_OK and not child.told_to_stop:
+        if not in_good_order and not child.told_to_stop:
             log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))
         self._to_start += 1
-        short = code != EXIT_OK and time.monotonic() - child.born < SHORT_LIFE
+        short = not in_good_order and time.monotonic() - child.born < SHORT_LIFE
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)
 
     def _close_session(self, session: str, crashed: list[int | str] | None) -> None:
+        if crashpoints.armed:
+            crashpoints.reach("close.before")
         try:
             given_back = self._store.run(self._store.close_session(session, crashed=crashed))
         except StoreError as error:
             log.error("the session of a dead process could not be closed: %s It will expire.", error)
             return
+        if crashpoints.armed:
+            crashpoints.reach("close.after")
         if given_back:
             log.warning("%d jobs of a dead process go on elsewhere", len(given_back))
 
@@ -268,7 +291,11 @@ class Supervisor:
             sent = self._clock.steady()
             try:
                 started = [entry.ref for entry in child.ledger.entries()]
+                if crashpoints.armed:
+                    crashpoints.reach("renew.before")
                 self._store.run(self._store.renew(child.info.id, started=started))
+                if crashpoints.armed:
+                    crashpoints.reach("renew.after")
                 child.renewed = sent
             except SessionGone as error:
                 log.error("%s Ending its process.", error)
@@ -281,16 +308,25 @@ class Supervisor:
         now = self._clock.steady()
         for child in self._children.values():
             beat = child.ledger.last_beat
-            if now - child.renewed > self._settings.timeout - MARGIN:
-                log.error("worker process %d is cut off from the store: ending it", child.process.pid)
-                _signal(child, signal.SIGKILL)
-            elif beat and now - beat > SILENCE:
+            if beat and now - beat > SILENCE:
                 log.error("worker process %d has hung: ending it", child.process.pid)
                 _signal(child, signal.SIGUSR1)
+                time.sleep(LAST_WORDS)
                 _signal(child, signal.SIGKILL)
             elif any(entry.deadline is not None and now > entry.deadline + OVERRUN for entry in child.ledger.entries()):
                 log.error("worker process %d has a run far past its time-out: ending it", child.process.pid)
                 _signal(child, signal.SIGKILL)
+
+    def _end_the_cut_off(self) -> None:
+        """In its own thread: while a renewal waits for a store that does not answer, time runs out all the same."""
+        while not self._over.wait(self._margin / 4000):
+            with self._reaping:
+                for child in tuple(self._children.values()):
+                    silence = self._clock.steady() - child.renewed
+                    if silence > self._settings.timeout - self._margin and not child.cut_off:
+                        child.cut_off = True
+                        log.error("worker process %d is cut off from the store: ending it", child.process.pid)
+                        _signal(child, signal.SIGKILL)
 
     # -- the end --
 

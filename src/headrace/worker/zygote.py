@@ -15,12 +15,14 @@ import signal
 import socket
 import struct
 import sys
+import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec import Struct
 
+from headrace import crashpoints
 from headrace.clock import SystemClock
 from headrace.job import Lease, Outcome
 from headrace.loading import load_app
@@ -160,8 +162,15 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
         if request is not None:
             if request.directory is not None:
                 os.chdir(request.directory)
-            send(connection, Words(outcome=_perform(app, request.lease, connection)))
+            if crashpoints.armed:
+                crashpoints.reach("isolated.begin")
+            outcome = _perform(app, request.lease, connection)
+            if crashpoints.armed:
+                crashpoints.reach("isolated.end")
+            send(connection, Words(outcome=outcome))
             code = 0
+    except BaseException:  # a start hook or a provider failed
+        traceback.print_exc()
     finally:
         with suppress(Exception):
             sys.stdout.flush()

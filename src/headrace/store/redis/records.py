@@ -142,14 +142,18 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
 
 def history(job: Snapshot, entries: Sequence[bytes]) -> list[Event]:
     """The beginning and the end are in the record; what came between was recorded, if anything."""
-    recorded = [_event(entry) for entry in entries]
-    ran = job.state in (State.RUNNING, State.DONE, State.FAILED, State.CANCELLED)
-    if job.started is not None and ran and not any(e.what == "started" and e.at == job.started for e in recorded):
-        recorded.append(Event(job.started, "started", "", job.worker))
+    events = [Event(job.created, "created"), *map(_event, entries)]
+    last_run = Event(job.started or 0, "started", "", job.worker)
+    if job.started is not None and (job.state is State.RUNNING or job.state.final) and last_run not in events:
+        # In the order of what happened, not of the clock, which may have been set back. Lines that
+        # the last run wrote come after its start.
+        place = len(events)
+        while events[place - 1].what == "log":
+            place -= 1
+        events.insert(place, last_run)
     if job.finished is not None:
-        recorded.append(Event(job.finished, job.state.value, job.group or "", job.worker))
-    # It was created first, whatever the clock has said since.
-    return [Event(job.created, "created"), *sorted(recorded, key=lambda event: event.at)]
+        events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
+    return events
 
 
 def _event(entry: bytes) -> Event:

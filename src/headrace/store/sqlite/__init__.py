@@ -33,9 +33,10 @@ from headrace.job import (
 )
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.sqlite import client, reads, sessions, upkeep, worker
-from headrace.store.sqlite.bell import ANY, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
+from headrace.store.sqlite.bell import WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.step import Step, Transaction
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import PutOne, Step, Transaction
 
 __all__ = ["SqliteStore"]
 
@@ -90,6 +91,8 @@ class SqliteStore:
 
     def run(self, operation: Operation[T]) -> T:
         step = cast("Step[T]", operation)
+        if isinstance(step, PutOne):
+            return cast("T", self._put_one(step))
         if not step.writes:
             return self._db.read(lambda connection: step.work(self._begin(connection)))
         if (glance := step.glance) is not None:
@@ -101,6 +104,16 @@ class SqliteStore:
         self._ring(tx)
         return answer
 
+    def _put_one(self, step: PutOne) -> list[Put]:
+        job = step.job
+        self._db.autocommit(SQL["put"], client.row_of(job, self._clock.now()))
+        bells = self._find_bells()
+        if bells is not None:
+            bells.ring_workers((job.queue,))
+        for gong in tuple(self._gongs):
+            gong.strike()
+        return [Put(job.id, True)]
+
     def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
         return (tx or Transaction()).begin(connection, self._clock.now(), self._clock.steady())
 
@@ -109,17 +122,17 @@ class SqliteStore:
 
     def _ring(self, tx: Transaction) -> None:
         """Tell those who sleep what has just been committed."""
-        if tx.queues or tx.stop:
-            self._ring_workers(ANY if tx.stop else queue_key(tx.queues))
-        if tx.ended and (bells := self._find_bells()) is not None:
-            bells.ring_watchers(tx.ended)
-        if tx.ended or tx.queues or tx.stop:
+        bells = self._find_bells()
+        if bells is not None:
+            if tx.stop:
+                bells.ring_all_workers()
+            elif tx.queues:
+                bells.ring_workers(tx.queues)
+            if tx.ended:
+                bells.ring_watchers(tx.ended)
+        elif self._gongs and (tx.ended or tx.queues or tx.stop):
             for gong in tuple(self._gongs):
                 gong.strike()
-
-    def _ring_workers(self, key: int) -> None:
-        if (bells := self._find_bells()) is not None:
-            bells.ring_workers(key)
 
     def _find_bells(self) -> Bells | None:
         """Bells where they can be had: not in memory, not on every file system."""
@@ -140,6 +153,8 @@ class SqliteStore:
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        if len(jobs) == 1 and client.plain(jobs[0]):
+            return PutOne(jobs[0])
         return Step(lambda tx: client.put(tx, jobs, self._run_folder))
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:

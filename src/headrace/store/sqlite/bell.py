@@ -34,8 +34,6 @@ _ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
 _HIGH = struct.Struct("<I")
 
-ANY = (1 << 64) - 1
-
 
 def queue_key(queues: Iterable[str]) -> int:
     """One bit per queue (of 64): a false match costs a look, never a wake-up."""
@@ -63,10 +61,15 @@ class Bells:
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
 
-    def ring_workers(self, key: int) -> None:
-        """There may be work in queues of this key."""
+    def ring_workers(self, queues: Iterable[str]) -> None:
+        """There may be work in these queues."""
         if self._sleeper(WORKER, _STATES) >= 0:
+            key = queue_key(queues)
             self._ring(WORKER, lambda theirs: bool(theirs & key))
+
+    def ring_all_workers(self) -> None:
+        """A running job is to stop: whoever runs it should look."""
+        self._ring(WORKER, lambda _: True)
 
     def ring_watchers(self, job_ids: Iterable[str]) -> None:
         """These jobs have ended."""

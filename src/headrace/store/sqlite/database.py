@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from headrace import crashpoints
 from headrace.errors import (
     SchemaTooNew,
     StoreBusy,
@@ -75,8 +76,8 @@ class Database:
         pragmas: dict[str, int] | None = None,
         mount_table: str = "/proc/self/mounts",
     ) -> None:
-        self.path = path
         self.in_memory = path == ":memory:"
+        self.path = path if self.in_memory else os.path.abspath(path)  # a job may change the working directory
         self._full_sync = full_sync
         self._immutable = immutable
         self._pragmas = pragmas or {}
@@ -122,6 +123,7 @@ class Database:
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
         connection.execute("PRAGMA cache_size = -16000")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA journal_size_limit = 16000000")  # what a long reader let grow shrinks again
         for name, value in self._pragmas.items():
             connection.execute(f"PRAGMA {name} = {int(value)}")
         return connection
@@ -147,7 +149,11 @@ class Database:
             try:
                 connection.execute(begin)
                 answer = work(connection)
+                if crashpoints.armed:
+                    crashpoints.reach("commit.before")
                 connection.execute("COMMIT")
+                if crashpoints.armed:
+                    crashpoints.reach("commit.after")
             except BaseException:
                 self._abort(connection)
                 raise

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from headrace.job import State
+from headrace.job import NewJob, Put, State
 from headrace.store.contract import Operation
 
 T = TypeVar("T")
@@ -78,3 +78,12 @@ class Step(Operation[T], Generic[T]):
         self.work = work
         self.writes = writes
         self.glance = glance
+
+
+class PutOne(Operation[list[Put]]):
+    """The most common operation of all: one statement, and so a transaction by itself."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: NewJob) -> None:
+        self.job = job

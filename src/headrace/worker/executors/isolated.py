@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ class IsolatedExecutor:
         self._threads: list[threading.Thread] = []
         self._zygote: Zygote | None = None
         self._starting = threading.Lock()
+        self._folder = os.getcwd()  # where the app can be imported, whatever jobs do to the working directory
 
     @property
     def available(self) -> bool:
@@ -70,7 +72,7 @@ class IsolatedExecutor:
                     outcome = self._run(run)
                 except Exception as error:
                     log.exception("job %s could not be isolated", run.id)
-                    outcome = _crashed(run, f"its process could not be started: {error}")
+                    outcome = _not_started(run, str(error))
                 outcome.began = outcome.began or run.began
                 outcome.ended = self._pump.steady()
                 self._pump.end(run, outcome)
@@ -78,12 +80,15 @@ class IsolatedExecutor:
     def _run(self, run: Context) -> Outcome:
         task = run.task_object
         assert task is not None
-        directory = tempfile.mkdtemp(prefix="headrace-job-") if task.options.scratch else None
+        if not task.options.scratch:
+            return self._supervise(run, Request(run.lease, None))
+        prefix = f"headrace-job-{run.id.encode().hex()[:64]}-"
+        _remove_all(prefix)  # what an earlier attempt left when its worker was killed
+        directory = tempfile.mkdtemp(prefix=prefix)
         try:
             return self._supervise(run, Request(run.lease, directory))
         finally:
-            if directory is not None:
-                shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _supervise(self, run: Context, request: Request) -> Outcome:
         run.began = self._pump.steady()
@@ -92,7 +97,7 @@ class IsolatedExecutor:
         try:
             words = receive(connection, Words)
             if words is None or words.pid is None:
-                return _crashed(run, "its process could not be started: see the worker's error output")
+                return _not_started(run, "see the worker's error output")
             pid = words.pid
             zygote.watch(pid, connection)
             run.stopper = pid
@@ -136,7 +141,7 @@ class IsolatedExecutor:
         with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 assert self._app_path is not None
-                self._zygote = Zygote(self._app_path)
+                self._zygote = Zygote(self._app_path, self._folder)
             return self._zygote
 
     def close(self) -> None:
@@ -144,6 +149,11 @@ class IsolatedExecutor:
             self._line.put(None)
         if self._zygote is not None:
             self._zygote.close()
+
+
+def _remove_all(prefix: str) -> None:
+    for leftover in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _ended(run: Context, code: int | None) -> Outcome:
@@ -155,6 +165,14 @@ def _ended(run: Context, code: int | None) -> Outcome:
     if code < 0:
         return _crashed(run, f"its process was killed by {signal.Signals(-code).name}")
     return _crashed(run, f"its process exited with code {code}")
+
+
+def _not_started(run: Context, reason: str) -> Outcome:
+    """Its function was never entered: nothing to charge it with, but not at once again."""
+    log.error("job %s (%s): its process could not be started: %s", run.id, run.task, reason)
+    lease = run.lease
+    note = f"its process could not be started: {reason}"[:200]
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.AGAIN, delay=1_000, note=note)
 
 
 def _crashed(run: Context, reason: str) -> Outcome:
@@ -173,12 +191,13 @@ def _crashed(run: Context, reason: str) -> Outcome:
 class Zygote:
     """The worker process' end of the zygote."""
 
-    def __init__(self, app_path: str) -> None:
+    def __init__(self, app_path: str, folder: str) -> None:
         self._control, theirs = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            cwd=folder,
         )
         theirs.close()
         self._ends: dict[int, int] = {}

@@ -1,0 +1,38 @@
+# Everything a contributor needs. `make demo` and `make test` are all a newcomer has to know.
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+# One pytest process per core, as the tests spend half of their time waiting for processes.
+JOBS ?= auto
+
+.PHONY: help demo test check soak bench clean
+
+help:  ## Show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev]'
+	@touch $@
+
+demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with real worker processes
+	@$(BIN)/headrace demo
+
+test: check  ## Everything CI runs: linters, types, tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(VENV)/.ready  ## Linters and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+soak: $(VENV)/.ready  ## The tests at full volume: takes an hour or so
+	HEADRACE_VOLUME=50 $(BIN)/python -m pytest -n $(JOBS)
+
+bench: $(VENV)/.ready  ## Measure: value, bar, verdict
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev,bench]'
+	$(BIN)/python -m bench.sqlite
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,171 @@
+"""`headrace doctor` and `headrace health`: is all well?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli import exits
+from headrace.cli.options import NAMES, existing_store, file_of, json_option, store_options
+from headrace.cli.output import now_ms, show_fields, show_json
+from headrace.job import Counts, SessionSnapshot, State
+
+if TYPE_CHECKING:
+    from headrace.store import Store
+
+SURVIVES = {
+    "none": "nothing: the jobs are gone when the process ends",
+    "process": "the death of any process (kill -9 included), but the last moments may be lost with the power",
+    "host": "power loss and a crash of the operating system, too",
+}
+
+
+@click.command("doctor")
+@store_options
+@json_option
+def doctor_command(store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Examine the store and say what is wrong.
+
+    What it promises, how big it is, who works on it. Exit code 1 when something needs attention.
+
+    \b
+    Example:
+      headrace doctor --store sqlite:////var/lib/shop/jobs.db
+    """
+    with existing_store(store, app_path) as opened:
+        sessions = opened.run(opened.sessions())
+        counts = opened.run(opened.counts())
+        facts = {**_promises(opened), **_file_facts(opened.url), **_numbers(sessions, counts)}
+        advice = getattr(opened, "advice", None)
+        problems = [*find_problems(sessions, counts), *(advice() if callable(advice) else [])]
+    if as_json:
+        show_json({**facts, "problems": problems, "ok": not problems})
+    else:
+        show_fields([(name.replace("_", " "), _words(value)) for name, value in facts.items()])
+        click.echo()
+        for problem in problems:
+            click.secho(f"! {problem}", fg="red")
+        if not problems:
+            click.secho("All is well.", fg="green")
+    if problems:
+        click.get_current_context().exit(exits.NOT_DONE)
+
+
+def _promises(store: Store) -> dict[str, Any]:
+    return {
+        "store": store.url,
+        "durability": store.durability.value,
+        "survives": SURVIVES[store.durability.value],
+        "facets": sorted(facet.value for facet in store.facets),
+    }
+
+
+def _file_facts(url: str) -> dict[str, Any]:
+    path = file_of(url)
+    if path is None:
+        return {}
+    import apsw
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        version = next(iter(connection.execute("PRAGMA user_version")))[0]
+        free = next(iter(connection.execute("PRAGMA freelist_count")))[0]
+        page = next(iter(connection.execute("PRAGMA page_size")))[0]
+    finally:
+        connection.close()
+    return {
+        "file": str(path.absolute()),
+        "file_bytes": _size(path),
+        "free_bytes": int(str(free)) * int(str(page)),
+        "log_bytes": _size(path.with_name(path.name + "-wal")),
+        "schema_version": version,
+        "sqlite_version": apsw.sqlite_lib_version(),
+    }
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _numbers(sessions: list[SessionSnapshot], counts: list[Counts]) -> dict[str, Any]:
+    totals = {state.value: sum(count.by_state.get(state, 0) for count in counts) for state in State}
+    return {
+        "live_workers": sum(session.alive for session in sessions),
+        "dead_workers": sum(not session.alive for session in sessions),
+        "jobs": totals,
+    }
+
+
+def find_problems(sessions: list[SessionSnapshot], counts: list[Counts]) -> list[str]:
+    """Sentences on what needs attention."""
+    problems = []
+    live = [session for session in sessions if session.alive]
+    dead = [session for session in sessions if not session.alive]
+    held = sum(session.running for session in dead)
+    if dead and not live:
+        problems.append(
+            f"{len(dead)} dead {'worker holds' if len(dead) == 1 else 'workers hold'} {held} jobs, and no live worker is "
+            "there to take them over. Start one: headrace worker APP"
+        )
+    for session in live:
+        # An idle session writes nothing, so only one with jobs can be overdue; a third of its time is its rhythm.
+        overdue = now_ms() - session.seen
+        if session.running and overdue > session.info.timeout * 2 // 3:
+            problems.append(
+                f"Worker {session.info.name} holds {session.running} jobs and has not been heard of for {overdue // 1000} s."
+            )
+    listened = {queue for session in live for queue in session.info.queues}
+    for count in counts:
+        ready = count.by_state.get(State.READY, 0)
+        if ready and count.queue not in listened:
+            problems.append(f"{ready:,} ready jobs in the queue {count.queue!r}, and no live worker listens to it.")
+    return problems
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{number:,} {name}" for name, number in value.items() if number) or "none"
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@click.command("health")
+@store_options
+@json_option
+@click.option("--queues", type=NAMES, help="Only a worker that listens to all of these counts.")
+def health_command(store: str | None, app_path: str | None, as_json: bool, queues: tuple[str, ...] | None) -> None:
+    """For container health checks: is a worker of this host alive?
+
+    Exit code 0 if one is, 1 if not, 3 if the store cannot be asked.
+
+    \b
+    Example (Dockerfile):
+      HEALTHCHECK CMD headrace health --store sqlite:////data/jobs.db
+    """
+    from headrace.worker.identity import host_identity, is_dead
+
+    with existing_store(store, app_path) as opened:
+        sessions = opened.run(opened.sessions())
+    here = [
+        session
+        for session in sessions
+        if session.alive
+        and session.info.host == host_identity()
+        and not is_dead(session.info)
+        and set(queues or ()) <= set(session.info.queues)
+    ]
+    if as_json:
+        workers = [{"name": session.info.name, "running": session.running} for session in here]
+        show_json({"healthy": bool(here), "workers": workers})
+    elif here:
+        click.echo(f"healthy: {', '.join(session.info.name for session in here)}")
+    else:
+        click.echo("unhealthy: no live worker of this host" + (f" listens to {', '.join(queues)}" if queues else ""))
+    if not here:
+        click.get_current_context().exit(exits.NOT_DONE)

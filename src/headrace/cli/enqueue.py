@@ -1,0 +1,156 @@
+"""`headrace enqueue`: enqueue a job from the shell."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli import visible
+from headrace.cli.options import DURATION, app_option, json_option, only_store_option, require_app
+from headrace.cli.output import console, show_json
+from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.handle import Job
+    from headrace.task import CallOptions, Task
+
+_BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+@click.command("enqueue", context_settings={"ignore_unknown_options": True})
+@click.argument("task_name", metavar="TASK")
+@click.argument("arguments", nargs=-1, metavar="[ARGUMENT...]", type=click.UNPROCESSED)
+@app_option
+@only_store_option
+@json_option
+@click.option("--queue", help="In place of the task's own queue.")
+@click.option("--priority", type=int, help="Higher runs first.")
+@click.option("--run-after", metavar="WHEN", help="Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.")
+@click.option("--retries", type=click.IntRange(0), help="Further attempts after the first.")
+@click.option("--unique", is_flag=True, help="Not if the same call is waiting or running already.")
+@click.option("--require-worker", is_flag=True, help="Only if a live worker can run it.")
+@click.option("--wait", is_flag=True, help="Wait for the job, and print what it returns.")
+@click.option("--timeout", type=DURATION, help="With --wait: wait no longer than this.")
+def enqueue_command(
+    task_name: str,
+    arguments: tuple[str, ...],
+    app_path: str | None,
+    store: str | None,
+    as_json: bool,
+    queue: str | None,
+    priority: int | None,
+    run_after: str | None,
+    retries: int | None,
+    unique: bool,
+    require_worker: bool,
+    wait: bool,
+    timeout: int | None,
+) -> None:
+    """Enqueue a job from the shell.
+
+    TASK is a task's name, or its end if no other has the same. An ARGUMENT is JSON, or text that is not; name=value passes
+    it by name. Prints the job's id; with --wait what it returned, and a failed job makes exit code 4, a cancelled one 5,
+    waiting too long 75.
+
+    \b
+    Examples:
+      headrace enqueue send ada@example.org subject=Hello --app shop.tasks:app
+      headrace enqueue resize '{"width": 80}' --run-after 'in 5 minutes' --app shop.tasks:app
+      headrace enqueue add 1 2 --wait --timeout 10s --app shop.tasks:app
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout says how long to wait: add --wait.")
+    app = require_app(app_path, store)
+    task = find_task(app, task_name)
+    given = {"queue": queue, "priority": priority, "run_after": run_after, "retries": retries}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if unique:
+        options["unique"] = True
+    if require_worker:
+        options["require_worker"] = True
+    job = _enqueue(task, arguments, options)
+    if not wait:
+        if as_json:
+            show_json({"id": job.id, "created": job.created_now})
+        else:
+            click.echo(job.id)
+            if not job.created_now:
+                click.echo("(it was there already)", err=True)
+        return
+    _wait(job, timeout, as_json)
+
+
+def find_task(app: Headrace, name: str) -> Task[Any, Any]:
+    """The task with this name, or the only one whose name ends with it."""
+    if name in app.tasks:
+        return app.tasks[name]
+    fitting = [full for full in sorted(app.tasks) if re.search(rf"[:.]{re.escape(name)}$", full)]
+    if len(fitting) == 1:
+        return app.tasks[fitting[0]]
+    if fitting:
+        raise click.UsageError(f"{name!r} could be any of {', '.join(fitting)}: write more of it.")
+    known = ", ".join(sorted(app.tasks)[:20]) or "no tasks at all"
+    raise click.UsageError(f"The app has no task {name!r}. It has {known}.")
+
+
+def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+    """What was written on the command line as arguments of a call."""
+    import inspect
+    import typing
+
+    parameters = inspect.signature(task.function).parameters
+    hints = typing.get_type_hints(task.function)
+    positional = [p.name for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in texts:
+        named = _BY_NAME.fullmatch(text)
+        if named:
+            kwargs[named[1]] = _read(named[2], hints.get(named[1]))
+        else:
+            place = positional[len(args)] if len(args) < len(positional) else rest
+            args.append(_read(text, hints.get(place) if place else None))
+    return args, kwargs
+
+
+def _read(text: str, hint: Any) -> Any:
+    """A value: JSON where it is JSON. Where text is wanted, 42 is text, and only quotes make it JSON."""
+    if hint is str and not text.startswith('"'):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _enqueue(task: Task[Any, Any], texts: tuple[str, ...], options: dict[str, Any]) -> Job[Any]:
+    args, kwargs = read_arguments(task, texts)
+    call_options: CallOptions = options  # type: ignore[assignment]
+    try:
+        return task.using(**call_options).enqueue(*args, **kwargs)
+    except (ArgumentsError, ConfigurationError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _wait(job: Job[Any], timeout: int | None, as_json: bool) -> None:
+    from headrace.cli.output import job_document
+
+    console(error=True).print(f"job {job.id}", style="dim")
+    error: JobFailed | JobCancelled | Timeout | None = None
+    try:
+        job.result(timeout=None if timeout is None else timeout / 1000)
+    except (JobFailed, JobCancelled, Timeout) as problem:
+        error = problem
+    if as_json:
+        show_json(job_document(job.snapshot))
+    elif error is None and job.snapshot.result is not None:
+        click.echo(visible(job.snapshot.result.decode()))
+    if isinstance(error, JobFailed) and not as_json and error.traceback:
+        click.echo(visible(error.traceback.rstrip()), err=True)
+    if error is not None:
+        raise error

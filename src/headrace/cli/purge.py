@@ -1,0 +1,87 @@
+"""`headrace purge`: delete finished jobs before their time."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.failures import pages
+from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
+from headrace.cli.output import length, now_ms, progress, show_json
+from headrace.job import Filter, State
+
+if TYPE_CHECKING:
+    from headrace.store import Store
+
+
+@click.command("purge")
+@store_options
+@json_option
+@yes_option
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(FINISHED),
+    help="Only these. May be repeated.  [default: done]",
+)
+@click.option("--older-than", type=DURATION, default=0, help="Finished at least so long ago, as in '7 days'.")
+@click.option("--queue", help="Only of this queue.")
+@click.option("--task", help="Only of this task, by its full name.")
+def purge_command(
+    store: str | None,
+    app_path: str | None,
+    as_json: bool,
+    yes: bool,
+    states: tuple[str, ...],
+    older_than: int,
+    queue: str | None,
+    task: str | None,
+) -> None:
+    """Delete finished jobs.
+
+    Asks first. Nothing that still has to run is ever deleted. (A store gives up finished jobs by itself after some time.)
+
+    \b
+    Examples:
+      headrace purge --older-than '1 day'
+      headrace purge --state failed --state cancelled --queue mail --yes
+    """
+    wanted = Filter(states=tuple(State(state) for state in states or ("done",)), queue=queue, task=task)
+    with existing_store(store, app_path) as opened:
+        most = _at_most(opened, wanted)
+        if not yes and most:
+            _ask(wanted, most, older_than)
+        deleted = _purge(opened, wanted, now_ms() - older_than, most) if most else 0
+    if as_json:
+        show_json({"deleted": deleted})
+    else:
+        click.echo(f"{deleted:,} deleted.")
+
+
+def _at_most(store: Store, wanted: Filter) -> int:
+    counts = store.run(store.counts())
+    return sum(c.by_state.get(s, 0) for c in counts if wanted.queue in (None, c.queue) for s in wanted.states)
+
+
+def _ask(wanted: Filter, most: int, older_than: int) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("Nobody is there to be asked: add --yes.")
+    which = f"{most:,} {' and '.join(wanted.states)} jobs"
+    if older_than:
+        which = f"those of {which} that ended more than {length(older_than)} ago"
+    if wanted.task is not None:
+        which += f" (task {wanted.task} only)"
+    click.confirm(f"Delete {which}?", abort=True, err=True)
+
+
+def _purge(store: Store, wanted: Filter, before: int, most: int) -> int:
+    deleted = 0
+    with progress("deleting", most) as bar:
+        for jobs in pages(store, wanted):
+            ids = [job.id for job in jobs if job.finished is not None and job.finished <= before]
+            deleted += sum(store.run(store.delete(ids))) if ids else 0
+            bar.advance(bar.task_ids[0], len(jobs))
+    return deleted

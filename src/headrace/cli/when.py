@@ -1,0 +1,80 @@
+"""`headrace when`: what a schedule means, before it is relied on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from headrace.cli.options import json_option
+from headrace.cli.output import ago, now_ms, show_json, show_table
+from headrace.schedule import ScheduleError, explain, parse, parse_instant
+from headrace.schedule.explain import Explanation, Run
+
+
+@click.command("when")
+@click.argument("phrase", nargs=-1, required=True)
+@click.option(
+    "--tz", default="UTC", show_default=True, metavar="ZONE", help="The zone of its clock, as in Europe/Zurich."
+)
+@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many runs to show.")
+@json_option
+def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) -> None:
+    """Explain a schedule and show its next runs.
+
+    PHRASE is words or cron of 5, 6 or 7 fields; what happens once is understood, too.
+
+    \b
+    Examples:
+      headrace when every 2nd Sunday at 9am --tz Europe/Zurich
+      headrace when '*/5 9-17 * * MON-FRI'
+      headrace when 7pm tomorrow
+    """
+    text = " ".join(phrase)
+    now = datetime.now(UTC)
+    explained = _explain(text, tz, now, count)
+    if as_json:
+        runs = [{"at": run.at.isoformat(), "utc": _utc(run.at), "remark": run.remark} for run in explained.runs]
+        show_json(
+            {
+                "phrase": text,
+                "meaning": explained.echo,
+                "crons": explained.crons,
+                "runs": runs,
+                "remarks": list(explained.remarks),
+            }
+        )
+        return
+    click.echo(explained.echo)
+    for name, cron in explained.crons.items():
+        click.echo(f"{name}: {cron}")
+    for remark in explained.remarks:
+        click.echo(f"note: {remark}")
+    if explained.runs:
+        click.echo()
+        rows = [
+            (f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(round(run.at.timestamp() * 1000), now_ms()), run.remark)
+            for run in explained.runs
+        ]
+        show_table(
+            ("run", "when", "remark") if any(row[2] for row in rows) else ("run", "when"), rows, whole="run when"
+        )
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _explain(text: str, tz: str, now: datetime, count: int) -> Explanation:
+    """What recurs, or else what happens once; of two failures the more telling one is shown."""
+    try:
+        return explain(parse(text, tz=tz), after=now, count=count)
+    except ScheduleError as error:
+        problem = error
+    from zoneinfo import ZoneInfo
+
+    try:
+        instant = parse_instant(text, now=now, tz=ZoneInfo(tz)).astimezone(ZoneInfo(tz))
+    except (ScheduleError, ValueError, OverflowError, KeyError):
+        raise click.BadParameter(f"{problem}.", param_hint="'PHRASE'") from problem
+    return Explanation(f"once, at {instant:%Y-%m-%d %H:%M:%S %Z}", {}, (Run(instant),), ())

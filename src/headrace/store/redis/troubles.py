@@ -1,0 +1,139 @@
+"""What can go wrong between us and the server: which exception says so, and whether trying again may help."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from typing import Any, NamedTuple
+
+from redis import exceptions as wire
+
+from headrace.errors import (
+    HeadraceError,
+    MaybeApplied,
+    NoWorkers,
+    SchemaTooNew,
+    SessionGone,
+    StaleRequest,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.DOTALL)
+
+BROKEN = (wire.ConnectionError, wire.TimeoutError, OSError, EOFError)
+"""The connection is not to be used again. (A time-out counts: its answer may still come.)"""
+
+
+class Replica(Exception):
+    """The server we reached follows another one."""
+
+
+class Trouble(NamedTuple):
+    """An error as users see it."""
+
+    error: HeadraceError
+    passes: bool = False
+    """Trying again may help."""
+    hangs_up: bool = False
+    """Another connection is needed for that."""
+
+
+def of_script(text: str) -> HeadraceError | None:
+    """What one of our scripts refused with."""
+    found = _OURS.search(text)
+    if not found:
+        return None
+    text = found["text"].strip()
+    match found["kind"]:
+        case "GONE":
+            return SessionGone(text)
+        case "STALE":
+            return StaleRequest(text)
+        case "NOWORKERS":
+            return NoWorkers(text)
+        case "NEWER":
+            return SchemaTooNew(f"{text}; this version of headrace knows format 1. Use a newer headrace.")
+        case _:
+            return StoreCorrupt(f"{text}: damaged, or not ours. Nothing was written. Use another namespace (?ns=...).")
+
+
+def diagnose(error: BaseException, where: str) -> Trouble:
+    """From what redis-py raised to what we raise."""
+    text = str(error)
+    if isinstance(error, HeadraceError):
+        return Trouble(error)
+    if (ours := of_script(text)) is not None:
+        return Trouble(ours)
+    if isinstance(error, Replica):
+        return Trouble(StoreReadOnly(f"{where} is a replica: jobs live on its primary."), True, True)
+    if isinstance(error, wire.ReadOnlyError):
+        return Trouble(StoreReadOnly(f"{where} has become a replica and takes no writes."), True, True)
+    if isinstance(error, wire.AuthenticationError) or text.startswith(("NOAUTH", "WRONGPASS")):
+        return Trouble(StoreUnavailable(f"{where} wants another user name or password: {text}"), False, True)
+    if isinstance(error, wire.NoPermissionError):
+        return Trouble(StoreReadOnly(f"{where}: this user may not do that: {text}"))
+    if isinstance(error, wire.BusyLoadingError):
+        return Trouble(StoreUnavailable(f"{where} is still loading its data from disk."), True, True)
+    if isinstance(error, wire.OutOfMemoryError) or text.startswith("OOM"):
+        return Trouble(StoreFull(f"{where} has reached its maxmemory. Nothing was written; workers go on."))
+    if text.startswith("BUSY "):
+        return Trouble(StoreBusy(f"{where} is busy with somebody's script."), True)
+    if text.startswith("MISCONF"):
+        return Trouble(StoreUnavailable(f"{where} cannot write to its disk and refuses writes: {text}"))
+    if text.startswith("NOREPLICAS"):
+        return Trouble(StoreUnavailable(f"{where} has too few replicas and refuses writes."), True)
+    if isinstance(error, (wire.TryAgainError, wire.ClusterDownError, wire.MasterDownError)):
+        return Trouble(StoreUnavailable(f"{where} is being rearranged: {text}"), True)
+    if isinstance(error, wire.ResponseError):
+        return Trouble(StoreError(f"{where} answered: {text}"))
+    if isinstance(error, BROKEN):
+        return Trouble(StoreUnavailable(f"{where} cannot be reached: {text or type(error).__name__}"), True, True)
+    return Trouble(StoreError(f"{where}: {text or type(error).__name__}"), False, True)
+
+
+class Journey:
+    """One request on its way: how often it was tried, and whether it may have been done already."""
+
+    PATIENCE = 3.0
+    """Seconds for which trouble that may pass is waited out."""
+
+    def __init__(self, where: str, *, repeatable: bool, reads: bool, known: bool) -> None:
+        self.where = where
+        self.sent = False
+        """All of it is on its way: from now on a broken connection leaves us unsure."""
+        self.unsure = False
+        self.asking: Any = None
+        self.redirects = 0
+        self._repeatable = repeatable or reads
+        self._reads = reads
+        self._patience = self.PATIENCE if known else 0.0
+        self._began = time.monotonic()
+        self._attempt = 0
+
+    def set_out(self) -> None:
+        self.sent = False
+
+    def stumble(self, error: Exception) -> tuple[float, bool]:
+        """How long to pause before the next attempt, and whether to hang up. Raises if there is to be none."""
+        self._attempt += 1
+        if isinstance(error, wire.MovedError | wire.AskError) and self.redirects < 5:
+            self.redirects += 1
+            return 0.0, True
+        trouble = diagnose(error, self.where)
+        if self.sent and isinstance(error, BROKEN) and not isinstance(error, wire.BusyLoadingError):
+            self.unsure = True
+        patient = time.monotonic() - self._began < self._patience or (self._attempt == 1 and self._patience > 0)
+        unsure = self.unsure and not self._reads
+        if trouble.passes and patient and (self._repeatable or not unsure):
+            return min(0.01 * 2.0**self._attempt, 0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311
+        if unsure and trouble.passes:
+            raise MaybeApplied(
+                f"{self.where}: the connection broke before the answer came. It may or may not have been done."
+            ) from error
+        raise trouble.error from error

@@ -1,0 +1,260 @@
+"""Ears at the server: a subscription, a pipe to be poked through, and no polling.
+
+A worker that asked for more than there was is registered as hungry by that very request, in the same step. News for its
+queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. An ear subscribes when it is armed
+for the first time and stays subscribed, so arming costs nothing after that.
+
+A hint can get lost: with the worker that got it, with a connection. So a sleeper with free slots asks every few seconds
+whether there is work, and one whose connection broke takes that as news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.operation import Script
+from headrace.store.redis.troubles import BROKEN, Replica
+
+ASK_SECONDS = 5.0
+"""How often a sleeper asks for what it may have missed."""
+PING_SECONDS = 15.0
+"""How often a silent connection is tested; the answer may take as long."""
+WATCH_MILLISECONDS = 60_000
+
+
+class Ear:
+    """A waiter. `question` is the script that says whether there is news already: it answers (yes, milliseconds till then or -1)."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        channel: str,
+        question: Callable[[], Script[tuple[bool, int]]],
+        asks: Callable[[], bool | None],
+    ) -> None:
+        self._driver = driver
+        self._channel = channel
+        self._question = question
+        self._asks = asks
+        self._connection: Any = None
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._asked = 0.0
+        self._tested = 0.0
+        self._unanswered = False
+        self._fruitless = 0
+        self._failures = 0
+
+    @classmethod
+    def for_worker(
+        cls, driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None]
+    ) -> Ear:
+        """Hears of work in these queues, and of cancelled jobs of this session.
+
+        `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
+        it does not want to hear of work.
+        """
+        arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(queues)))
+        question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
+        return cls(driver, driver.keys.wake(session), lambda: question, has_room)
+
+    @classmethod
+    def for_job(cls, driver: Driver, job_id: str) -> Ear:
+        """Hears of the end of one job."""
+        arguments = (job_id.encode(), b"%d" % WATCH_MILLISECONDS)
+        question = Script("watch", arguments, lambda reply, _: (bool(reply), -1))
+        return cls(driver, driver.keys.ended(job_id), lambda: question, lambda: None)
+
+    # -- the contract --
+
+    def arm(self) -> None:
+        if self._connection is None:
+            with suppress(*BROKEN, Replica, HeadraceError):  # `wait` will try again, with pauses
+                self._subscribe()
+
+    def poke(self) -> None:
+        with suppress(OSError):  # full: it will wake up; closed: nobody waits
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        self._hang_up()
+        reader, writer = self._reader, self._writer
+        self._reader = self._writer = -1
+        for descriptor in (reader, writer):
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def wait(self, timeout: float | None) -> bool:
+        course = self._course(timeout)
+        step = next(course)
+        while True:
+            answer: object = None
+            if isinstance(step, Script):
+                answer = self._ask(step)
+            elif step is None:
+                answer = self._connected()
+            else:
+                watched = [self._reader] if self._connection is None else [self._reader, self._connection._sock]  # noqa: SLF001
+                select.select(watched, [], [], step)
+            try:
+                step = course.send(answer)
+            except StopIteration as end:
+                return bool(end.value)
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        course = self._course(timeout)
+        step = next(course)
+        while True:
+            answer: object = None
+            if isinstance(step, Script):
+                answer = await asyncio.to_thread(self._ask, step)
+            elif step is None:
+                answer = await asyncio.to_thread(self._connected)
+            else:
+                await self._doze(step)
+            try:
+                step = course.send(answer)
+            except StopIteration as end:
+                return bool(end.value)
+
+    async def _doze(self, seconds: float | None) -> None:
+        """Until there is something to read, on the pipe or from the server."""
+        loop = asyncio.get_running_loop()
+        stirred = asyncio.Event()
+        watched = [self._reader] if self._connection is None else [self._reader, self._connection._sock.fileno()]  # noqa: SLF001
+        for descriptor in watched:
+            loop.add_reader(descriptor, stirred.set)
+        try:
+            async with asyncio.timeout(seconds):
+                await stirred.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for descriptor in watched:
+                loop.remove_reader(descriptor)
+
+    # -- one course of waiting, for threads and event loops alike --
+
+    def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
+        """Yields a script to be run, None to be connected, or how many seconds to sleep at most. Ends with whether there is news."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        next_due = None
+        while True:
+            if self._poked():
+                return True
+            if self._connection is None:
+                if (yield None):
+                    self._failures = 0
+                    self._asked = 0.0
+                else:
+                    self._failures += 1
+            elif (heard := self._heard()) is None:
+                self._hang_up()
+                return True  # what was said meanwhile was not heard
+            elif heard:
+                self._fruitless = 0
+                return True
+            now = time.monotonic()
+            if next_due is not None and now >= next_due:
+                return True
+            if deadline is not None and now >= deadline:
+                return False
+            ask_at = self._ask_at()
+            if self._connection is not None and ask_at is not None and now >= ask_at:
+                news, milliseconds = yield self._question()
+                self._asked = now = time.monotonic()
+                if news and self._may_tell():
+                    return True
+                next_due = None if milliseconds < 0 or news else now + milliseconds / 1000
+                continue
+            yield self._pause(now, (deadline, next_due, ask_at))
+
+    def _ask_at(self) -> float | None:
+        asks = self._asks()
+        if asks is False:
+            return None
+        if asks is None and self._asked == 0.0:
+            return 0.0
+        return self._asked + ASK_SECONDS + self._backed_off()
+
+    def _may_tell(self) -> bool:
+        """There is work, but was there also the time before, and nobody took it? Then this is not worth a rush."""
+        self._fruitless += 1
+        return self._fruitless < 100 or self._fruitless % 100 == 0
+
+    def _backed_off(self) -> float:
+        return 0.0
+
+    def _pause(self, now: float, moments: Sequence[float | None]) -> float:
+        pause = min([moment - now for moment in moments if moment is not None], default=3600.0)
+        if self._connection is None:
+            pause = min(pause, min(0.05 * 2.0**self._failures, 2.0))
+        else:
+            pause = min(pause, self._tested + PING_SECONDS - now)
+        return max(pause, 0.0)
+
+    # -- the connection --
+
+    def _connected(self) -> bool:
+        try:
+            self._subscribe()
+        except (*BROKEN, Replica, HeadraceError):
+            return False
+        return True
+
+    def _subscribe(self) -> None:
+        connection = self._driver.connect()
+        try:
+            connection.send_packed_command([pack(b"SUBSCRIBE", self._channel.encode())], check_health=False)
+            connection.read_response()
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._connection = connection
+        self._tested = time.monotonic()
+        self._unanswered = False
+
+    def _heard(self) -> bool | None:
+        """Whether anything was published; None: the connection is gone."""
+        heard = False
+        now = time.monotonic()
+        try:
+            while self._connection.can_read(0):
+                answer = self._connection.read_response()
+                self._unanswered = False
+                self._tested = now
+                heard = heard or answer[0] == b"message"
+            if now >= self._tested + PING_SECONDS:
+                if self._unanswered:
+                    return None
+                self._connection.send_packed_command([pack(b"PING")], check_health=False)
+                self._unanswered = True
+                self._tested = now
+        except BROKEN:
+            return None
+        return heard
+
+    def _ask(self, question: Script[tuple[bool, int]]) -> tuple[bool, int]:
+        try:
+            return self._driver.run(question)
+        except HeadraceError:
+            return False, -1  # whoever looks for jobs will be told what is wrong
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+    def _poked(self) -> bool:
+        poked = False
+        with suppress(OSError):
+            while os.read(self._reader, 64):
+                poked = True
+        return poked

