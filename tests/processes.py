@@ -199,7 +199,7 @@ class Witness:
     def wait(self, what: str, job: str | None = None, count: int = 1, patience: float = PATIENCE) -> Mark:
         """Wait for the nth mark of a kind."""
         found = eventually(
-            lambda: marks if len(marks := self.marks(what, job)) >= count else None, f"{count} × {what}", patience
+            lambda: marks if len(marks := self.marks(what, job)) >= count else None, f"{count} times {what}", patience
         )
         return found[count - 1]
 
@@ -209,7 +209,7 @@ def _mark(line: str) -> Mark:
     return Mark(what, job, int(token), int(attempt), int(crashes), float(at), int(pid), note)
 
 
-def testify(what: str, note: str = "") -> None:
+def tell(what: str, note: str = "") -> None:
     """Called by a task: append a line to the witness of this test. One write: lines never mix."""
     from headrace import current
 

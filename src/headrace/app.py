@@ -173,8 +173,12 @@ class Headrace:
                 if fields[option] == 0:
                     raise ConfigurationError(f"{option} must be longer than nothing.")
         for option in ("retry_on", "fail_on"):
-            if isinstance(fields.get(option), type):
-                fields[option] = (fields[option],)
+            if option in fields:
+                fields[option] = _exception_types(option, fields[option])
+        if not isinstance(fields["backoff"], Backoff):
+            raise ConfigurationError(f"backoff is a headrace.Backoff(...), not {fields['backoff']!r}.")
+        if not callable(fields.get("on_failure", print)):
+            raise ConfigurationError(f"on_failure is a function, not {fields['on_failure']!r}.")
         if fields.get("scratch") and not fields.get("isolate"):
             raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
         return TaskOptions(**fields)
@@ -267,6 +271,13 @@ class Headrace:
         from headrace.testing import Testing  # noqa: PLC0415
 
         return Testing(self)
+
+
+def _exception_types(option: str, value: Any) -> tuple[type[BaseException], ...]:
+    types = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in types):
+        raise ConfigurationError(f"{option} is an exception type or a tuple of them, not {value!r}.")
+    return types
 
 
 class TaskDecorator(Protocol):

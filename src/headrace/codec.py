@@ -93,7 +93,7 @@ class Arguments:
             else:
                 # Left out of the body when the caller leaves it out: the function's own default applies.
                 field = (name, typing.Union[annotation, UnsetType], UNSET)  # noqa: UP007
-            if annotation is Any:
+            if _is_loose(annotation):
                 self._loose.append(name)
             (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
         return positional, keyword
@@ -105,7 +105,7 @@ class Arguments:
         bound = self._bind(args, kwargs)
         self._check_loose(bound)
         try:
-            body = _encoder.encode(bound)
+            body = _encode(bound)
             self._decoder.decode(body)
         except msgspec.ValidationError as error:
             raise ArgumentsError(f"{self._task}: an argument does not fit its annotation: {error}.") from None
@@ -138,7 +138,7 @@ class Arguments:
         return self._struct(**bound.arguments)
 
     def _check_loose(self, bound: Struct) -> None:
-        """Without an annotation a value must be plain JSON: anything else would arrive as another type."""
+        """Where no annotation says more a value must be plain JSON: anything else would arrive as another type."""
         for name in self._loose:
             value = getattr(bound, name)
             if type(value) not in _SCALARS and value is not UNSET:
@@ -149,7 +149,7 @@ class Arguments:
     def _culprit(self, bound: Struct, error: Exception) -> str:
         for name in self._names:
             try:
-                _encoder.encode(getattr(bound, name))
+                _encode(getattr(bound, name))
             except Exception as reason:
                 if isinstance(reason, RecursionError):
                     return f"argument {name!r} is nested too deeply, or contains itself"
@@ -211,6 +211,43 @@ class Arguments:
 
 
 _SCALARS = frozenset({str, int, bool, type(None)})
+_OPEN = frozenset({Any, object, dict, list, tuple})
+"""Annotations that leave open what is inside."""
+
+
+def _is_loose(annotation: Any) -> bool:
+    """Whether an annotation leaves something open, and what it does not is plain JSON."""
+    leaves = list(_leaves(annotation))
+    if not all(leaf is Any or isinstance(leaf, type) for leaf in leaves):
+        return False
+    return not _OPEN.isdisjoint(leaves) and (_OPEN | _SCALARS | {float}).issuperset(leaves)
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    inner = [part for part in typing.get_args(annotation) if part is not ...]
+    if typing.get_origin(annotation) is dict and inner[0] is not str:
+        yield annotation  # keys with types of their own
+    elif not inner:
+        yield annotation
+    else:
+        for part in inner:
+            yield from _leaves(part)
+
+
+def _encode(value: Any) -> bytes:
+    """JSON. What it cannot carry is an error, also where msgspec would write `null` instead."""
+    encoded = _encoder.encode(value)
+    if b"null" in encoded and not _finite(msgspec.to_builtins(value)):
+        raise ValueError("it contains a number that is not finite, which JSON cannot carry")
+    return encoded
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_finite, value))
 
 
 def _default(parameter: inspect.Parameter) -> Any:
@@ -228,10 +265,10 @@ def _not_plain(value: Any, path: str, depth: int) -> str:
         return "" if math.isfinite(value) else f"argument {path!r} is {value}, which JSON cannot carry"
     if kind in (list, tuple, dict):
         if depth == 0:
-            return f"argument {path!r} is nested too deeply, or contains itself"
+            return f"argument {path.partition('[')[0]!r} is nested too deeply, or contains itself"
         return next(filter(None, _problems_inside(value, path, depth - 1)), "")
     return (
-        f"argument {path!r} is a {kind.__name__}, which would arrive as something else. "
+        f"argument {path!r} is of type {kind.__name__}, which would arrive as something else. "
         "Annotate the parameter with its type, or pass plain JSON values"
     )
 
@@ -272,7 +309,7 @@ class Results:
 def encode_value(what: str, value: Any, limit: int) -> bytes:
     """Encode a result or data; what cannot be encoded is an `ArgumentsError`."""
     try:
-        encoded = _encoder.encode(value)
+        encoded = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
         raise ArgumentsError(f"{what} cannot be encoded: {error}.") from None
     if len(encoded) > limit:
@@ -302,11 +339,11 @@ def describe_error(error: BaseException) -> ErrorText:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
         message = str(error)
-    except Exception as reason:
+    except BaseException as reason:
         message = f"(its message could not be made: {type(reason).__name__})"
     try:
         lines = "".join(traceback.format_exception(error))
-    except Exception as reason:
+    except BaseException as reason:
         lines = f"(its traceback could not be made: {type(reason).__name__})"
     return ErrorText(_clean(name), _clean(message), _clean(lines))
 

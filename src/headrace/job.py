@@ -178,7 +178,7 @@ class Turn(Struct, frozen=True, gc=False):
     leases: Sequence[Lease]
     now: int
     next_due: int | None
-    """When the next job of these queues becomes due, if nothing else happens before."""
+    """When the next scheduled job of the store, of whatever queue, becomes due."""
 
 
 class Report(Struct, kw_only=True, gc=False):

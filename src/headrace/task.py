@@ -159,7 +159,12 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
 def _timeout_override(options: CallOptions) -> int | None:
     if "timeout" not in options:
         return None
-    return 0 if options["timeout"] is None else milliseconds(options["timeout"], "timeout")
+    if options["timeout"] is None:
+        return 0
+    limit = milliseconds(options["timeout"], "timeout")
+    if limit == 0:
+        raise ConfigurationError("timeout must be longer than nothing; None means no limit.")
+    return limit
 
 
 def _check_unique(options: CallOptions) -> dict[str, Any] | None:

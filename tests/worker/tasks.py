@@ -1,4 +1,5 @@
 """The tasks that the worker tests run, in real worker processes: `worker.tasks:app`."""
+# ruff: noqa: B008  (inject is made for defaults)
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from processes import testify
+from processes import tell
 
 from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current, inject
 from headrace.retry import Backoff
@@ -32,52 +33,52 @@ def nothing(number: int = 0) -> int:
 @app.task
 def work(number: int, seconds: float = 0.0) -> int:
     """What most tests run: says when it starts and when it ends."""
-    testify("start", str(number))
+    tell("start", str(number))
     if seconds:
         time.sleep(seconds)
-    testify("end", str(number))
+    tell("end", str(number))
     return number
 
 
 @app.task
 async def work_async(number: int, seconds: float = 0.0) -> int:
-    testify("start", str(number))
+    tell("start", str(number))
     await asyncio.sleep(seconds)
-    testify("end", str(number))
+    tell("end", str(number))
     return number
 
 
 @app.task(isolate=True)
 def work_isolated(number: int, seconds: float = 0.0) -> int:
-    testify("start", str(number))
+    tell("start", str(number))
     time.sleep(seconds)
-    testify("end", str(number))
+    tell("end", str(number))
     return number
 
 
 @app.task
 def wait_for(path: str) -> None:
     """Runs until a file appears: the test decides when."""
-    testify("start")
+    tell("start")
     while not os.path.exists(path):
         time.sleep(0.005)
-    testify("end")
+    tell("end")
 
 
 @app.task
 async def wait_for_async(path: str) -> None:
-    testify("start")
+    tell("start")
     while not os.path.exists(path):
         await asyncio.sleep(0.005)
-    testify("end")
+    tell("end")
 
 
 @app.task(isolate=True)
 def wait_for_isolated(path: str) -> None:
-    testify("start")
+    tell("start")
     while not os.path.exists(path):
         time.sleep(0.005)
-    testify("end")
+    tell("end")
 
 
 # -- jobs that kill --
@@ -97,16 +98,16 @@ def _die(how: str) -> None:
 @app.task
 def killer(how: str, times: int = 1000) -> str:
     """Takes its process with it, so many times."""
-    testify("start")
+    tell("start")
     if current().crashes < times:
         _die(how)
-    testify("end")
+    tell("end")
     return "survived"
 
 
 @app.task(isolate=True)
 def killer_isolated(how: str, times: int = 1000) -> str:
-    testify("start")
+    tell("start")
     if current().crashes < times:
         _die(how)
     return "survived"
@@ -128,17 +129,34 @@ def memory_hog() -> None:
 @app.task
 def hold_the_lock(seconds: float) -> None:
     """Sits in C code without letting go of the interpreter."""
-    testify("start")
+    tell("start")
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
-    testify("end")
+    tell("end")
 
 
 @app.task(timeout=0.2)
 def deaf(seconds: float) -> None:
     """Far past its time-out in a call that can't be interrupted."""
-    testify("start")
+    tell("start")
     time.sleep(seconds)
-    testify("end")
+    tell("end")
+
+
+_hoard: list[bytearray] = []
+
+
+@app.task
+def hoard(megabytes: int) -> None:
+    """Leaks."""
+    _hoard.append(bytearray(b"x") * (megabytes * 1_000_000))
+
+
+@app.task
+def orphan(path: str) -> int:
+    """Starts a process and forgets it; it ends when the file appears."""
+    code = f"import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
+    starter = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {code!r}], stdout=2).pid)"
+    return int(subprocess.run([sys.executable, "-c", starter], stdout=subprocess.PIPE, check=True).stdout)
 
 
 # -- jobs that decide their own fate --
@@ -146,7 +164,7 @@ def deaf(seconds: float) -> None:
 
 @app.task(retries=3)
 def retrying(until: int, delay: float | None = None) -> int:
-    testify("start")
+    tell("start")
     run = current()
     if run.attempt <= until:
         raise Retry("not yet", delay=delay, data={"attempt": run.attempt})
@@ -276,8 +294,8 @@ def slow() -> None:
 
 
 @app.task(timeout=0.1)
-async def slow_async() -> None:
-    await asyncio.sleep(20)
+async def slow_async(seconds: float = 20.0) -> None:
+    await asyncio.sleep(seconds)
 
 
 @app.task(timeout=0.1, isolate=True)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from headrace import __version__
 from headrace.cli import exits
 from headrace.errors import HeadraceError
 
@@ -66,9 +67,9 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], _MODULES, 1)
-            if close and "Did you mean" not in error.message:
-                error.message += f" Did you mean {close[0]!r}?"
-            raise
+            if not close or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for section, commands in COMMANDS.items():
@@ -102,7 +103,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @click.group(cls=LazyGroup, context_settings=CONTEXT)
-@click.version_option(package_name="headrace", message="headrace %(version)s")
+@click.version_option(__version__, message="headrace %(version)s")
 def cli() -> None:
     """A job queue for Python: run workers, look at jobs, act on them.
 

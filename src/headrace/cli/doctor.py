@@ -9,7 +9,7 @@ import click
 
 from headrace.cli import exits
 from headrace.cli.options import NAMES, existing_store, file_of, json_option, store_options
-from headrace.cli.output import now_ms, show_fields, show_json
+from headrace.cli.output import length, now_ms, show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
 
 if TYPE_CHECKING:
@@ -109,22 +109,27 @@ def find_problems(sessions: list[SessionSnapshot], counts: list[Counts]) -> list
     held = sum(session.running for session in dead)
     if dead and not live:
         problems.append(
-            f"{len(dead)} dead {'worker holds' if len(dead) == 1 else 'workers hold'} {held} jobs, and no live worker is "
-            "there to take them over. Start one: headrace worker APP"
+            f"{_number(held, 'job')} held by {_number(len(dead), 'dead worker')}, and no live worker to take over. "
+            "Start one: headrace worker APP"
         )
     for session in live:
         # An idle session writes nothing, so only one with jobs can be overdue; a third of its time is its rhythm.
         overdue = now_ms() - session.seen
         if session.running and overdue > session.info.timeout * 2 // 3:
+            held_here = _number(session.running, "job")
             problems.append(
-                f"Worker {session.info.name} holds {session.running} jobs and has not been heard of for {overdue // 1000} s."
+                f"Worker {session.info.name} holds {held_here} and was last heard of {length(overdue)} ago."
             )
     listened = {queue for session in live for queue in session.info.queues}
     for count in counts:
         ready = count.by_state.get(State.READY, 0)
         if ready and count.queue not in listened:
-            problems.append(f"{ready:,} ready jobs in the queue {count.queue!r}, and no live worker listens to it.")
+            problems.append(f"{_number(ready, 'ready job')} in the queue {count.queue!r}, and no live worker listens.")
     return problems
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _words(value: Any) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import DURATION, app_option, json_option, only_store_option, require_app
-from headrace.cli.output import console, show_json
+from headrace.cli.options import DURATION, app_option, json_option, only_store_option, required_app
+from headrace.cli.output import console, job_document, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def enqueue_command(
 ) -> None:
     """Enqueue a job from the shell.
 
-    TASK is a task's name, or its end if no other has the same. An ARGUMENT is JSON, or text that is not; name=value passes
-    it by name. Prints the job's id; with --wait what it returned, and a failed job makes exit code 4, a cancelled one 5,
-    waiting too long 75.
+    TASK is a task's name, or its end if no other has the same. An ARGUMENT is JSON, or text that is not;
+    name=value passes it by name. Prints the job's id; with --wait what it returned, and a failed job makes exit code 4,
+    a cancelled one 5, waiting too long 75.
 
     \b
     Examples:
@@ -64,24 +64,22 @@ def enqueue_command(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to wait: add --wait.")
-    app = require_app(app_path, store)
-    task = find_task(app, task_name)
     given = {"queue": queue, "priority": priority, "run_after": run_after, "retries": retries}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if unique:
         options["unique"] = True
     if require_worker:
         options["require_worker"] = True
-    job = _enqueue(task, arguments, options)
-    if not wait:
-        if as_json:
+    with required_app(app_path, store) as app:
+        job = _enqueue(find_task(app, task_name), arguments, options)
+        if wait:
+            _wait(job, timeout, as_json)
+        elif as_json:
             show_json({"id": job.id, "created": job.created_now})
         else:
             click.echo(job.id)
             if not job.created_now:
                 click.echo("(it was there already)", err=True)
-        return
-    _wait(job, timeout, as_json)
 
 
 def find_task(app: Headrace, name: str) -> Task[Any, Any]:
@@ -109,6 +107,8 @@ def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[list[A
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in texts:
+        if text.startswith("--"):
+            raise click.UsageError(f"No such option: {text}. (If it is an argument, write it as JSON: '\"{text}\"'.)")
         named = _BY_NAME.fullmatch(text)
         if named:
             kwargs[named[1]] = _read(named[2], hints.get(named[1]))
@@ -138,8 +138,6 @@ def _enqueue(task: Task[Any, Any], texts: tuple[str, ...], options: dict[str, An
 
 
 def _wait(job: Job[Any], timeout: int | None, as_json: bool) -> None:
-    from headrace.cli.output import job_document
-
     console(error=True).print(f"job {job.id}", style="dim")
     error: JobFailed | JobCancelled | Timeout | None = None
     try:

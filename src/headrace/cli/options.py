@@ -27,7 +27,7 @@ FINISHED = ("done", "failed", "cancelled")
 # -- kinds of values --
 
 
-class DurationType(click.ParamType):
+class DurationType(click.ParamType):  # type: ignore[type-arg]
     """`30`, `30s`, `5 minutes`: milliseconds."""
 
     name = "duration"
@@ -43,7 +43,7 @@ class DurationType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class SizeType(click.ParamType):
+class SizeType(click.ParamType):  # type: ignore[type-arg]
     """`500MB`, `2GB`, `1GiB`: bytes."""
 
     name = "size"
@@ -58,7 +58,7 @@ class SizeType(click.ParamType):
         return int(float(found[1]) * self.UNITS[found[2] or ""])
 
 
-class NamesType(click.ParamType):
+class NamesType(click.ParamType):  # type: ignore[type-arg]
     """`mail,default`: names, in order."""
 
     name = "a,b,…"
@@ -87,16 +87,13 @@ NAMES = NamesType()
 
 def store_options(command: F) -> F:
     """`--store` and `--app`: where to look."""
-    return _store_option(app_option(command))
+    return only_store_option(app_option(command))
 
 
-def _store_option(command: F) -> F:
-    return click.option(
-        "--store", metavar="URL", help="Where the jobs live. Before the app's own and $HEADRACE_STORE."
-    )(command)
-
-
-only_store_option = _store_option
+def only_store_option(command: F) -> F:
+    """`--store`, for commands that have an app in any case."""
+    words = "Where the jobs live; goes before the app's own and $HEADRACE_STORE."
+    return click.option("--store", metavar="URL", help=words)(command)
 
 
 def app_option(command: F) -> F:
@@ -163,7 +160,8 @@ def file_of(url: str) -> Path | None:
     return Path(unquote(rest.removeprefix("sqlite:///")))
 
 
-def require_app(app_path: str | None, store: str | None) -> Headrace:
+@contextmanager
+def required_app(app_path: str | None, store: str | None) -> Iterator[Headrace]:
     """The app of a command that cannot do without, at the store that was asked for."""
     from headrace.loading import load_app
     from headrace.store import open_store
@@ -171,7 +169,10 @@ def require_app(app_path: str | None, store: str | None) -> Headrace:
     if not app_path:
         raise click.UsageError("Which app? Say --app module:app, or set $HEADRACE_APP.")
     app = load_app(app_path)
-    if store:
-        app.url = store
-        app.use_store(open_store(store))
-    return app
+    opened = open_store(store or app.url)
+    before = app.use_store(opened)
+    try:
+        yield app
+    finally:
+        app.use_store(before)
+        opened.close()

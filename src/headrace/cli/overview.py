@@ -41,12 +41,9 @@ def queues_command(store: str | None, app_path: str | None, as_json: bool) -> No
     else:
         # Nobody needs a column of zeros, and eighty columns are soon full.
         used = [i for i, name in enumerate(headings) if i < 4 or any(row[i] for row in rows) or name == "failed"]
-        show_table(
-            [headings[i] for i in used],
-            [[row[0] if i == 0 else f"{row[i]:,}" for i in used] for row in rows],
-            whole=" ".join(headings[1:]),
-            numbers=" ".join(headings[1:]),
-        )
+        texts = [[f"{row[i]:,}" if isinstance(row[i], int) else str(row[i]) for i in used] for row in rows]
+        numbers = " ".join(headings[1:])
+        show_table([headings[i] for i in used], texts, whole=numbers, numbers=numbers)
 
 
 @click.command("workers")
@@ -98,9 +95,5 @@ def workers_command(store: str | None, app_path: str | None, as_json: bool) -> N
         )
         for session in sessions
     ]
-    show_table(
-        ("name", "state", "running", "started", "seen", "queues"),
-        rows,
-        whole="state running started seen",
-        numbers="running",
-    )
+    headings = ("name", "state", "running", "started", "seen", "queues")
+    show_table(headings, rows, whole="state running started seen", numbers="running")

@@ -42,7 +42,8 @@ def purge_command(
 ) -> None:
     """Delete finished jobs.
 
-    Asks first. Nothing that still has to run is ever deleted. (A store gives up finished jobs by itself after some time.)
+    Asks first. Nothing that still has to run is ever deleted. A store gives up finished jobs by itself after some
+    time; this is for those who cannot wait.
 
     \b
     Examples:
@@ -82,6 +83,7 @@ def _purge(store: Store, wanted: Filter, before: int, most: int) -> int:
     with progress("deleting", most) as bar:
         for jobs in pages(store, wanted):
             ids = [job.id for job in jobs if job.finished is not None and job.finished <= before]
-            deleted += sum(store.run(store.delete(ids))) if ids else 0
+            done = store.run(store.delete(ids)) if ids else []
+            deleted += sum(done)
             bar.advance(bar.task_ids[0], len(jobs))
     return deleted

@@ -1,7 +1,7 @@
 """`headrace worker --reload`: start again when a Python file of yours changes.
 
-The supervisor's process replaces itself by exec, so that whatever the new files say (new tasks, other queues, another store)
-holds, and the shell goes on seeing one process.
+The supervisor's process replaces itself by exec, so that whatever the new files say (new tasks, other queues,
+another store) holds, and the shell goes on seeing one process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from headrace.cli import exits
 from headrace.errors import ConfigurationError
 from headrace.worker.supervisor import Settings, Supervisor
 
@@ -85,16 +86,15 @@ def load_or_wait(app_path: str) -> Headrace:
     from headrace.loading import load_app
 
     try:
-        return load_app(app_path)
+        app = load_app(app_path)
     except ConfigurationError as error:
         watch = Watch(own_files() | files_of(error))
         if not len(watch):
             raise  # nothing was found that could be mended
         log.error("%s", error)
-        log.info("waiting for a change")
-    while watch.changed() is None:
-        time.sleep(PERIOD)
-    start_again()
+        _wait_for_change(watch)
+        start_again()
+    return app
 
 
 def supervise_and_reload(app: Headrace, settings: Settings) -> int:
@@ -120,10 +120,22 @@ def supervise_and_reload(app: Headrace, settings: Settings) -> int:
     code = supervisor.run()
     over.set()
     thread.join()
-    if reloading.is_set() and supervisor.stops_asked_for == 1:
+    asked_by_people = supervisor.stops_asked_for > int(reloading.is_set())
+    if not asked_by_people and (reloading.is_set() or code == exits.CONFIGURATION):
         app.close()
+        if not reloading.is_set():  # a process found a mistake in a file before we saw that it had changed
+            _wait_for_change(watch)
         start_again()
     return code
+
+
+def _wait_for_change(watch: Watch) -> None:
+    log.info("waiting for a change")
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the supervisor's have nobody to tell any more
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while watch.changed() is None:
+        time.sleep(PERIOD)
 
 
 class _Interruptible(Supervisor):
@@ -139,4 +151,4 @@ class _Interruptible(Supervisor):
 def start_again() -> NoReturn:
     """Become the same command anew."""
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606  (ourselves, as we were started)

@@ -56,9 +56,8 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
             (f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(round(run.at.timestamp() * 1000), now_ms()), run.remark)
             for run in explained.runs
         ]
-        show_table(
-            ("run", "when", "remark") if any(row[2] for row in rows) else ("run", "when"), rows, whole="run when"
-        )
+        headings = ("run", "when", "remark") if any(row[2] for row in rows) else ("run", "when")
+        show_table(headings, [row[: len(headings)] for row in rows], whole="run when")
 
 
 def _utc(at: datetime) -> str:

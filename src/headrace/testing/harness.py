@@ -53,8 +53,8 @@ class Testing:
 
     Jobs run when you say so, in this thread, one after the other, through the same code as in a worker: arguments are
     encoded and decoded, retries back off, hooks and middleware run, provided values are injected. What differs:
-    isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The clock
-    begins at the present time; durations ("in 5 minutes") are counted by it, but words that name a time of day
+    isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The
+    clock begins at the present time; durations ("in 5 minutes") are counted by it, but words that name a time of day
     ("7pm tomorrow") are read by the real clock.
 
     >>> from headrace import Headrace
@@ -134,8 +134,9 @@ class Testing:
     def run_all(self, *, raise_errors: bool = True, limit: int = 10_000) -> int:
         """Run everything that is ready, and whatever that enqueues, until nothing is. Answers with the number of runs.
 
-        A job that fails for good is recorded as failed, and then its exception, the very object, is raised here: a mistake
-        in a task does not go unnoticed, and `pytest.raises` works. Jobs behind it stay ready for the next `run_all`.
+        A job that fails for good is recorded as failed, and then its exception, the very object, is raised here: a
+        mistake in a task does not go unnoticed, and `pytest.raises` works. Jobs behind it stay ready for the next
+        `run_all`.
         With `raise_errors=False` failures are only recorded. An exception that leads to a retry is never raised.
 
         Queues are emptied one after the other by name; within a queue the order is that of a worker with one slot.
@@ -252,7 +253,7 @@ class Testing:
         jobs = self.jobs
         for job in reversed(jobs):
             if fits(task, job, expected):
-                return job
+                return cast("Job[R]", job)
         raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{what_is_there(task, jobs)}")
 
     def assert_not_enqueued(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> None:

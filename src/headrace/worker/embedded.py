@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.clock import SystemClock
 from headrace.errors import ConfigurationError, SessionGone, StoreError
 from headrace.loading import path_of
 from headrace.names import check_name
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 log = logging.getLogger("headrace.worker")
+
+MARGIN = 1_000
+"""Jobs of a session that can't be renewed are stopped this many milliseconds before others may take them (or a quarter
+of the time-out, if that is less)."""
 
 
 def default_queues(app: Headrace) -> tuple[str, ...]:
@@ -155,35 +159,44 @@ class Worker:
 class Keeper:
     """Renews the session of a worker without supervisor, and stops its jobs in time when that can't be done."""
 
-    MARGIN = 1_000
-
     def __init__(self, pump: Pump, timeout: int) -> None:
         self._pump = pump
         self._timeout = timeout
+        self._margin = min(MARGIN, timeout // 4)
+        self._steady = SystemClock().steady
+        self._renewed = self._steady()
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._keep, name="headrace-keeper", daemon=True),
+            threading.Thread(target=self._watch, name="headrace-watch", daemon=True),
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         self._done.set()
-        if self._thread.is_alive():
-            self._thread.join(5)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5)
 
     def _keep(self) -> None:
         store = self._pump.app.store
-        renewed = time.monotonic()
         while not self._done.wait(self._timeout / 3000):
-            sent = time.monotonic()
+            sent = self._steady()
             try:
                 store.run(store.renew(self._pump.session))
-                renewed = sent
+                self._renewed = sent
             except SessionGone:
                 self._pump.abandon()
                 return
             except StoreError as error:
                 log.warning("the session could not be renewed: %s", error)
-                if time.monotonic() - renewed > (self._timeout - self.MARGIN) / 1000:
-                    self._pump.abandon()
-                    return
+
+    def _watch(self) -> None:
+        """Asks the store nothing: while a renewal waits for an answer, time runs out all the same."""
+        while not self._done.wait(self._margin / 4000):
+            if self._steady() - self._renewed > self._timeout - self._margin:
+                self._pump.abandon()
+                return

@@ -41,12 +41,18 @@ def _boot_time() -> str:
 
 def start_time(pid: int) -> str:
     """When a process started, as the kernel counts; empty when it can't be told."""
+    fields = _stat(pid)
+    return fields[19].decode() if fields else ""
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel says about a process, from its state on; nothing when it can't be told."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
-        return ""
+        return []
     # The command's name, in parentheses, may contain anything: count from its end.
-    return stat[stat.rindex(b")") + 2 :].split()[19].decode()
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def is_dead(session: SessionInfo) -> bool:
@@ -59,8 +65,10 @@ def is_dead(session: SessionInfo) -> bool:
         return True
     except PermissionError:
         pass
-    started = start_time(session.pid)
-    return bool(started and session.started and started != session.started)
+    fields = _stat(session.pid)
+    if fields and fields[0] in b"ZX":
+        return True  # dead, and its parent has not looked yet
+    return bool(fields and session.started and fields[19].decode() != session.started)
 
 
 def introduce(

@@ -74,9 +74,9 @@ class Ledger:
             self._map[_HEADER.size + place * _ENTRY.size] = 0
             self._free.append(place)
 
-    def say_farewell(self) -> None:
-        """All is settled or given back: whatever the exit code, this is not a crash."""
-        struct.pack_into("<Q", self._map, 8, 1)
+    def say_farewell(self, *, makes_way: bool) -> None:
+        """All is settled or given back: this is not a crash. `makes_way`: another process should go on."""
+        struct.pack_into("<Q", self._map, 8, 2 if makes_way else 1)
 
     # -- the supervisor's side --
 
@@ -89,6 +89,11 @@ class Ledger:
     def said_farewell(self) -> bool:
         """Whether the process ended in good order. An exit code alone may come from a job that called `os._exit`."""
         return bool(struct.unpack_from("<Q", self._map, 8)[0])
+
+    @property
+    def makes_way(self) -> bool:
+        """Whether it left work for a successor."""
+        return bool(struct.unpack_from("<Q", self._map, 8)[0] == 2)
 
     def entries(self) -> list[Entry]:
         """The jobs whose functions have been entered and not left."""

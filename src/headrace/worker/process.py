@@ -103,7 +103,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return 1
-    ledger.say_farewell()
+    ledger.say_farewell(makes_way=pump.makes_way)
     return EXIT_OK
 
 

@@ -79,6 +79,7 @@ class Pump:
         self.session = session
         self.slots = slots
         self.burst = burst
+        self.makes_way = False
         self.payload_limit = app.payload_limit
         self.steady = (clock or SystemClock()).steady
         self._store: Store = app.store
@@ -125,21 +126,27 @@ class Pump:
         """Leases held and not yet settled by an executor."""
         return len(self._waiting) + len(self._running)
 
-    def begin(self, run: Context) -> bool:
-        """May this run start? Not if the pump has given it back meanwhile."""
+    def begin(self, run: Context, *, entering: bool = True) -> bool:
+        """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
         ref = run.lease.ref
         if self._waiting.pop(ref, None) is None:
             return False
         run.beat = self.steady()
         self._running[ref] = run
         limit = time_limit(run)
-        self._ledger.enter(run.lease, run.beat, limit)
+        if entering:
+            self._ledger.enter(run.lease, run.beat, limit)
         if limit is not None or (run.task_object is not None and run.task_object.options.heartbeat is not None):
             self._watched.append(run)
             self._wake()
         if crashpoints.armed:
             crashpoints.reach("run.begin")
         return True
+
+    def enter(self, run: Context) -> None:
+        """A run that took some time to prepare enters its function: from here on a crash is its own."""
+        run.began = run.beat = self.steady()
+        self._ledger.enter(run.lease, run.began, time_limit(run))
 
     def end(self, run: Context, outcome: Outcome) -> None:
         """A run has ended."""
@@ -176,9 +183,15 @@ class Pump:
     def stopping(self) -> bool:
         return self._stop_at is not None
 
+    def _make_way(self) -> None:
+        """Stop taking, let everything that runs finish, and leave the rest to a fresh process."""
+        self.makes_way = True
+        self.stop(grace=3600.0)
+
     def abandon(self) -> None:
         """The session is gone, or about to be: stop everything before somebody else starts it."""
         self._gone = True
+        self._stop_everything(LOST)  # from here: the pump may be waiting for the store
         self._waiter.poke()
 
     # -- the loop --
@@ -256,7 +269,7 @@ class Pump:
         self._done_count += len(outcomes)
         if self._max_jobs is not None and self._done_count >= self._max_jobs and not self.stopping:
             log.info("%d jobs done: making way for a fresh process", self._done_count)
-            self.stop(grace=3600.0)
+            self._make_way()
 
     def _insist(self, describe: Callable[[int], Operation[T]]) -> T:
         """Send a request until it is answered. The same number each time: the store knows a repeat."""
@@ -364,8 +377,11 @@ class Pump:
             _, _, run = heapq.heappop(self._deadlines)
             if run.lease.ref not in self._running or run.stop_reason is not None:
                 continue
+            if run.began is None:
+                self._set_alarm(run)
+                continue
             limit = time_limit(run)
-            if limit is not None and run.began is not None and now >= run.began + limit:
+            if limit is not None and now >= run.began + limit:
                 self._stop_run(run, TIMED_OUT)
                 continue
             heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
@@ -375,12 +391,12 @@ class Pump:
             self._set_alarm(run)
 
     def _set_alarm(self, run: Context) -> None:
-        began = run.began if run.began is not None else self.steady()
+        began, beat = (self.steady(),) * 2 if run.began is None else (run.began, run.beat)
         limit = time_limit(run)
         heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
         times = [began + limit] if limit is not None else []
         if heartbeat is not None:
-            times.append(run.beat + heartbeat)
+            times.append(beat + heartbeat)
         if times:
             heapq.heappush(self._deadlines, (max(min(times), self.steady() + 1), id(run), run))
 
@@ -427,7 +443,7 @@ class Pump:
     def _check_memory(self) -> None:
         if self._max_memory is not None and not self.stopping and resident_memory() > self._max_memory:
             log.info("more than %d MB in use: making way for a fresh process", self._max_memory // 1_000_000)
-            self.stop(grace=3600.0)
+            self._make_way()
 
     def _check_leases(self) -> None:
         runs = {run.lease.id: run for run in (*self._running.values(), *self._waiting.values())}
@@ -459,7 +475,7 @@ class Pump:
         if swept.sessions_closed:
             log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
         if swept.more:
-            self._swept -= SWEEP_SECONDS
+            self._swept -= SWEEP_SECONDS * 0.95
 
     # -- sleeping and stopping --
 

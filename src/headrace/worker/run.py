@@ -200,7 +200,8 @@ def conclude(run: Context, error: BaseException) -> Outcome:
     if reason in (TIMED_OUT, SILENT):
         error = Timeout(f"{reason} ({_limit_in_words(run)})")
     elif reason == CANCELLED:
-        return _failed(run, task, "cancelled", error)
+        log.info("job %s (%s) stopped: it was cancelled", run.id, run.task)
+        return _ended_badly(run, "cancelled", describe_error(error))
     try:
         if isinstance(error, Signal) and not isinstance(error, Cancelled):
             return _obey(run, task, error)
@@ -261,8 +262,12 @@ def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException
     for hook in hooks:
         try:
             hook(run, error)
-        except Exception:
+        except BaseException:
             log.exception("on_failure of job %s (%s) raised", run.id, run.task)
+    return _ended_badly(run, group, text)
+
+
+def _ended_badly(run: Context, group: str, text: ErrorText) -> Outcome:
     lease = run.lease
     return Outcome(
         ref=lease.ref,

@@ -26,6 +26,7 @@ from headrace.clock import SystemClock
 from headrace.errors import SessionGone, StoreError
 from headrace.job import SessionInfo
 from headrace.store.contract import Guard
+from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.process import EXIT_BAD_APP, EXIT_OK, ProcessConfig
@@ -41,9 +42,6 @@ SILENCE = 60_000
 """Milliseconds without a beat after which a pump counts as hung."""
 OVERRUN = 10_000
 """Milliseconds past its time-out after which a run that can't be stopped gets its process killed."""
-MARGIN = 1_000
-"""A process whose session can't be renewed is ended this long before others may take its jobs (or a quarter of the
-time-out, if that is less)."""
 LAST_WORDS = 0.1
 """Seconds that a hung process has to say where it hangs."""
 SHORT_LIFE = 1.0
@@ -241,6 +239,7 @@ class Supervisor:
         started = child.ledger.entries()
         in_good_order = code == EXIT_OK and child.ledger.said_farewell
         never_ran = not child.ledger.last_beat
+        found_nothing = in_good_order and not (child.told_to_stop or child.ledger.makes_way)
         # What still ran when its process was told to stop is not to blame.
         crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
         self._close_session(child.info.id, crashed)
@@ -250,7 +249,7 @@ class Supervisor:
             self._stopping = self._stopping or 1
             self._tell_all_to_stop()
             return
-        if self._stopping or (in_good_order and self._settings.burst):
+        if self._stopping or (found_nothing and self._settings.burst):
             return
         if not in_good_order and not child.told_to_stop:
             log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))

@@ -131,7 +131,7 @@ _namespaces = itertools.count(1)
 
 def fresh_url(program: str = "") -> str:
     """A URL with a namespace that nobody has used."""
-    namespace = f"test-{os.getpid()}-{next(_namespaces)}"
+    namespace = f"test-{os.getpid()}-{next(_namespaces):06}"
     running = os.environ.get("REDIS_URL")
     if running and not program:
         atexit.register(clean, running, namespace)

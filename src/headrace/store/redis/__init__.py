@@ -98,6 +98,9 @@ class RedisStore:
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        def read_plain(_: Reply, __: bool) -> list[Put]:
+            return [Put(job.id, True) for job in jobs]
+
         def read(reply: Reply, repeated: bool) -> list[Put]:
             if not any(reply[1:]):
                 return [Put(job.id, True) for job in jobs]
@@ -107,6 +110,8 @@ class RedisStore:
                 for job, clash in zip(jobs, reply[1:], strict=True)
             ]
 
+        if (batch := requests.plain_jobs(jobs)) is not None:
+            return Script("put_plain", (batch,), read_plain)
         return Script("put", requests.new_jobs(jobs), read)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -27,7 +27,7 @@ from headrace.store.redis import requests, scripts
 from headrace.store.redis.addresses import Address, Finder, Place
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, diagnose
+from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, answer_of, diagnose
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class Driver:
                 reply = self._once(script, journey)
             except Exception as error:
                 self._learn(error, journey)
-                if isinstance(error, wire.ResponseError) and str(error).startswith("WRONGTYPE"):
+                if answer_of(error).startswith("WRONGTYPE"):
                     raise self._wrong_type() from error
                 pause, hang_up = journey.stumble(error)
                 if hang_up:
@@ -227,7 +227,7 @@ class Driver:
                 reply = await self._aonce(pool, script, journey)
             except Exception as error:
                 self._learn(error, journey)
-                if isinstance(error, wire.ResponseError) and str(error).startswith("WRONGTYPE"):
+                if answer_of(error).startswith("WRONGTYPE"):
                     raise await asyncio.to_thread(self._wrong_type) from error
                 pause, hang_up = journey.stumble(error)
                 if hang_up:
@@ -313,14 +313,25 @@ class Driver:
 
     def _wrong_type(self) -> StoreCorrupt:
         """A script met a key of another type, before it wrote anything: find out which."""
-        for key in self.keys.known:
-            found = self.command("TYPE", key).decode()
-            if found not in ("none", self.keys.expected_type(key)):
-                return StoreCorrupt(
-                    f"{key} is a {found}, not a {self.keys.expected_type(key)}: not ours. Nothing was written. "
-                    "Use another namespace (?ns=...)."
-                )
-        return StoreCorrupt(f"One of the keys {self.keys.prefix}* has a type that is not ours. Nothing was written.")
+        found = None
+        with suppress(wire.ResponseError):
+            found = next(filter(None, map(self._misfit, self._suspects())), None)
+        where = found or f"One of the keys {self.keys.prefix}* has a type that is not ours"
+        return StoreCorrupt(f"{where}. Nothing was written. Use another namespace (?ns=...).")
+
+    def _suspects(self) -> Iterator[str]:
+        yield from self.keys.known
+        prefix = self.keys.prefix
+        cursor = b"0"
+        for _ in range(1_000):
+            cursor, found = self.command("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", "1000")
+            yield from (key.decode() for key in found)
+            if cursor == b"0":
+                return
+
+    def _misfit(self, key: str) -> str | None:
+        found, expected = self.command("TYPE", key).decode(), self.keys.expected_type(key)
+        return f"{key} is a {found}, not a {expected}" if expected and found not in ("none", expected) else None
 
     def close(self) -> None:
         """Let go of everything. What belongs to an event loop is closed by it."""

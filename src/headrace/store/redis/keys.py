@@ -8,7 +8,6 @@ KNOWN = (
     "job",
     "meta",
     "due",
-    "count",
     "large",
     "unique",
     "sessions",
@@ -20,9 +19,9 @@ KNOWN = (
 """The keys whose names are known beforehand, in the order in which every script gets them."""
 
 TYPES = {
-    "job": "hash", "meta": "hash", "due": "zset", "count": "hash", "large": "hash", "unique": "hash",
+    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
-    "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
+    "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a session or a job."""
 

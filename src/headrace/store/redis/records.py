@@ -18,6 +18,7 @@ INLINE = 2_000
 
 # Times and arrival numbers take six bytes, which Python reads as two and four.
 _HEAD = Struct(">BHIIHHIHIHIiHI")
+HEAD_SIZE = _HEAD.size
 _RUN = Struct(">IHIHIHI")
 _SHORT = Struct(">H")
 _LONG = Struct(">I")
@@ -62,7 +63,7 @@ class _Reader:
 
 
 def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING) -> Lease:
-    """A record as the right to run it. `large` has the body (b) and the data (d) if they are not in it."""
+    """A record as the right to run it. `large` has the body (b) and the data (d) if they are not in it; more is not needed."""
     (
         _, flags, token, attempts, crashes, due_high, due, created_high, created, arrival_high, arrival, priority,
         max_crashes, length,
@@ -88,7 +89,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             story = _story(record, end, flags, large)
             found.data = story.data
             found.deferred_since = story.deferred_since
-    found.body = large[b"b"] if flags & LARGE_BODY else record[body_at:end]
+    found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 
 
@@ -114,7 +115,7 @@ def snapshot(
     story = _story(record, end, flags, large) if flags & STORY else _NO_STORY
     return Snapshot(
         id=job_id, task=task.decode(), queue=queue.decode(), state=STATES[state], priority=priority,
-        body=large[b"b"] if flags & LARGE_BODY else record[reader.at : end], options=options,
+        body=large.get(b"b", b"") if flags & LARGE_BODY else record[reader.at : end], options=options,
         created=created_high << 32 | created, due=due_high << 32 | due, started=started or None,
         finished=finished or None, attempts=attempts, crashes=crashes, max_crashes=max_crashes, token=token,
         worker=runner.decode() or story.worker, data=story.data, progress=story.progress,
@@ -132,9 +133,9 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
     return Story(
         worker=worker.decode(),
         group=group.decode() if flags & GROUP else None,
-        data=(large[b"d"] if elsewhere & 1 else data) if flags & DATA else None,
-        result=(large[b"r"] if elsewhere & 2 else result) if flags & RESULT else None,
-        error=(large[b"e"] if elsewhere & 4 else error) if flags & ERROR else None,
+        data=(large.get(b"d", b"") if elsewhere & 1 else data) if flags & DATA else None,
+        result=(large.get(b"r", b"") if elsewhere & 2 else result) if flags & RESULT else None,
+        error=(large.get(b"e", b"") if elsewhere & 4 else error) if flags & ERROR else None,
         progress=(done, total) if flags & PROGRESS else None,
         deferred_since=deferred_high << 32 | deferred if flags & DEFERRED else None,
     )

@@ -9,11 +9,12 @@ import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.job import NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
-from headrace.store.redis.records import INLINE, LARGE_BODY, OPTIONS, UNIQUE
+from headrace.store.redis.records import HEAD_SIZE, INLINE, LARGE_BODY, OPTIONS, UNIQUE
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
 _WHEN = Struct(">BdiHHI").pack
+_RECORD = Struct(">iIBHIIHHIHIHIiHI").pack
 _UNIQUE = Struct(">dB").pack
 _OUTCOME = Struct(">ddBBdddH").pack
 _REPORT = Struct(">ddBddI").pack
@@ -22,6 +23,7 @@ _ONE = Struct(">d").pack
 _TWO = Struct(">dd").pack
 _TAKE = Struct(">ddB").pack
 
+READY = 1
 LATEST = 2**48 - 1
 """Times are kept in six bytes."""
 
@@ -36,6 +38,35 @@ def _name(value: str) -> bytes:
 
 def _time(value: float) -> float:
     return min(max(value, 0), LATEST)
+
+
+def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
+    """The batch for `put_plain`, or None if there is anything special about one of them."""
+    parts = []
+    for job in jobs:
+        body, options = job.body, job.options
+        if (
+            job.run_at is not None
+            or job.delay
+            or job.unique_key is not None
+            or job.require_worker
+            or len(body) > INLINE
+            or not -(2**31) <= job.priority < 2**31
+        ):
+            return None
+        job_id = job.id.encode()
+        queue = _name(job.queue)
+        put = queue + _name(job.task)
+        put += body if options is None else _LONG(len(options)) + options + body
+        parts += (
+            _SHORT(len(job_id)), job_id, queue,
+            _RECORD(
+                job.priority, HEAD_SIZE + len(put), READY, 0 if options is None else OPTIONS, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                job.priority, min(job.max_crashes, 65_535), len(put),
+            ),
+            put,
+        )  # fmt: skip
+    return b"".join(parts)
 
 
 def new_jobs(jobs: Sequence[NewJob]) -> tuple[bytes, bytes]:

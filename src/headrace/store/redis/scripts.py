@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 
 TRANSITIONS = (
-    "cancel", "close", "counts", "delete", "exchange", "get", "history", "listen", "open", "put", "renew", "report",
+    "cancel", "close", "counts", "delete", "exchange", "get", "history", "listen", "open", "put", "put_plain", "renew", "report",
     "revive", "scan", "sessions", "sweep", "watch",
 )  # fmt: skip
 

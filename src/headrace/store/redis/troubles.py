@@ -26,6 +26,9 @@ from headrace.errors import (
 
 _OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.DOTALL)
 
+_IN_SCRIPT = re.compile(r"^.*@user_script: ?\d+: -?")
+"""How servers before 7.0 wrap what a command inside a script answered."""
+
 BROKEN = (wire.ConnectionError, wire.TimeoutError, OSError, EOFError)
 """The connection is not to be used again. (A time-out counts: its answer may still come.)"""
 
@@ -63,16 +66,21 @@ def of_script(text: str) -> HeadraceError | None:
             return StoreCorrupt(f"{text}: damaged, or not ours. Nothing was written. Use another namespace (?ns=...).")
 
 
+def answer_of(error: BaseException) -> str:
+    """What the server said, without the wrapping of a script that met it."""
+    return _IN_SCRIPT.sub("", str(error))
+
+
 def diagnose(error: BaseException, where: str) -> Trouble:
     """From what redis-py raised to what we raise."""
-    text = str(error)
+    text = answer_of(error)
     if isinstance(error, HeadraceError):
         return Trouble(error)
     if (ours := of_script(text)) is not None:
         return Trouble(ours)
     if isinstance(error, Replica):
         return Trouble(StoreReadOnly(f"{where} is a replica: jobs live on its primary."), True, True)
-    if isinstance(error, wire.ReadOnlyError):
+    if isinstance(error, wire.ReadOnlyError) or text.startswith("READONLY"):
         return Trouble(StoreReadOnly(f"{where} has become a replica and takes no writes."), True, True)
     if isinstance(error, wire.AuthenticationError) or text.startswith(("NOAUTH", "WRONGPASS")):
         return Trouble(StoreUnavailable(f"{where} wants another user name or password: {text}"), False, True)

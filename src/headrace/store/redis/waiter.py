@@ -31,25 +31,27 @@ WATCH_MILLISECONDS = 60_000
 
 
 class Ear:
-    """A waiter. `question` is the script that says whether there is news already: it answers (yes, milliseconds till then or -1)."""
+    """A waiter.
+
+    `question` is a script that says whether there is news already, and how many milliseconds from now there will be (or -1).
+    """
 
     def __init__(
         self,
         driver: Driver,
         channel: str,
-        question: Callable[[], Script[tuple[bool, int]]],
-        asks: Callable[[], bool | None],
+        question: Script[tuple[bool, int]],
+        has_room: Callable[[], bool | None],
     ) -> None:
         self._driver = driver
         self._channel = channel
         self._question = question
-        self._asks = asks
+        self._has_room = has_room
         self._connection: Any = None
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._asked = 0.0
         self._tested = 0.0
         self._unanswered = False
-        self._fruitless = 0
         self._failures = 0
 
     @classmethod
@@ -63,14 +65,14 @@ class Ear:
         """
         arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(queues)))
         question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
-        return cls(driver, driver.keys.wake(session), lambda: question, has_room)
+        return cls(driver, driver.keys.wake(session), question, has_room)
 
     @classmethod
     def for_job(cls, driver: Driver, job_id: str) -> Ear:
         """Hears of the end of one job."""
         arguments = (job_id.encode(), b"%d" % WATCH_MILLISECONDS)
         question = Script("watch", arguments, lambda reply, _: (bool(reply), -1))
-        return cls(driver, driver.keys.ended(job_id), lambda: question, lambda: None)
+        return cls(driver, driver.keys.ended(job_id), question, lambda: None)
 
     # -- the contract --
 
@@ -93,42 +95,39 @@ class Ear:
 
     def wait(self, timeout: float | None) -> bool:
         course = self._course(timeout)
-        step = next(course)
+        answer: object = None
         while True:
-            answer: object = None
+            try:
+                step = course.send(answer)
+            except StopIteration as end:
+                return bool(end.value)
             if isinstance(step, Script):
                 answer = self._ask(step)
             elif step is None:
                 answer = self._connected()
             else:
-                watched = [self._reader] if self._connection is None else [self._reader, self._connection._sock]  # noqa: SLF001
-                select.select(watched, [], [], step)
+                select.select(self._descriptors(), [], [], step)
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        course = self._course(timeout)
+        answer: object = None
+        while True:
             try:
                 step = course.send(answer)
             except StopIteration as end:
                 return bool(end.value)
-
-    async def wait_async(self, timeout: float | None) -> bool:
-        course = self._course(timeout)
-        step = next(course)
-        while True:
-            answer: object = None
             if isinstance(step, Script):
                 answer = await asyncio.to_thread(self._ask, step)
             elif step is None:
                 answer = await asyncio.to_thread(self._connected)
             else:
                 await self._doze(step)
-            try:
-                step = course.send(answer)
-            except StopIteration as end:
-                return bool(end.value)
 
     async def _doze(self, seconds: float | None) -> None:
         """Until there is something to read, on the pipe or from the server."""
         loop = asyncio.get_running_loop()
         stirred = asyncio.Event()
-        watched = [self._reader] if self._connection is None else [self._reader, self._connection._sock.fileno()]  # noqa: SLF001
+        watched = self._descriptors()
         for descriptor in watched:
             loop.add_reader(descriptor, stirred.set)
         try:
@@ -140,12 +139,19 @@ class Ear:
             for descriptor in watched:
                 loop.remove_reader(descriptor)
 
+    def _descriptors(self) -> list[int]:
+        if self._connection is None:
+            return [self._reader]
+        return [self._reader, self._connection._sock.fileno()]  # noqa: SLF001  (redis-py has no other way to it)
+
     # -- one course of waiting, for threads and event loops alike --
 
     def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
         """Yields a script to be run, None to be connected, or how many seconds to sleep at most. Ends with whether there is news."""
         deadline = None if timeout is None else time.monotonic() + timeout
         next_due = None
+        if self._has_room() is None:  # nothing was asked yet, so nothing was registered
+            self._asked = 0.0
         while True:
             if self._poked():
                 return True
@@ -159,38 +165,21 @@ class Ear:
                 self._hang_up()
                 return True  # what was said meanwhile was not heard
             elif heard:
-                self._fruitless = 0
                 return True
             now = time.monotonic()
             if next_due is not None and now >= next_due:
                 return True
+            ask_at = None if self._has_room() is False else self._asked + ASK_SECONDS
+            if self._connection is not None and ask_at is not None and now >= ask_at:
+                news, milliseconds = yield self._question
+                self._asked = time.monotonic()
+                if news:
+                    return True
+                next_due = None if milliseconds < 0 else self._asked + milliseconds / 1000
+                continue
             if deadline is not None and now >= deadline:
                 return False
-            ask_at = self._ask_at()
-            if self._connection is not None and ask_at is not None and now >= ask_at:
-                news, milliseconds = yield self._question()
-                self._asked = now = time.monotonic()
-                if news and self._may_tell():
-                    return True
-                next_due = None if milliseconds < 0 or news else now + milliseconds / 1000
-                continue
             yield self._pause(now, (deadline, next_due, ask_at))
-
-    def _ask_at(self) -> float | None:
-        asks = self._asks()
-        if asks is False:
-            return None
-        if asks is None and self._asked == 0.0:
-            return 0.0
-        return self._asked + ASK_SECONDS + self._backed_off()
-
-    def _may_tell(self) -> bool:
-        """There is work, but was there also the time before, and nobody took it? Then this is not worth a rush."""
-        self._fruitless += 1
-        return self._fruitless < 100 or self._fruitless % 100 == 0
-
-    def _backed_off(self) -> float:
-        return 0.0
 
     def _pause(self, now: float, moments: Sequence[float | None]) -> float:
         pause = min([moment - now for moment in moments if moment is not None], default=3600.0)

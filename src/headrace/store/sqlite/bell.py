@@ -178,13 +178,13 @@ class Bell:
         self._bells.set_state(self._slot, self._kind)
 
     def wait(self, timeout: float | None) -> bool:
-        self._ear.settimeout(None if timeout is None else max(timeout, 0.000_001))
+        # 0 makes the socket non-blocking: even the shortest time-out would take a millisecond.
+        self._ear.settimeout(timeout)
         try:
             self._ear.recv(16)
-        except TimeoutError:
-            return False
-        finally:
-            self._fall_silent()
+        except (TimeoutError, BlockingIOError):
+            return False  # still armed: news that comes now ends the next wait, even if nobody looks in between
+        self._fall_silent()
         return True
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -194,8 +194,7 @@ class Bell:
                 await asyncio.get_running_loop().sock_recv(self._ear, 16)
         except TimeoutError:
             return False
-        finally:
-            self._fall_silent()
+        self._fall_silent()
         return True
 
     def _fall_silent(self) -> None:

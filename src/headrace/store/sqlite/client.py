@@ -85,7 +85,7 @@ def _make_way(tx: Transaction, job: NewJob) -> str | None:
     if holder:
         seq, job_id, state, until = holder[0]
         if state < DONE or (until is not None and until > tx.now):
-            if not job.replace or state >= RUNNING:
+            if not job.replace or state == RUNNING or state >= DONE:
                 return str(job_id)
             doomed.append(seq)
     same_id = tx.rows(SQL["by_id"], (job.id,))

@@ -81,9 +81,14 @@ def find_session(tx: Transaction, session_id: str) -> Session:
     session = Session(*found[0])
     if session.closed is not None:
         raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
-    if tx.steady >= session.seen + session.timeout and tx.rows(SQL["holds_any"], (session.seq,)):
+    if run_out(tx, session.seen, session.timeout) and tx.rows(SQL["holds_any"], (session.seq,)):
         raise SessionGone(f"Session {session.name} ({session_id}) was not renewed in time; its jobs go to others.")
     return session
+
+
+def run_out(tx: Transaction, seen: int, timeout: int) -> bool:
+    """Too long without a sign of life. (Seen in the future: before the machine was started anew.)"""
+    return not seen <= tx.steady < seen + timeout
 
 
 def is_repeat(session: Session, number: int) -> bool:
@@ -162,7 +167,7 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
     """All open sessions, dead ones that await their sweep included."""
     snapshots = []
     for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows(SQL["sessions"]):
-        expired = running > 0 and tx.steady >= seen + timeout
+        expired = running > 0 and run_out(tx, seen, timeout)
         snapshots.append(
             SessionSnapshot(
                 info=msgspec.json.decode(info, type=SessionInfo),

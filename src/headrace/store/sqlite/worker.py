@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
@@ -74,38 +74,50 @@ def _next_due(tx: Transaction) -> int | None:
 
 def _take(tx: Transaction, session: Session, number: int, take: Take) -> list[Lease]:
     values = (session.seq, number, tx.now)
-    return _one_from_each(tx, values, take) if take.round_robin else _first_queue_first(tx, values, take)
+    if take.round_robin and len(take.queues) > 1:
+        rows = _one_from_each(tx, values, take)
+    else:
+        rows = _first_queue_first(tx, values, take)
+    return _leases(tx, _as_taken(rows, take))
 
 
-def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Lease]:
-    leases: list[Lease] = []
+def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
+    rows: list[Any] = []
     for spare, enough in ((0, take.slots), (SPARE, take.slots + take.spare)):
         for queue in take.queues:
-            if len(leases) >= enough:
+            if len(rows) >= enough:
                 break
-            rows = tx.rows(SQL["take"], (*values, spare, queue, enough - len(leases)))
-            rows.sort()  # by priority, due and seq: an UPDATE returns its rows in no particular order
-            leases += _leases(tx, rows)
-    return leases
+            rows += tx.rows(SQL["take"], (*values, spare, queue, enough - len(rows)))
+    return rows
 
 
-def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Lease]:
-    leases: list[Lease] = []
-    turn = deque(take.queues)
-    while turn and len(leases) < take.slots + take.spare:
+def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
+    """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
+    wanted = take.slots + take.spare
+    left = {queue: tx.rows(SQL["ready_count"], (queue, wanted))[0][0] for queue in take.queues}
+    shares: Counter[tuple[int, str]] = Counter()
+    turn = deque(queue for queue in take.queues if left[queue])
+    for place in range(wanted):
+        if not turn:
+            break
         queue = turn.popleft()
-        rows = tx.rows(SQL["take"], (*values, 0 if len(leases) < take.slots else SPARE, queue, 1))
-        if rows:
-            leases += _leases(tx, rows)
+        shares[0 if place < take.slots else SPARE, queue] += 1
+        left[queue] -= 1
+        if left[queue]:
             turn.append(queue)
-    return leases
+    return [
+        row for (spare, queue), share in shares.items() for row in tx.rows(SQL["take"], (*values, spare, queue, share))
+    ]
 
 
 def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
-    """Leases in the order in which the take that is now repeated handed them out."""
+    """Leases in the order of the take: an UPDATE returns its rows, and a repeat finds them, in no particular order."""
     if take is None:
         return []
-    lines = [sorted(row for row in rows if row[6] == queue) for queue in take.queues]
+    rows.sort()  # by priority, due and arrival
+    if len(take.queues) == 1:
+        return rows
+    lines = [[row for row in rows if row[6] == queue] for queue in take.queues]
     if take.round_robin:
         return [row for turn in zip_longest(*lines) for row in turn if row is not None]
     return sorted(chain.from_iterable(lines), key=lambda row: row[15] & SPARE)

@@ -67,7 +67,7 @@ class IsolatedExecutor:
 
     def _work(self) -> None:
         while (run := self._line.get()) is not None:
-            if self._pump.begin(run):
+            if self._pump.begin(run, entering=False):
                 try:
                     outcome = self._run(run)
                 except Exception as error:
@@ -91,7 +91,6 @@ class IsolatedExecutor:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _supervise(self, run: Context, request: Request) -> Outcome:
-        run.began = self._pump.steady()
         zygote = self._live_zygote()
         connection = zygote.fork()
         try:
@@ -103,6 +102,7 @@ class IsolatedExecutor:
             run.stopper = pid
             if run.stop_reason is not None:
                 self.stop_run(run)
+            self._pump.enter(run)
             with suppress(OSError):
                 send(connection, request)
             outcome = self._listen(run, connection)
@@ -141,6 +141,8 @@ class IsolatedExecutor:
         with self._starting:
             if self._zygote is None or not self._zygote.alive:
                 assert self._app_path is not None
+                if self._zygote is not None:
+                    self._zygote.close()
                 self._zygote = Zygote(self._app_path, self._folder)
             return self._zygote
 

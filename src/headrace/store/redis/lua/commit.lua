@@ -1,24 +1,6 @@
 -- The end of every script that changes jobs. First the checks: keys that were not read on the way. Then the writes, none
 -- of which can fail: what they are done to has been checked, and a write to a full or read-only server fails the first time.
 
--- As many sleepers as there are jobs for them. One whose process is gone does not count. A hint carries no job.
-local function wake(queue, number)
-  local key = PREFIX .. 'hungry:' .. queue
-  local woken = 0
-  for _ = 1, 64 do
-    if woken >= number then
-      return
-    end
-    local session = call('ZPOPMIN', key)[1]
-    if not session then
-      return
-    end
-    if call('PUBLISH', PREFIX .. 'wake:' .. session, queue) > 0 then
-      woken = woken + 1
-    end
-  end
-end
-
 local function check_all(lists, prefix, kind)
   for name in pairs(lists) do
     check_type(prefix .. name, kind)
@@ -32,7 +14,7 @@ local function changed_counts()
       fields[#fields + 1] = field
     end
   end
-  local before = read_many('HMGET', COUNT, fields)
+  local before = read_many('HMGET', META, fields)
   for i, field in ipairs(fields) do
     local number = before[i] and tonumber(before[i]) or 0
     local after = number + plan.counts[field]
@@ -46,10 +28,23 @@ local function changed_counts()
   return set, zero
 end
 
+-- Whose entries in rows to remove: where that is quick. Elsewhere they are left, and skipped when their turn comes.
+local function entries_to_remove()
+  local found = {}
+  for queue, members in pairs(plan.leave) do
+    local key = PREFIX .. 'row:' .. queue
+    if check_type(key, 'list') and call('LLEN', key) * #members <= 100000 then
+      found[key] = members
+    end
+  end
+  return found
+end
+
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
 local function commit(first)
   check_all(plan.enter, PREFIX .. 'line:', 'zset')
   check_all(plan.leave, PREFIX .. 'line:', 'zset')
+  local left = entries_to_remove()
   check_all(plan.held_in, '', 'set')
   check_all(plan.held_out, '', 'set')
   check_all(plan.history, '', 'list')
@@ -78,7 +73,7 @@ local function commit(first)
     end
   end
   local counts, zeros = changed_counts()
-  local records, removed = {}, {}
+  local records, removed = plan.records, {}
   for _, id in ipairs(plan.changed) do
     local job = plan.jobs[id]
     if job then
@@ -91,10 +86,18 @@ local function commit(first)
   end
 
   first()
-  bulk('HDEL', JOB, removed)
   bulk('HSET', JOB, records)
+  bulk('HDEL', JOB, removed)
   for queue, number in pairs(plan.heads) do
     call('ZREMRANGEBYRANK', PREFIX .. 'line:' .. queue, 0, number - 1)
+  end
+  for queue, number in pairs(plan.rows) do
+    call('LTRIM', PREFIX .. 'row:' .. queue, number, -1)
+  end
+  for key, members in pairs(left) do
+    for _, member in ipairs(members) do
+      call('LREM', key, 1, member)
+    end
   end
   -- In before out: a job may be put and replaced in one batch.
   for queue, members in pairs(plan.enter) do
@@ -116,8 +119,8 @@ local function commit(first)
   for key, ids in pairs(plan.held_in) do
     bulk('SADD', key, ids)
   end
-  bulk('HDEL', COUNT, zeros)
-  bulk('HSET', COUNT, counts)
+  bulk('HDEL', META, zeros)
+  bulk('HSET', META, counts)
   bulk('HDEL', LARGE, plan.large_out)
   bulk('HSET', LARGE, plan.large_in)
   bulk('HDEL', UNIQUE, plan.unique_out)

@@ -9,58 +9,88 @@
 -- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large}
 -- Fails    GONE, STALE
---@include prelude job plan session outcome commit
+--@include prelude job plan session outcome wake commit busy
 
 local OK, ALREADY, STALE = 0, 1, 2
 local PROMOTED_AT_MOST = 1000
+local STALE_AT_MOST = 5000
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])
 local is_again = is_repeat(session, request)
 
--- Without a story this is most of what a busy script does: the numbers come in one go, what is rare comes after them.
-local function read_outcomes()
-  local outcomes, ids = {}, {}
-  local sent, at = ARGV[4], 1
-  while at <= #sent do
-    local id, arrival, token, kind, charge, when, began, ended, given
-    id, arrival, token, kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
-    local outcome = { id = id, arrival = arrival, token = token, kind = kind, charge = charge, delay = when }
-    if given > 0 then
-      if band(given, 1) ~= 0 then outcome.at = when end
-      if band(given, 2) ~= 0 then outcome.began = began end
-      if band(given, 4) ~= 0 then outcome.ended = ended end
-      if given >= 8 then
-        if band(given, 8) ~= 0 then outcome.queue, at = unpack_from('>Hc0', sent, at) end
-        if band(given, 16) ~= 0 then outcome.task, at = unpack_from('>Hc0', sent, at) end
-        if band(given, 32) ~= 0 then outcome.group, at = unpack_from('>Hc0', sent, at) end
-        if band(given, 64) ~= 0 then outcome.note, at = unpack_from('>Hc0', sent, at) end
-        if band(given, 128) ~= 0 then outcome.body, at = unpack_from('>Ic0', sent, at) end
-        if band(given, 256) ~= 0 then outcome.data, at = unpack_from('>Ic0', sent, at) end
-        if band(given, 512) ~= 0 then outcome.result, at = unpack_from('>Ic0', sent, at) end
-        if band(given, 1024) ~= 0 then outcome.error, at = unpack_from('>Ic0', sent, at) end
-      end
-    end
-    outcomes[#outcomes + 1] = outcome
-    ids[#ids + 1] = id
+local sent, at = ARGV[4], 1
+
+-- The next outcome: the numbers that all have come in one go, what is rare comes after them.
+local function next_outcome()
+  local id, arrival, token, kind, charge, when, began, ended, given
+  id, arrival, token, kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
+  local queue, task, group, note, body, data, result, error_
+  if given >= 8 then
+    if band(given, 8) ~= 0 then queue, at = unpack_from('>Hc0', sent, at) end
+    if band(given, 16) ~= 0 then task, at = unpack_from('>Hc0', sent, at) end
+    if band(given, 32) ~= 0 then group, at = unpack_from('>Hc0', sent, at) end
+    if band(given, 64) ~= 0 then note, at = unpack_from('>Hc0', sent, at) end
+    if band(given, 128) ~= 0 then body, at = unpack_from('>Ic0', sent, at) end
+    if band(given, 256) ~= 0 then data, at = unpack_from('>Ic0', sent, at) end
+    if band(given, 512) ~= 0 then result, at = unpack_from('>Ic0', sent, at) end
+    if band(given, 1024) ~= 0 then error_, at = unpack_from('>Ic0', sent, at) end
   end
-  return outcomes, ids
+  began = band(given, 2) ~= 0 and began or nil
+  ended = band(given, 4) ~= 0 and ended or nil
+  return id, arrival, token, kind, charge, began, ended, result, data, when, given, queue, task, group, note, body, error_
 end
 
 local function settle_all()
-  local outcomes, ids = read_outcomes()
+  local ids = {}
+  while at <= #sent do
+    ids[#ids + 1] = next_outcome()
+  end
   load_many(ids)
-  local verdicts = {}
-  for i, outcome in ipairs(outcomes) do
-    local job = find_job(outcome.id)
-    if holds(session, job, outcome.arrival, outcome.token) then
-      end_run(session, job, outcome)
-      verdicts[i] = OK
-    elseif job and job.state ~= RUNNING and job.token == outcome.token and job.arrival == outcome.arrival
-      and job.session == session.number then
-      verdicts[i] = ALREADY
-    else
-      verdicts[i] = STALE
+  at = 1
+  local plain, before, after = happy_stories(session.name)
+  local verdicts, settled, finished_in, held_out, ended_ids = {}, {}, plan.ended_in[DONE], {}, plan.ended
+  plan.held_out[session.held] = held_out
+  for i = 1, #ids do
+    local id, arrival, token, kind, charge, began, ended, result, data, when, given, queue, task, group, note, body, error_ =
+      next_outcome()
+    local record, line
+    if kind == K_DONE and not data and charge ~= C_DEFERRAL and plan.jobs[id] == nil and not (result and #result > INLINE) then
+      local finished = math.max(now - (ended or 0), 1)
+      local story = result and before .. pack('>Ic0', #result, result) .. after or plain
+      record, line = done(
+        raw[id], session, arrival, token, charge, began and math.max(now - began, 1), finished, story, result)
+      if record then
+        rewrite(id, record)
+        finished_in[#finished_in + 1] = finished
+        finished_in[#finished_in + 1] = id
+        held_out[#held_out + 1] = id
+        ended_ids[#ended_ids + 1] = id
+        settled[line] = (settled[line] or 0) + 1
+        verdicts[i] = OK
+      end
     end
+    if not record then
+      local job = find_job(id)
+      if holds(session, job, arrival, token) then
+        end_run(session, job, {
+          kind = kind, charge = charge, at = band(given, 1) ~= 0 and when or nil, delay = when, began = began, ended = ended,
+          queue = queue, task = task, group = group, note = note, body = body, data = data, result = result, error = error_,
+        })
+        verdicts[i] = OK
+      elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
+        and job.session == session.number then
+        verdicts[i] = ALREADY
+      else
+        verdicts[i] = STALE
+      end
+    end
+  end
+  for queue, number in pairs(settled) do
+    count(queue, RUNNING, -number)
+    count(queue, DONE, number)
+  end
+  if not held_out[1] then
+    plan.held_out[session.held] = nil
   end
   local bytes = {}
   for first = 1, #verdicts, 4000 do
@@ -98,102 +128,168 @@ local function promote()
   return #members
 end
 
--- The head of a queue's line as it will be: what stands there, and what this very exchange puts there.
-local function head_of_line(queue, wanted)
-  local line = call('ZRANGE', PREFIX .. 'line:' .. queue, 0, wanted - 1, 'WITHSCORES')
-  local heads = {}
-  for i = 1, #line, 2 do
-    heads[#heads + 1] = { score = tonumber(line[i + 1]), member = line[i] }
-  end
-  local entering = plan.enter[queue]
-  if entering and entering[1] then
-    for i = 1, #entering, 2 do
-      heads[#heads + 1] = { score = entering[i], member = entering[i + 1], at = i }
+-- The head of a queue's row: what is still there and ready. How many entries that takes, stale ones included.
+local function head_of_row(queue, wanted)
+  local key, live, upto = PREFIX .. 'row:' .. queue, {}, {}
+  local read = 0
+  while #live < wanted and read < STALE_AT_MOST do
+    local members = call('LRANGE', key, read, read + wanted - #live - 1)
+    local asked, ids = wanted - #live, {}
+    for i = 1, #members do
+      ids[i] = members[i]:sub(13)
     end
-    table.sort(heads, function(a, b)
-      if a.score ~= b.score then
-        return a.score < b.score
-      end
-      return a.member < b.member
-    end)
-  end
-  return heads
-end
-
--- Which jobs to hand out, in order.
-local function choose(queues, wanted, in_turn)
-  local chosen = {}
-  if not in_turn then
-    for _, queue in ipairs(queues) do
-      if #chosen == wanted then
-        break
-      end
-      for _, head in ipairs(head_of_line(queue, wanted - #chosen)) do
-        if #chosen == wanted then
-          break
-        end
-        head.queue = queue
-        chosen[#chosen + 1] = head
+    load_many(ids)
+    for i = 1, #members do
+      local id, member = ids[i], members[i]
+      local record = plan.jobs[id] == nil and raw[id]
+      if record and record:byte(1) == READY and record:sub(14, 19) == member:sub(1, 6)
+        and record:sub(26, 31) == member:sub(7, 12) then
+        live[#live + 1] = member
+        upto[#live] = read + i
       end
     end
-    return chosen
-  end
-  local lines = {}
-  for i, queue in ipairs(queues) do
-    lines[i] = head_of_line(queue, wanted)
-  end
-  for turn = 1, wanted do
-    local before = #chosen
-    for i, queue in ipairs(queues) do
-      local head = lines[i][turn]
-      if head and #chosen < wanted then
-        head.queue = queue
-        chosen[#chosen + 1] = head
-      end
-    end
-    if #chosen == before then
+    read = read + #members
+    if #members < asked then
       break
     end
   end
-  return chosen
+  if not live[1] and read > 0 then
+    plan.rows[queue] = read -- nothing but stale entries
+  end
+  return live, upto
 end
 
-local function hand_out(chosen, slots)
-  local ids, given, entered = {}, {}, {}
-  for i, head in ipairs(chosen) do
-    ids[i] = head.member:sub(13)
+-- The head of a queue's line as it will be, from three sources that are each in order: the row, the line, and what this very
+-- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan.
+local function head_of_line(queue, wanted)
+  local key, entering = PREFIX .. 'line:' .. queue, plan.enter[queue]
+  local row, upto = head_of_row(queue, wanted)
+  entering = entering and entering[1] and entering
+  if not row[1] and not entering then
+    return call('ZRANGE', key, 0, wanted - 1), {}, {}
   end
-  load_many(ids)
-  for i, head in ipairs(chosen) do
-    local queue = head.queue
-    local job = find_job(ids[i])
-    if head.at then
+  local line = call('ZRANGE', key, 0, wanted - 1, 'WITHSCORES')
+  if not line[1] and not entering then
+    return row, upto, {}
+  end
+  local heads = {}
+  for i = 1, #row do
+    heads[i] = { score = 0, member = row[i], row = upto[i] }
+  end
+  for i = 1, #line, 2 do
+    heads[#heads + 1] = { score = tonumber(line[i + 1]), member = line[i] }
+  end
+  for i = 1, entering and #entering or 0, 2 do
+    heads[#heads + 1] = { score = entering[i], member = entering[i + 1], at = i }
+  end
+  table.sort(heads, function(a, b)
+    if a.score ~= b.score then
+      return a.score < b.score
+    end
+    if a.member ~= b.member then
+      return a.member < b.member
+    end
+    return not a.row and b.row ~= nil
+  end)
+  local members, in_row, in_plan = {}, {}, {}
+  for i = 1, #heads do
+    local n, head = #members + 1, heads[i]
+    if n > wanted then
+      break
+    end
+    if members[n - 1] ~= head.member then -- a job revived at once may stand in the line and in the row
+      members[n], in_row[n], in_plan[n] = head.member, head.row, head.at
+    end
+  end
+  return members, in_row, in_plan
+end
+
+-- Which jobs to hand out, in order: their ids, and the queues they are taken from.
+local function choose(queues, wanted, in_turn)
+  local ids, from, entered = {}, {}, {}
+  local function pick(queue, member, in_row, in_plan)
+    ids[#ids + 1] = member:sub(13)
+    from[#from + 1] = queue
+    if in_row then
+      plan.rows[queue] = in_row
+    elseif in_plan then
       entered[queue] = entered[queue] or {}
-      entered[queue][head.at] = true
-      plan.news[queue] = plan.news[queue] - 1 -- no news to others
+      entered[queue][in_plan] = true
     else
       plan.heads[queue] = (plan.heads[queue] or 0) + 1
     end
-    if job and job.state == READY then
-      job.state = RUNNING
-      job.token = job.token + 1
-      job.session, job.request, job.started, job.finished = session.number, request, now, 0
-      job.flags = with(without(job.flags, SPARE), #given < slots and RUN or RUN + SPARE)
-      count(queue, READY, -1)
-      count(queue, RUNNING, 1)
-      change(job)
-      given[#given + 1] = job.id
+  end
+  if in_turn then
+    local lines, in_row, in_plan = {}, {}, {}
+    for i, queue in ipairs(queues) do
+      lines[i], in_row[i], in_plan[i] = head_of_line(queue, wanted)
+    end
+    for turn = 1, wanted do
+      local before = #ids
+      for i, queue in ipairs(queues) do
+        local member = lines[i][turn]
+        if member and #ids < wanted then
+          pick(queue, member, in_row[i][turn], in_plan[i][turn])
+        end
+      end
+      if #ids == before then
+        break
+      end
+    end
+  else
+    for _, queue in ipairs(queues) do
+      if #ids == wanted then
+        break
+      end
+      local members, in_row, in_plan = head_of_line(queue, wanted - #ids)
+      for i = 1, #members do
+        pick(queue, members[i], in_row[i], in_plan[i])
+      end
     end
   end
+  -- What is handed out at once never enters the line, and is no news to others.
   for queue, positions in pairs(entered) do
     local rest = {}
     for i = 1, #plan.enter[queue], 2 do
-      if not positions[i] then
+      if positions[i] then
+        plan.news[queue] = plan.news[queue] - 1
+      else
         rest[#rest + 1] = plan.enter[queue][i]
         rest[#rest + 1] = plan.enter[queue][i + 1]
       end
     end
     plan.enter[queue] = rest
+  end
+  return ids, from
+end
+
+local function hand_out(ids, from, slots)
+  load_many(ids)
+  local run = pack(RUN_FORMAT, session.number, request, now, 0)
+  local given, numbers = {}, {}
+  for i = 1, #ids do
+    local id, queue = ids[i], from[i]
+    local record = plan.jobs[id] == nil and taken(raw[id], run, #given >= slots)
+    if record then
+      rewrite(id, record)
+      given[#given + 1] = id
+      numbers[queue] = (numbers[queue] or 0) + 1
+    else
+      local job = find_job(id)
+      if job and job.state == READY then
+        job.state = RUNNING
+        job.token = job.token + 1
+        job.session, job.request, job.started, job.finished = session.number, request, now, 0
+        job.flags = with(without(job.flags, SPARE), #given < slots and RUN or RUN + SPARE)
+        change(job)
+        given[#given + 1] = id
+        numbers[queue] = (numbers[queue] or 0) + 1
+      end
+    end
+  end
+  for queue, number in pairs(numbers) do
+    count(queue, READY, -number)
+    count(queue, RUNNING, number)
   end
   if given[1] then
     plan.held_in[session.held] = given
@@ -202,14 +298,14 @@ local function hand_out(chosen, slots)
 end
 
 local function has_large(job)
-  return band(job.flags, LARGE_BODY) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0
+  return job and (band(job.flags, LARGE_BODY) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0)
 end
 
 local function answer_with(due, verdicts, given)
   local records, large = {}, {}
   for i, id in ipairs(given) do
-    local job = plan.jobs[id] or seen[id]
-    records[i] = job.record or serialize(job)
+    local job = plan.jobs[id] or seen[id] -- what was never parsed has nothing large
+    records[i] = job and (job.record or serialize(job)) or raw[id]
     if has_large(job) then
       if band(job.flags, LARGE_BODY) ~= 0 then
         large[#large + 1] = { i, 'b', 'b:' .. id }
@@ -268,7 +364,10 @@ else
     due = due and string.format('%.0f', math.min(due, plan.earliest or due)) or ''
   end
   local wanted = slots + spare
-  given = wanted > 0 and hand_out(choose(queues, wanted, in_turn == 1), slots) or given
+  if wanted > 0 then
+    local ids, from = choose(queues, wanted, in_turn == 1)
+    given = hand_out(ids, from, slots)
+  end
   if #given < slots then
     hungry = queues
   elseif #given == wanted then
@@ -307,7 +406,7 @@ for _, queue in ipairs(hungry) do
   call('PEXPIRE', PREFIX .. 'hungry:' .. queue, 60000)
 end
 for _, queue in ipairs(passed_on) do
-  if call('EXISTS', PREFIX .. 'line:' .. queue) == 1 then
+  if call('EXISTS', PREFIX .. 'row:' .. queue, PREFIX .. 'line:' .. queue) > 0 then
     wake(queue, 1)
   end
 end

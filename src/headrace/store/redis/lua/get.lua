@@ -19,7 +19,7 @@ end
 
 local answer = {}
 for i, id in ipairs(ids) do
-  local job = seen[id]
+  local job = find_job(id)
   if job then
     local key = key_of(job)
     local holder = key and holder_of(key)

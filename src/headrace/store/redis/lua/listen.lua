@@ -6,7 +6,7 @@
 --@include prelude
 
 for i = 3, #ARGV do
-  if call('EXISTS', PREFIX .. 'line:' .. ARGV[i]) == 1 then
+  if call('EXISTS', PREFIX .. 'row:' .. ARGV[i], PREFIX .. 'line:' .. ARGV[i]) > 0 then
     return { 1, 0 }
   end
 end

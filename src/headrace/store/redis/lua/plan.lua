@@ -3,9 +3,11 @@
 local plan = {
   jobs = {},      -- id -> the job as it will be; false: removed
   changed = {},   -- the ids of these, once each
+  records = {},   -- id, record, ...: jobs whose bytes are ready
   enter = {},     -- queue -> list of score, member
   leave = {},     -- queue -> list of members
   heads = {},     -- queue -> how many are taken from the head of the line
+  rows = {},      -- queue -> and how many from the head of the row
   due_in = {}, due_out = {},
   ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
@@ -39,33 +41,47 @@ local function change(job)
   end
 end
 
--- Jobs by their ids, as they are or as they are planned to be; false where there is none.
+-- Records by ids as they are, or as a plan will have them; false where there is none. Parsed only when need be.
+local raw = {}
 local seen = {}
 
 local function load_many(ids)
   local missing = {}
   for i = 1, #ids do
-    if seen[ids[i]] == nil then
-      seen[ids[i]] = false
+    if raw[ids[i]] == nil then
+      raw[ids[i]] = false
       missing[#missing + 1] = ids[i]
     end
   end
   local records = read_many('HMGET', JOB, missing)
   for i = 1, #missing do
-    if records[i] then
-      seen[missing[i]] = parse(missing[i], records[i])
-    end
+    raw[missing[i]] = records[i]
   end
 end
 
 local function find_job(id)
-  if plan.jobs[id] ~= nil then
-    return plan.jobs[id]
+  local job = plan.jobs[id]
+  if job ~= nil then
+    return job
   end
-  if seen[id] == nil then
-    load_many({ id })
+  job = seen[id]
+  if job == nil then
+    if raw[id] == nil then
+      load_many({ id })
+    end
+    job = raw[id] and parse(id, raw[id])
+    seen[id] = job
   end
-  return seen[id]
+  return job
+end
+
+-- A record that was changed as bytes.
+local function rewrite(id, record)
+  local records = plan.records
+  records[#records + 1] = id
+  records[#records + 1] = record
+  raw[id] = record
+  seen[id] = nil
 end
 
 local function count(queue, state, by)
@@ -205,7 +221,6 @@ local function remove(job)
     plan.changed[#plan.changed + 1] = job.id
   end
   plan.jobs[job.id] = false
-  seen[job.id] = false
 end
 
 local function remember(job, at, what, detail, worker)

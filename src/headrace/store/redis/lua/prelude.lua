@@ -2,14 +2,16 @@
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
---   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number)
+--   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), and
+--                                 <digit of the state><queue> -> how many jobs; zeros are left out
 --   {ns}:job              hash    job id -> record (see job.lua)
---   {ns}:line:<queue>     zset    the ready jobs of a queue: score -priority, member due(6) arrival(6) id
+--   {ns}:row:<queue>      list    the ready jobs of a queue that came in order and without a priority: due(6) arrival(6) id.
+--                                 Entries of jobs that were cancelled or deleted may be left, and are skipped
+--   {ns}:line:<queue>     zset    all other ready jobs of a queue: score -priority, member due(6) arrival(6) id
 --   {ns}:due              zset    the scheduled jobs: score due, member arrival(6) id
 --   {ns}:done             zset    what retention looks at: score finished, member id; likewise
 --   {ns}:failed           zset    and
 --   {ns}:cancelled        zset
---   {ns}:count            hash    <digit of the state><queue> -> how many jobs; zeros are left out
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
@@ -22,12 +24,11 @@
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
 --
 -- KEYS are the keys whose names are known beforehand, in this order. ARGV[1] is empty, or a test's clock.
-local JOB, META, DUE, COUNT, LARGE, UNIQUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local SESSIONS, WATCHED = KEYS[7], KEYS[8]
+local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
 
 local SCHEDULED, READY, RUNNING, DONE, FAILED, CANCELLED = 0, 1, 2, 4, 5, 6
-local ENDED = { [DONE] = KEYS[9], [FAILED] = KEYS[10], [CANCELLED] = KEYS[11] }
+local ENDED = { [DONE] = KEYS[8], [FAILED] = KEYS[9], [CANCELLED] = KEYS[10] }
 
 local call = redis.call
 local pack, unpack_from = struct.pack, struct.unpack

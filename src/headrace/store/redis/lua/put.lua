@@ -7,7 +7,7 @@
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
 -- Fails    NOWORKERS, before anything is written
---@include prelude job plan session commit
+--@include prelude job plan session wake commit
 
 local function roll_call()
   local at, wanted = 1, ARGV[3] or ''
@@ -31,25 +31,30 @@ local function roll_call()
   end
 end
 
-local jobs, ids = {}, {}
 local batch, at = ARGV[2], 1
-while at <= #batch do
+
+-- The next job of the batch. What most have in common comes as plain values: a table for each would be half of the work.
+local function next_job()
   local id, queue, when, time, priority, max_crashes, flags, put
   id, queue, when, time, priority, max_crashes, flags, put, at = unpack_from('>Hc0Hc0BdiHHIc0', batch, at)
-  local job = {
-    id = id, queue = queue, state = READY, flags = flags, token = 0, attempts = 0, crashes = 0, created = now,
-    due = when == 0 and now or when == 1 and time or now + time, priority = priority, max_crashes = max_crashes,
-    session = 0, request = 0, started = 0, finished = 0, put = put, told = '',
-  }
-  if band(flags, LARGE_BODY) ~= 0 then
-    job.body, at = unpack_from('>Ic0', batch, at)
+  local body, key, unique_for, replace
+  if flags > 0 then
+    if band(flags, LARGE_BODY) ~= 0 then
+      body, at = unpack_from('>Ic0', batch, at)
+    end
+    if band(flags, HAS_KEY) ~= 0 then
+      key, unique_for, replace, at = unpack_from('>Hc0dB', batch, at)
+    end
   end
-  if band(flags, HAS_KEY) ~= 0 then
-    job.key, job.unique_for, job.replace, at = unpack_from('>Hc0dB', batch, at)
-  end
-  jobs[#jobs + 1] = job
-  ids[#ids + 1] = id
+  local due = when == 0 and now or when == 1 and time or now + time
+  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace
 end
+
+local ids = {}
+while at <= #batch do
+  ids[#ids + 1] = next_job()
+end
+at = 1
 
 roll_call()
 local meta = call('HMGET', META, 'format', 'jobs')
@@ -58,6 +63,22 @@ if meta[1] and meta[1] ~= '1' then
 end
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 load_many(ids)
+
+local lines, lengths = {}, {}
+
+-- A job that nothing is to be known about but its place in line.
+local function insert_plain(id, queue, due, priority, max_crashes, flags, put)
+  arrival = arrival + 1
+  rewrite(id, pack(HEAD_FORMAT, READY, flags, 0, 0, 0, due, now, arrival, priority, max_crashes, #put) .. put)
+  local line = lines[queue]
+  if not line then
+    line = plan.enter[queue] or {}
+    lines[queue], plan.enter[queue], lengths[queue] = line, line, 0
+  end
+  line[#line + 1] = -priority
+  line[#line + 1] = pack('>I6I6', due, arrival) .. id
+  lengths[queue] = lengths[queue] + 1
+end
 
 local function insert(job)
   arrival = arrival + 1
@@ -100,17 +121,34 @@ local function put_unique(job)
 end
 
 local answer = { string.format('%.0f', now) }
-for _, job in ipairs(jobs) do
-  if job.key then
-    answer[#answer + 1] = put_unique(job)
-  elseif find_job(job.id) then
-    answer[#answer + 1] = ''
+for i = 1, #ids do
+  local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace = next_job()
+  if not key and not body and due <= now and plan.jobs[id] == nil then
+    if not raw[id] then
+      insert_plain(id, queue, due, priority, max_crashes, flags, put)
+    end
+    answer[i + 1] = ''
   else
-    answer[#answer + 1] = insert(job)
+    local job = {
+      id = id, queue = queue, flags = flags, token = 0, attempts = 0, crashes = 0, created = now, due = due,
+      priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
+      told = '', body = body, key = key, unique_for = unique_for, replace = replace,
+    }
+    if key then
+      answer[i + 1] = put_unique(job)
+    elseif find_job(id) then
+      answer[i + 1] = ''
+    else
+      answer[i + 1] = insert(job)
+    end
   end
 end
+for queue, length in pairs(lengths) do
+  count(queue, READY, length)
+  plan.news[queue] = (plan.news[queue] or 0) + length
+end
 
-if plan.changed[1] then
+if plan.changed[1] or plan.records[1] then
   -- The first write needs memory: a full server refuses it, and with it all the others.
   commit(function()
     call('HSET', META, 'format', '1', 'jobs', string.format('%.0f', arrival))

@@ -1,0 +1,2 @@
+-- A job is gone.
+DELETE FROM jobs WHERE jobID = ?1

@@ -1,0 +1,2 @@
+-- Remember how many writes have been committed, this transaction's among them.
+UPDATE server SET commitCount = ?1

@@ -1,0 +1,4 @@
+-- The highest priority below ?2 that waiting jobs of a name have.
+SELECT priority FROM jobs
+WHERE state IN ('QUEUED', 'RUNQUEUED') AND name = ?1 AND priority < ?2
+ORDER BY priority DESC LIMIT 1

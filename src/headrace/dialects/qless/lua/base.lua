@@ -1,0 +1,107 @@
+-- What every class uses: checks of arguments, and the namespace in which the classes are found.
+--
+-- Keys (all under `ql:`; the spec calls the parts <q> queue, <jid> job, <w> worker, <t> tag, <g> failure group):
+--   ql:config, ql:queues, ql:paused_queues, ql:workers, ql:completed, ql:tracked, ql:failures, ql:tags
+--   ql:q:<q>-work, -locks, -scheduled, -depends, -recur      ql:j:<jid>, -history, -dependencies, -dependents
+--   ql:r:<jid>     ql:w:<w>:jobs     ql:f:<g>     ql:t:<t>     ql:s:wait|run|stats:<day>:<q>
+--
+-- Three rules for everything below:
+--   * Time is an argument. Only functions that need `now` take it, always in first place.
+--   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
+--     care (`stored_list`, `tonumber(...) or default`), never asserted.
+--   * A script is run from its first line for every call: a class is made only when somebody asks for it.
+local call, encode, decode, floor = redis.call, cjson.encode, cjson.decode, math.floor
+
+-- No command moves more than so many values to or from the stack at once (`unpack` fails at about 8000), and
+-- upkeep that could be without end stops after so many steps.
+local CHUNK = 1000
+
+local classes
+
+-- The classes: Qless.Job, Qless.Queue, ...
+local Qless = setmetatable({}, {__index = function(self, name)
+  local class = classes[name]()
+  rawset(self, name, class)
+  return class
+end})
+
+-- An argument that must be there. An empty text names nothing.
+local function required(command, name, value)
+  if value == nil or value == '' then
+    error(command .. '(): Arg "' .. name .. '" missing')
+  end
+  return value
+end
+
+-- A finite number (a zset takes no NaN, and JSON no infinity).
+local function number(command, name, value)
+  local found = tonumber(value)
+  if not found or found ~= found or found == math.huge or found == -math.huge then
+    error(command .. '(): Arg "' .. name .. '" not a number: ' .. tostring(value))
+  end
+  return found
+end
+
+-- JSON text, decoded. `false` counts as missing, as it always has.
+local function json(command, name, text)
+  local valid, value = pcall(decode, text or '')
+  if not valid then
+    error(command .. '(): Arg "' .. name .. '" not JSON: ' .. tostring(value))
+  end
+  if value == false then
+    error(command .. '(): Arg "' .. name .. '" missing')
+  end
+  return value
+end
+
+-- A JSON list of texts (or numbers) without duplicates, as a table of what was there.
+local function json_list(command, name, text)
+  local list, seen = {}, {}
+  local values = json(command, name, text)
+  if type(values) ~= 'table' then
+    error(command .. '(): Arg "' .. name .. '" not a list: ' .. text)
+  end
+  for _, value in ipairs(values) do
+    if type(value) ~= 'string' and type(value) ~= 'number' then
+      error(command .. '(): Arg "' .. name .. '" has an item that is no text')
+    end
+    if not seen[tostring(value)] then
+      seen[tostring(value)] = true
+      list[#list + 1] = value
+    end
+  end
+  return list
+end
+
+-- A table that was stored as JSON text; an empty one if the text is missing or damaged.
+local function stored(text)
+  if not text or text == '' or text == '{}' or text == '[]' then
+    return {}
+  end
+  local valid, value = pcall(decode, text)
+  if valid and type(value) == 'table' then
+    return value
+  end
+  return {}
+end
+
+-- Call a command with a key and a list of values of any length, `CHUNK` at a time.
+local function call_with(command, key, values)
+  for first = 1, #values, CHUNK do
+    call(command, key, unpack(values, first, math.min(first + CHUNK - 1, #values)))
+  end
+end
+
+-- Tell a worker something, and then everyone who follows the log.
+local function tell(worker, message)
+  local text = encode(message)
+  call('PUBLISH', 'ql:w:' .. worker, text)
+  call('PUBLISH', 'ql:log', text)
+end
+
+-- If a job is tracked, say its jid on a channel.
+local function tell_trackers(jid, channel)
+  if call('ZSCORE', 'ql:tracked', jid) then
+    call('PUBLISH', channel, jid)
+  end
+end

@@ -1,0 +1,16 @@
+-- The script as clients call it: EVALSHA sha 0 command now argument ...
+if #KEYS > 0 then
+  error('No keys should be provided')
+end
+local command = required('Qless', 'command', ARGV[1])
+local run = Qless.Work[command] or Qless.Manage[command]
+if not run then
+  error('Unknown command ' .. command)
+end
+local now = number(command, 'now', ARGV[2])
+-- `unpack` would fail for some thousands of arguments.
+local arguments = {}
+for i = 3, #ARGV do
+  arguments[i - 2] = ARGV[i]
+end
+return run(now, arguments)

@@ -1,0 +1,84 @@
+-- put, for a batch that has nothing special: no unique keys, no delays, no large bodies, no worker required.
+--
+-- ARGV[2]  the batch: for each job H id, H queue, i priority, I its record without due, created and arrival (see job.lua)
+-- Answers  now
+--@include prelude wake
+
+local ids, queues, priorities, templates = {}, {}, {}, {}
+local batch, at, n = ARGV[2], 1, 0
+while at <= #batch do
+  n = n + 1
+  ids[n], queues[n], priorities[n], templates[n], at = unpack_from('>Hc0Hc0iIc0', batch, at)
+end
+
+local due = pack('>I6', now)
+local fields, hungry = { 'format', 'jobs' }, {}
+local lines, rows, numbers, in_order = {}, {}, {}, {}
+for i = 1, n do
+  local queue = queues[i]
+  if not lines[queue] then
+    lines[queue], rows[queue], numbers[queue] = {}, {}, 0
+    fields[#fields + 1] = READY .. queue
+    -- Into the row only if that stays in order: the clock may have been set back.
+    local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
+    in_order[queue] = not last or last:sub(1, 6) <= due
+    hungry[queue] = check_type(PREFIX .. 'hungry:' .. queue, 'zset')
+  end
+end
+local meta = read_many('HMGET', META, fields)
+if meta[1] and meta[1] ~= '1' then
+  fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
+end
+local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
+local there = read_many('HMGET', JOB, ids)
+
+local records, times = {}, due .. due
+for i = 1, n do
+  local id = ids[i]
+  if not there[i] and not records[id] then
+    arrival = arrival + 1
+    local number = pack('>I6', arrival)
+    local template, queue = templates[i], queues[i]
+    records[#records + 1] = id
+    records[#records + 1] = template:sub(1, 13) .. times .. number .. template:sub(32)
+    records[id] = true
+    if priorities[i] == 0 and in_order[queue] then
+      local row = rows[queue]
+      row[#row + 1] = due .. number .. id
+    else
+      local line = lines[queue]
+      line[#line + 1] = -priorities[i]
+      line[#line + 1] = due .. number .. id
+    end
+    numbers[queue] = numbers[queue] + 1
+  end
+end
+for queue, line in pairs(lines) do
+  if line[1] then
+    check_type(PREFIX .. 'line:' .. queue, 'zset')
+  end
+end
+local stamp = string.format('%.0f', now)
+if not records[1] then
+  return stamp
+end
+
+-- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others.
+local values = { 'format', '1', 'jobs', string.format('%.0f', arrival) }
+for i = 3, #fields do
+  local number = (tonumber(meta[i] or 0) or 0) + numbers[fields[i]:sub(2)]
+  if number > 0 then
+    values[#values + 1] = fields[i]
+    values[#values + 1] = string.format('%.0f', number)
+  end
+end
+bulk('HSET', META, values)
+bulk('HSET', JOB, records)
+for queue, line in pairs(lines) do
+  bulk('ZADD', PREFIX .. 'line:' .. queue, line)
+  bulk('RPUSH', PREFIX .. 'row:' .. queue, rows[queue])
+  if hungry[queue] then
+    wake(queue, math.min(numbers[queue], 16))
+  end
+end
+return stamp

@@ -1,0 +1,349 @@
+"""Arguments: checked and encoded where they are enqueued, and of their own types where they arrive."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, Literal, NamedTuple, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from headrace import Headrace, State
+from headrace.errors import ArgumentsError, ConfigurationError, PayloadTooLarge
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Word(StrEnum):
+    YES = "yes"
+
+
+@dataclass
+class Address:
+    street: str
+    since: date
+    tags: list[str] = field(default_factory=list)
+
+
+class Order(msgspec.Struct):
+    number: int
+    address: Address
+    price: Decimal
+    placed: datetime
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
+class Movie(TypedDict):
+    title: str
+    year: int
+
+
+ADDRESS = Address("Main St 1", date(2020, 2, 29), ["home"])
+ZONE = timezone(timedelta(hours=5, minutes=30))
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    made = Headrace("sqlite:///:memory:")
+    yield made
+    made.close()
+
+
+def arrived(app: Headrace, annotation: Any, value: Any) -> Any:
+    """What a task with one parameter of this type is called with."""
+    seen = []
+
+    def task(value: Any) -> None:
+        seen.append(value)
+
+    task.__annotations__ = {"value": annotation, "return": None}
+    job = app.task(name=f"takes {len(app.tasks)}")(task).enqueue(value)
+    app.worker(slots=1).run_until_empty()
+    assert job.refresh().state is State.DONE, job.snapshot.error
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (int, 0),
+        (int, -1),
+        (int, 2**53 + 1),
+        (int, 2**63),
+        (int, -(2**64)),
+        (int, 10**300),
+        (float, 0.1),
+        (float, 5e-324),
+        (bool, True),
+        (str, "ünï ✓ 𝄞"),
+        (str, 'nul \0 and "quotes"'),
+        (str, ""),
+        (bytes, bytes(range(256))),
+        (bytearray, bytearray(b"x")),
+        (Decimal, Decimal("1.10")),
+        (Decimal, Decimal("1e-30")),
+        (UUID, UUID("12345678-1234-5678-1234-567812345678")),
+        (datetime, datetime(2026, 11, 15, 4, 5, 6, 789012, UTC)),
+        (datetime, datetime(2026, 11, 15, 4, 5, 6, tzinfo=ZONE)),
+        (datetime, datetime(2026, 11, 15)),  # naive stays naive
+        (date, date(1, 1, 1)),
+        (time, time(23, 59, 59, 999999)),
+        (timedelta, timedelta(days=3, microseconds=1)),
+        (Colour, Colour.BLUE),
+        (Level, Level.HIGH),
+        (Word, Word.YES),
+        (Literal["a", "b"], "b"),
+        (Address, ADDRESS),
+        (Order, Order(2**60, ADDRESS, Decimal("9.99"), datetime(2026, 1, 1, tzinfo=UTC))),
+        (Point, Point(1.5, -2.0)),
+        (Movie, {"title": "Metropolis", "year": 1927}),
+        (list[Order], [Order(1, ADDRESS, Decimal(1), datetime(2026, 1, 1, tzinfo=UTC))]),
+        (dict[str, Address], {"here": ADDRESS}),
+        (dict[int, str], {2**70: "large key"}),
+        (dict[UUID, int], {UUID(int=7): 1}),
+        (set[int], {1, 2, 3}),
+        (frozenset[str], frozenset({"a"})),
+        (tuple[int, str], (1, "x")),
+        (tuple[int, ...], (1, 2, 3)),
+        (int | None, None),
+        (Address | None, ADDRESS),
+        (list[int] | str, "text"),
+        (Any, {"plain": [1, 2.5, None, True, {"deep": "er"}]}),
+        (dict, {"plain": [1]}),
+        (list, [1, "two", [3]]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None) or repr(value)[:40],
+)
+def test_arrive_as_they_were_sent(app: Headrace, annotation: Any, value: Any) -> None:
+    found = arrived(app, annotation, value)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_of_every_kind_of_parameter(app: Headrace) -> None:
+    seen: list[Any] = []
+
+    @app.task
+    def everything(a: int, /, b: int, c: int = 3, *rest: int, d: int, e: int = 5, **more: int) -> None:
+        seen.append((a, b, c, rest, d, e, more))
+
+    @app.task
+    def keyword(*, only: str) -> None:
+        seen.append(only)
+
+    @app.task
+    def defaults(a: int = 1, b: int = 2, c: int = 3) -> None:
+        seen.append((a, b, c))
+
+    everything.enqueue(1, 2, d=4)
+    everything.enqueue(1, b=2, d=4)
+    everything.enqueue(1, 2, 3, 4, 5, d=6, e=7, f=8)
+    keyword.enqueue(only="x")
+    defaults.enqueue()
+    defaults.enqueue(c=7)
+    defaults.enqueue(5, c=7)
+    app.worker(slots=1).run_until_empty()
+    assert seen == [
+        (1, 2, 3, (), 4, 5, {}),
+        (1, 2, 3, (), 4, 5, {}),
+        (1, 2, 3, (4, 5), 6, 7, {"f": 8}),
+        "x",
+        (1, 2, 3),
+        (1, 2, 7),
+        (5, 2, 7),
+    ]
+
+
+def test_the_function_stays_callable(app: Headrace) -> None:
+    @app.task
+    def double(number: int) -> int:
+        """Twice as much."""
+        return number * 2
+
+    assert double(4) == 8
+    assert double.__doc__ == "Twice as much."
+    assert repr(double) == f"<task {__name__}:double>"
+
+
+def test_a_default_that_changes_later_applies_when_the_job_runs(app: Headrace) -> None:
+    """What a caller leaves out is left out of the body: the function's own default decides."""
+
+    @app.task
+    def greet(name: str, greeting: str = "hello") -> None: ...
+
+    assert greet.call("ada").new.body == b'{"name":"ada"}'
+    assert greet.call("ada", "hi").new.body == b'{"name":"ada","greeting":"hi"}'
+
+
+cycle: list[Any] = []
+cycle.append(cycle)
+deep: Any = []
+for _ in range(100):
+    deep = [deep]
+
+
+def loose(value: Any = None) -> None: ...
+def whole(value: int) -> None: ...
+def real(value: float) -> None: ...
+def maybe(value: float | None) -> None: ...
+def text(value: str) -> None: ...
+def raw(value: bytes) -> None: ...
+def moment(value: datetime) -> None: ...
+def numbers(value: list[int]) -> None: ...
+def reals(value: list[float]) -> None: ...
+def mapping(value: dict[str, Any]) -> None: ...
+def colour(value: Colour) -> None: ...
+def order(value: Order) -> None: ...
+def two(first: int, second: int = 2) -> None: ...
+
+
+ELSE = "which would arrive as something else. Annotate the parameter with its type, or pass plain JSON values."
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "words"),
+    [
+        (loose, object(), f"argument 'value' is of type object, {ELSE}"),
+        (loose, print, f"argument 'value' is of type builtin_function_or_method, {ELSE}"),
+        (loose, {1, 2}, f"argument 'value' is of type set, {ELSE}"),
+        (loose, b"raw", f"argument 'value' is of type bytes, {ELSE}"),
+        (loose, Decimal(1), f"argument 'value' is of type Decimal, {ELSE}"),
+        (loose, [1, {"a": date(2020, 1, 1)}], f"argument \"value[1]['a']\" is of type date, {ELSE}"),
+        (loose, Level.LOW, f"argument 'value' is of type Level, {ELSE}"),
+        (loose, {1: 2}, "argument 'value' has the key 1, which would arrive as text. Use text as keys."),
+        (loose, float("nan"), "argument 'value' is nan, which JSON cannot carry."),
+        (loose, [float("-inf")], "argument 'value[0]' is -inf, which JSON cannot carry."),
+        (loose, cycle, "argument 'value' is nested too deeply, or contains itself."),
+        (loose, deep, "argument 'value' is nested too deeply, or contains itself."),
+        (loose, "lone \udc80", "argument 'value' cannot be encoded: 'utf-8' codec can't encode character"),
+        (mapping, {"a": datetime(2020, 1, 1)}, f"argument \"value['a']\" is of type datetime, {ELSE}"),
+        (mapping, {"a": float("inf")}, "argument \"value['a']\" is inf, which JSON cannot carry."),
+        (whole, "1", "an argument does not fit its annotation: Expected `int`, got `str` - at `$.value`."),
+        (whole, 1.5, "an argument does not fit its annotation: Expected `int`, got `float` - at `$.value`."),
+        (whole, True, "an argument does not fit its annotation: Expected `int`, got `bool` - at `$.value`."),
+        (whole, None, "an argument does not fit its annotation: Expected `int`, got `null` - at `$.value`."),
+        (real, float("nan"), "argument 'value' cannot be encoded: it contains a number that is not finite"),
+        (maybe, float("nan"), "argument 'value' cannot be encoded: it contains a number that is not finite"),
+        (reals, [1.0, float("inf")], "argument 'value' cannot be encoded: it contains a number that is not finite"),
+        (text, 5, "an argument does not fit its annotation: Expected `str`, got `int` - at `$.value`."),
+        (text, date(2020, 1, 1), "an argument does not fit its annotation: Expected `str`, got `date`"),
+        (text, b"x", "an argument does not fit its annotation: Expected `str`, got `bytes` - at `$.value`."),
+        (raw, "?", "an argument does not fit its annotation: Invalid base64 encoded string - at `$.value`."),
+        (moment, "yesterday", "an argument does not fit its annotation: Invalid RFC3339 encoded datetime"),
+        (numbers, [1, "x"], "an argument does not fit its annotation: Expected `int`, got `str` - at `$.value[1]`."),
+        (numbers, [cycle], "argument 'value' is nested too deeply, or contains itself."),
+        (colour, "green", "an argument does not fit its annotation: Invalid enum value 'green' - at `$.value`."),
+        (order, {"number": 1}, "does not fit its annotation: Object missing required field `address` - at `$.value`."),
+    ],
+)
+def test_that_cannot_be_sent(app: Headrace, function: Callable[..., Any], value: Any, words: str) -> None:
+    task = app.task(name="task")(function)
+    with pytest.raises(ArgumentsError) as caught:
+        task.enqueue(value)
+    assert str(caught.value).startswith("task: ")
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert app.store.run(app.store.counts()) == [], "nothing was written"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((), {}, "task: missing a required argument: 'first'."),
+        ((1, 2, 3), {}, "task: too many positional arguments."),
+        ((1,), {"third": 3}, "task: got an unexpected keyword argument 'third'."),
+        ((1,), {"first": 3}, "task: multiple values for argument 'first'."),
+    ],
+)
+def test_of_a_wrong_number(app: Headrace, args: Any, kwargs: Any, words: str) -> None:
+    task = app.task(name="task")(two)
+    with pytest.raises(ArgumentsError) as caught:
+        task.enqueue(*args, **kwargs)
+    assert str(caught.value) == words
+
+
+def test_one_that_the_worker_fills_in(app: Headrace) -> None:
+    from headrace import inject
+
+    app.provide("pool")(dict)
+
+    @app.task(name="task")
+    def needy(number: int, pool: Any = inject("pool")) -> None: ...  # noqa: B008
+
+    with pytest.raises(ArgumentsError, match="task: 'pool' is filled in by the worker and cannot be passed"):
+        needy.enqueue(1, pool={})
+
+
+def test_the_limit_is_exact() -> None:
+    app = Headrace("sqlite:///:memory:", payload_limit=1000)
+    task = app.task(name="task")(text)
+    room = 1000 - len(b'{"value":""}')
+    task.enqueue("x" * room)
+    with pytest.raises(PayloadTooLarge) as caught:
+        task.enqueue("x" * (room + 1))
+    assert (caught.value.size, caught.value.limit) == (1001, 1000)
+    assert str(caught.value) == (
+        "task: the encoded arguments: 1,001 bytes are more than the limit of 1,000. Store the data elsewhere and "
+        "pass a reference, or raise Headrace(payload_limit=...)."
+    )
+    app.close()
+
+
+def test_a_batch_is_all_or_nothing(app: Headrace) -> None:
+    task = app.task(name="task")(whole)
+    with pytest.raises(ArgumentsError):
+        app.enqueue_many([task.call(1), task.call("2")])  # type: ignore[arg-type]
+    assert app.store.run(app.store.counts()) == []
+    assert app.enqueue_many([]) == []
+
+
+def test_of_a_type_that_json_cannot_carry(app: Headrace) -> None:
+    class Mine:
+        pass
+
+    def odd(value: Any) -> None: ...
+
+    odd.__annotations__ = {"value": Mine}
+    task = app.task(name="task")(odd)
+    with pytest.raises(ArgumentsError, match="argument 'value' cannot be encoded: Encoding objects of type Mine is"):
+        task.enqueue(Mine())
+
+
+def test_annotations_that_do_not_work(app: Headrace) -> None:
+    def unresolvable(value: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigurationError, match=r"its annotations cannot be resolved \(name 'Nowhere' is not defined"):
+        app.task(unresolvable)
+
+    def ambiguous(value: Any) -> None: ...
+
+    ambiguous.__annotations__ = {"value": Address | Order}
+    with pytest.raises(ConfigurationError, match="Annotate with types that JSON can carry"):
+        app.task(ambiguous)
+
+
+def test_integers_at_pythons_own_limit(app: Headrace) -> None:
+    """Refused where it can be told, never in the worker."""
+    task = app.task(name="task")(whole)
+    limit = sys.get_int_max_str_digits()
+    task.enqueue(10 ** (limit - 1))
+    with pytest.raises(ArgumentsError, match=r"argument 'value' cannot be encoded: Exceeds the limit \(4300 digits\)"):
+        task.enqueue(10**limit)

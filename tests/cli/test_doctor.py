@@ -1,0 +1,78 @@
+"""`headrace doctor` and `headrace health`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from processes import WorkerProcess, eventually
+
+from headrace import Headrace
+from headrace.cli import exits
+from headrace.cli.doctor import find_problems
+from headrace.cli.output import now_ms
+from headrace.job import Counts, SessionInfo, SessionSnapshot, State
+from headrace.store.sqlite import SqliteStore
+
+from . import shop
+from .conftest import Run
+
+Ask = Callable[..., Any]
+
+
+def test_all_is_well(app: Headrace, worker: WorkerProcess, run: Run, ask: Ask, url: str) -> None:
+    answer = ask("doctor")
+    assert set(answer) == {
+        "store", "durability", "survives", "facets", "file", "file_bytes", "free_bytes", "log_bytes", "schema_version",
+        "sqlite_version", "live_workers", "dead_workers", "jobs", "problems", "ok",
+    }  # fmt: skip
+    assert (answer["store"], answer["durability"], answer["live_workers"]) == (url, "process", 1)
+    assert (answer["ok"], answer["problems"], answer["schema_version"] >= 1) == (True, [], True)
+    output = run("doctor").output
+    assert "survives        the death of any process (kill -9 included)" in output
+    assert output.endswith("All is well.\n")
+
+
+def test_nobody_listens(app: Headrace, run: Run, ask: Ask) -> None:
+    shop.send.enqueue("ada")
+    result = run("doctor")
+    assert result.exit_code == exits.NOT_DONE
+    assert "! 1 ready job in the queue 'mail', and no live worker listens.\n" in result.output
+    assert ask("doctor", code=exits.NOT_DONE)["ok"] is False
+
+
+def test_the_store_may_have_advice(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteStore, "advice", lambda _: ["Move to a bigger disk."], raising=False)
+    assert ask("doctor", code=exits.NOT_DONE)["problems"] == ["Move to a bigger disk."]
+
+
+def session(*, alive: bool, running: int = 3, silent: int = 0) -> SessionSnapshot:
+    info = SessionInfo(id="s", name="host-1", queues=("q",))
+    return SessionSnapshot(info=info, opened=0, seen=now_ms() - silent, running=running, alive=alive)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "problem"),
+    [
+        ([session(alive=False)], "3 jobs held by 1 dead worker, and no live worker to take over."),
+        ([session(alive=True, silent=12_100)], "Worker host-1 holds 3 jobs and was last heard of 12 s ago."),
+        ([session(alive=True, running=0, silent=99_000)], None),
+        ([session(alive=False), session(alive=True)], None),
+    ],
+)
+def test_problems(sessions: list[SessionSnapshot], problem: str | None) -> None:
+    problems = find_problems(sessions, [Counts("q", {State.READY: 0})])
+    assert len(problems) == (problem is not None)
+    assert problem is None or problems[0].startswith(problem)
+
+
+def test_health(app: Headrace, worker: WorkerProcess, run: Run, ask: Ask) -> None:
+    assert ask("health")["healthy"] is True
+    assert run("health", "--queues", "mail,default").output.startswith("healthy: ")
+    result = run("health", "--queues", "other")
+    assert (result.exit_code, result.output) == (1, "unhealthy: no live worker of this host listens to other\n")
+    worker.kill()
+    eventually(lambda: run("health").exit_code == exits.NOT_DONE, "its death to be seen")
+    assert run("health").output == "unhealthy: no live worker of this host\n"
+    assert ask("health", code=exits.NOT_DONE) == {"healthy": False, "workers": []}

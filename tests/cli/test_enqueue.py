@@ -1,0 +1,133 @@
+"""`headrace enqueue`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import WorkerProcess
+
+from headrace import Headrace, State
+from headrace.cli import exits
+
+from . import shop
+from .conftest import Run
+
+APP = ("--app", "cli.shop:app")
+
+
+def arguments(app: Headrace, job_id: str) -> Any:
+    return json.loads(app.job(job_id.strip()).snapshot.body)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (["add", "1"], {"a": 1}),
+        (["cli.shop:add", "1", "-2"], {"a": 1, "b": -2}),
+        (["add", "a=1", "b=3"], {"a": 1, "b": 3}),
+        (["send", "ada@example.org"], {"to": "ada@example.org"}),
+        (["send", "42", "subject=7"], {"to": "42", "subject": "7"}),
+        (["send", '"a=b"'], {"to": "a=b"}),
+        (["send", "to=a=b"], {"to": "a=b"}),
+        (["send", '"--quiet"'], {"to": "--quiet"}),
+    ],
+)
+def test_arguments(written: list[str], meant: object, app: Headrace, run: Run) -> None:
+    result = run("enqueue", *written, *APP)
+    assert result.exit_code == 0, result.output
+    assert arguments(app, result.stdout) == meant
+
+
+def test_options(app: Headrace, run: Run) -> None:
+    options = ["--queue", "slow", "--priority", "7", "--run-after", "in 5 minutes", "--retries", "2"]
+    job = app.job(run("enqueue", "add", "1", *options, *APP).stdout.strip())
+    assert (job.queue, job.snapshot.priority, job.state) == ("slow", 7, State.SCHEDULED)
+    assert abs(job.run_after - datetime.now(UTC) - timedelta(minutes=5)) < timedelta(seconds=30)
+    assert job.snapshot.options == b'{"retries":2}'
+
+
+def test_json(app: Headrace, ask: Callable[..., Any]) -> None:
+    answer = ask("enqueue", "add", "1", *APP)
+    assert answer == {"id": answer["id"], "created": True}
+
+
+def test_unique(app: Headrace, run: Run) -> None:
+    first, second = (run("enqueue", "add", "1", "--unique", *APP) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert (first.stderr, second.stderr) == ("", "(it was there already)\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "message"),
+    [
+        (["add", "x", *APP], exits.USAGE, "an argument does not fit its annotation: Expected `int`, got `str` - at `$.a`."),
+        (["add", *APP], exits.USAGE, "cli.shop:add: missing a required argument: 'a'."),
+        (["add", "1", "c=2", *APP], exits.USAGE, "cli.shop:add: got an unexpected keyword argument 'c'."),
+        (["add", "1", "--unqiue", *APP], exits.USAGE, "No such option: --unqiue. (If it is an argument, write it as JSON:"),
+        (["ad", *APP], exits.USAGE, "The app has no task 'ad'. It has cli.shop:add, cli.shop:fail,"),
+        (["add", "1", "--run-after", "x", *APP], exits.USAGE, "run_after: 'x' could not be placed in 'x'"),
+        (["add", "1", "--priority", "99999999", *APP], exits.USAGE, "priority goes from -1,000,000 to 1,000,000"),
+        (["add", "1", "--timeout", "1s", *APP], exits.USAGE, "--timeout says how long to wait: add --wait."),
+        (["add", "1"], exits.USAGE, "Which app? Say --app module:app, or set $HEADRACE_APP."),
+        (["add", "1", "--app", "no_such:app"], exits.CONFIGURATION, "Cannot find a module named 'no_such'."),
+        (["add", "1", "--require-worker", *APP], exits.NOT_DONE, "No live worker listens to queue 'default'"),
+    ],
+)
+def test_mistakes(written: list[str], code: int, message: str, app: Headrace, run: Run) -> None:
+    result = run("enqueue", *written)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert app.store.run(app.store.counts()) == []
+
+
+def test_an_ambiguous_name(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(app.tasks, "other:add", app.tasks["cli.shop:add"])
+    result = run("enqueue", "add", "1", *APP)
+    assert result.exit_code == exits.USAGE
+    assert "'add' could be any of cli.shop:add, other:add: write more of it." in result.stderr
+
+
+def test_waiting_for_a_result(app: Headrace, worker: WorkerProcess, run: Run) -> None:
+    result = run("enqueue", "send", "ada", "--wait", *APP)
+    assert (result.exit_code, result.stdout) == (0, '"ada: hi"\n')
+
+
+def test_waiting_for_nothing(app: Headrace, worker: WorkerProcess, run: Run, tmp_path: Path) -> None:
+    result = run("enqueue", "touch", str(tmp_path / "touched"), "--wait", *APP)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert (tmp_path / "touched").exists()
+
+
+def test_waiting_for_a_failure(app: Headrace, worker: WorkerProcess, run: Run, ask: Callable[..., Any]) -> None:
+    result = run("enqueue", "fail", "bad \x1b[31m luck", "--wait", *APP)
+    assert (result.exit_code, result.stdout) == (exits.JOB_FAILED, "")
+    assert "failed (ValueError): ValueError: bad \\x1b[31m luck" in result.stderr
+    assert "Traceback (most recent call last):" in result.stderr
+    assert "\x1b" not in result.output
+    answer = ask("enqueue", "fail", "--wait", *APP, code=exits.JOB_FAILED)
+    assert (answer["state"], answer["error"]["type"], answer["error"]["message"]) == ("failed", "ValueError", "no way")
+
+
+def test_waiting_too_long(app: Headrace, run: Run) -> None:
+    result = run("enqueue", "add", "1", "--wait", "--timeout", "0.05s", *APP)
+    assert result.exit_code == exits.TEMPORARY
+    assert "is still ready; it was waited for as long as asked." in result.stderr
+
+
+def test_waiting_for_a_cancelled_job(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = shop.add.using(unique=True).enqueue(1)
+    assert job.cancel()
+    monkeypatch.setattr("headrace.task.Using.enqueue", lambda *_, **__: job)
+    result = run("enqueue", "add", "1", "--wait", *APP)
+    assert result.exit_code == exits.JOB_CANCELLED
+    assert f"Job {job.id} was cancelled." in result.stderr
+
+
+def test_the_store_of_the_app(app: Headrace, run: Run) -> None:
+    result = run("enqueue", "add", "1", *APP, store=None)
+    assert app.job(result.stdout.strip()).state is State.READY

@@ -1,0 +1,74 @@
+"""The command line explains itself, and quickly."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner
+from processes import environment
+
+from headrace.cli import COMMANDS, cli, exits
+
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_teaches_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert re.search(r"Examples?\b", result.output)
+    assert f"headrace {name}" in result.output
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_list_of_commands_says_what_they_say_themselves(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    lines = {name: line for section in COMMANDS.values() for name, (_, line) in section.items()}
+    assert (command.help or "").splitlines()[0] == lines[name]
+
+
+def test_the_exit_codes_are_documented() -> None:
+    output = CliRunner().invoke(cli, ["--help"]).output
+    for code, meaning in exits.MEANINGS.items():
+        assert re.search(rf"^  {code} +{re.escape(meaning)}$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"]])
+def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "headrace", *arguments]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time")}
+    assert "headrace.cli" in imported
+    assert not imported & {"apsw", "rich", "asyncio", "multiprocessing", "headrace.store.sqlite", "headrace.worker.pump"}
+    assert {name for name in imported if name.startswith("headrace.cli")} == {"headrace.cli", "headrace.cli.exits"}
+
+
+def test_an_unknown_command_is_answered_with_the_closest() -> None:
+    result = CliRunner().invoke(cli, ["wroker"])
+    assert result.exit_code == exits.USAGE
+    assert "No such command 'wroker'. Did you mean 'worker'?" in result.output
+
+
+def test_an_unknown_command_like_no_other() -> None:
+    result = CliRunner().invoke(cli, ["xyzzy"])
+    assert result.exit_code == exits.USAGE
+    assert "No such command 'xyzzy'." in result.output
+
+
+def test_the_version(headrace: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    from headrace import __version__
+
+    result = headrace("--version")
+    assert (result.returncode, result.stdout) == (0, f"headrace {__version__}\n")
+
+
+def test_without_a_command_it_helps(headrace: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    result = headrace()
+    assert result.returncode == exits.USAGE
+    assert "Usage: headrace" in result.stdout + result.stderr

@@ -1,0 +1,236 @@
+"""`headrace jobs`, `job`, `queues`, `workers`, `failures`: what they show, to people and to programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from processes import WorkerProcess, environment, eventually
+
+from headrace import Headrace
+from headrace.cli import exits
+from headrace.job import NewJob
+
+from . import shop
+from .conftest import Run
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def lived(app: Headrace) -> Headrace:
+    """A store with some life behind it."""
+    shop.add.enqueue(1)
+    shop.send.enqueue("ada")
+    shop.fail.enqueue("no \x1b[31mway [bold]!\nnext line")
+    shop.give_up.enqueue()
+    shop.move.enqueue()
+    app.worker(queues=["default", "mail"]).run_until_empty()
+    shop.add.using(run_after="1 hour").enqueue(5)
+    shop.add.using(queue="nobody").enqueue(6)
+    assert shop.add.enqueue(7).cancel()
+    return app
+
+
+def test_jobs_newest_first(lived: Headrace, ask: Ask) -> None:
+    page = ask("jobs")
+    states = [(job["task"].removeprefix("cli.shop:"), job["state"]) for job in page["jobs"]]
+    assert page["cursor"] is None
+    assert states == [
+        ("add", "cancelled"),
+        ("add", "ready"),
+        ("add", "scheduled"),
+        ("move", "ready"),
+        ("give_up", "failed"),
+        ("fail", "failed"),
+        ("send", "done"),
+        ("add", "done"),
+    ]
+
+
+def test_the_shape_of_a_job(lived: Headrace, ask: Ask) -> None:
+    job = ask("jobs", "--task", "cli.shop:add", "--state", "done")["jobs"][0]
+    assert set(job) == {
+        "id", "task", "queue", "state", "priority", "arguments", "created", "run_after", "started", "finished", "attempts",
+        "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error", "cancelling", "unique_key",
+    }  # fmt: skip
+    assert (job["arguments"], job["result"], job["attempts"], job["error"]) == ({"a": 1}, 3, 1, None)
+    assert job["created"].endswith("Z")
+    assert job["created"] <= job["started"] <= job["finished"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        (["--state", "failed"], 2),
+        (["--state", "failed", "--state", "done"], 4),
+        (["--queue", "mail"], 1),
+        (["--task", "cli.shop:add"], 4),
+        (["--group", "out of stock"], 1),
+        (["--queue", "nothing"], 0),
+    ],
+)
+def test_filters(filters: list[str], count: int, lived: Headrace, ask: Ask) -> None:
+    assert len(ask("jobs", *filters)["jobs"]) == count
+
+
+def test_pages(lived: Headrace, ask: Ask, run: Run) -> None:
+    ids = [job["id"] for job in ask("jobs")["jobs"]]
+    found: list[str] = []
+    cursor: list[str] = []
+    for _ in range(3):
+        page = ask("jobs", "--limit", "3", *cursor)
+        found += [job["id"] for job in page["jobs"]]
+        cursor = ["--after", page["cursor"]]
+    assert (found, page["cursor"]) == (ids, None)
+    assert "There are more: add --after " in run("jobs", "--limit", "3").stderr
+
+
+def test_a_wrong_cursor(lived: Headrace, run: Run) -> None:
+    result = run("jobs", "--after", "here")
+    assert result.exit_code == exits.USAGE
+    assert "Invalid value for '--after': 'here' is no cursor of this store." in result.stderr
+
+
+def test_no_jobs(app: Headrace, run: Run) -> None:
+    assert run("jobs").output == "No jobs.\n"
+    assert run("jobs", "--state", "done").output == "No such jobs.\n"
+    assert run("queues").output == "No queues: there are no jobs and no workers.\n"
+    assert run("workers").output == "No workers. Start one: headrace worker APP\n"
+    assert run("failures").output == "No failed jobs.\n"
+
+
+@pytest.mark.parametrize("command", ["jobs", "queues", "workers", "failures", "doctor"])
+def test_tables_fit_eighty_columns(command: str, lived: Headrace, run: Run) -> None:
+    lived.store.run(lived.store.put([NewJob(id="1" * 32, task="a.very.long.module.name:" + "x" * 99, body=b"{}")]))
+    lived.store.run(lived.store.put([NewJob(id="2" * 32, task="t", queue="q" * 150, body=b"{}")]))
+    output = run(command, env={"COLUMNS": "80"}).stdout
+    assert max(map(len, output.splitlines())) <= 80 or command == "doctor"
+
+
+def test_ids_are_never_cut(lived: Headrace, run: Run, ask: Ask) -> None:
+    output = run("jobs", env={"COLUMNS": "60"}).stdout
+    assert all(job["id"] in output for job in ask("jobs")["jobs"])
+
+
+def test_nothing_is_cut_in_a_pipe(lived: Headrace, run: Run) -> None:
+    name = "a.very.long.module.name:" + "x" * 99
+    lived.store.run(lived.store.put([NewJob(id="1" * 32, task=name, body=b"{}")]))
+    assert name in run("jobs").stdout
+
+
+def test_one_job(lived: Headrace, ask: Ask, run: Run) -> None:
+    job_id = ask("jobs", "--task", "cli.shop:fail")["jobs"][0]["id"]
+    job = ask("job", job_id)
+    assert (job["group"], job["error"]["type"]) == ("ValueError", "ValueError")
+    assert "in fail" in job["error"]["traceback"]
+    assert [event["what"] for event in job["history"]] == ["created", "started", "failed"]
+    output = run("job", job_id).stdout
+    assert "state      failed" in output
+    assert "ValueError: no \\x1b[31mway [bold]!" in output
+
+
+def test_what_jobs_say_never_reaches_the_terminal_as_it_is(lived: Headrace, ask: Ask, run: Run) -> None:
+    evil = "\x1b]0;owned\x07[red]\u202e"
+    lived.store.run(lived.store.put([NewJob(id="3" * 32, task=f"t{evil}", queue=f"q{evil}", body=evil.encode())]))
+    for command in (["jobs"], ["job", "3" * 32], ["why", "3" * 32], ["queues"], ["failures"], ["doctor"], ["job", evil]):
+        output = run(*command, color=True, env={"FORCE_COLOR": "1"}).output
+        assert "\x1b]" not in output
+        assert "\x07" not in output
+        assert "\u202e" not in output
+
+
+def test_a_body_that_is_no_json(lived: Headrace, ask: Ask) -> None:
+    lived.store.run(lived.store.put([NewJob(id="4" * 32, task="t", body=b"\xff")]))
+    assert ask("job", "4" * 32)["arguments"] == {"base64": "/w=="}
+
+
+def test_a_job_that_is_not_there(app: Headrace, run: Run) -> None:
+    for command in ("job", "why"):
+        result = run(command, "0" * 32)
+        assert result.exit_code == exits.NOT_DONE
+        assert f"There is no job {'0' * 32}: it never existed, was deleted, or was purged." in result.stderr
+        result = run(command, "01a1dd")
+        assert result.exit_code == exits.USAGE
+        assert "'01a1dd' is not a whole id: an id has 32 characters." in result.stderr
+
+
+def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
+    queues = {queue["queue"]: queue for queue in ask("queues")["queues"]}
+    assert set(queues) == {"default", "elsewhere", "mail", "nobody"}
+    assert queues["default"] == {
+        "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1, "failed": 2,
+        "cancelled": 1,
+    }  # fmt: skip
+    assert "elsewhere" in run("queues").stdout
+
+
+def test_workers(app: Headrace, worker: WorkerProcess, ask: Ask, run: Run) -> None:
+    (found,) = ask("workers")["workers"]
+    assert set(found) == {
+        "id", "name", "pid", "host", "queues", "tasks", "running", "alive", "opened", "seen", "timeout",
+    }  # fmt: skip
+    assert (found["queues"], found["running"], found["alive"], found["timeout"]) == (["default", "mail"], 0, True, 15.0)
+    assert "cli.shop:add" in found["tasks"]
+    assert "alive" in run("workers").stdout
+    assert {queue["workers"] for queue in ask("queues")["queues"]} == {1}
+
+
+def test_a_dead_worker(app: Headrace, worker: WorkerProcess, ask: Ask) -> None:
+    worker.kill()
+    eventually(lambda: not ask("workers")["workers"][0]["alive"], "its death to be seen")
+
+
+def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
+    groups = ask("failures")["failures"]
+    assert [(group["group"], group["count"], group["tasks"]) for group in groups] == [
+        ("out of stock", 1, ["cli.shop:give_up"]),
+        ("ValueError", 1, ["cli.shop:fail"]),
+    ]
+    assert ask("failures", "ValueError")["jobs"][0]["task"] == "cli.shop:fail"
+    assert "cli.shop:give_up" in run("failures", "out of stock").stdout
+    result = run("failures", "nothing")
+    assert (result.exit_code, result.stderr) == (exits.NOT_DONE, "No failed jobs in the group 'nothing'.\n")
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["job", "0" * 32], ["queues"], ["workers"], ["failures"], ["doctor"], ["health"]])
+def test_a_store_that_is_not_there(command: list[str], run: Run, url: str) -> None:
+    result = run(*command)
+    assert result.exit_code == exits.STORE
+    assert f"There is no store at {url.removeprefix('sqlite:///')}: nothing has been enqueued there yet" in result.stderr
+    assert not url.removeprefix("sqlite:///") in result.stdout
+
+
+def test_a_file_that_is_no_store(run: Run, url: str) -> None:
+    with open(url.removeprefix("sqlite:///"), "wb") as file:
+        file.write(b"certainly not a database" * 100)
+    result = run("jobs")
+    assert result.exit_code == exits.STORE
+    assert "is not a SQLite database." in result.stderr
+
+
+def test_which_store(app: Headrace, run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add.enqueue(1)
+    assert "cli.shop:add" in run("jobs", "--app", "cli.shop:app", store=None).stdout
+    monkeypatch.setenv("HEADRACE_STORE", url)
+    assert "cli.shop:add" in run("jobs", store=None).stdout
+    assert run("jobs", store="sqlite:///other.db").exit_code == exits.STORE
+    monkeypatch.setenv("HEADRACE_STORE", "sqlite:///other.db")
+    monkeypatch.setenv("HEADRACE_APP", "cli.shop:app")
+    assert "cli.shop:add" in run("jobs", store=None).stdout
+
+
+def test_a_closed_pipe_is_quiet(app: Headrace, url: str) -> None:
+    app.enqueue_many([shop.add.call(number) for number in range(1000)])
+    command = [sys.executable, "-m", "headrace", "jobs", "--limit", "1000", "--store", url, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()

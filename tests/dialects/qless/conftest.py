@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+
+import pytest
+from store.redis.servers import Server, programs
+
+from .recorder import Recorder
+
+
+@cache
+def server_of(program: str) -> Server:
+    """One server per program, for all tests: each begins with an empty database."""
+    return Server(program=programs()[program])
+
+
+@pytest.fixture(params=programs(), scope="session")
+def server(request: pytest.FixtureRequest) -> Server:
+    """Every redis-server there is here: a script that one accepts another may refuse."""
+    return server_of(str(request.param))
+
+
+@pytest.fixture
+def qless(server: Server) -> Iterator[Recorder]:
+    with closing(Recorder(server)) as recorder:
+        yield recorder

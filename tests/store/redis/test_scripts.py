@@ -1,0 +1,284 @@
+"""What must be true of every script, whatever it does: one slot, checks before writes, no write that can fail."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from redis.crc import key_slot
+
+from conformance.helpers import Worker, outcome
+from headrace.clock import ManualClock
+from headrace.errors import StoreCorrupt, StoreFull
+from headrace.ids import new_id
+from headrace.job import Kind, NewJob, Verdict
+from headrace.store.redis import RedisStore, scripts
+from headrace.store.redis.operation import Script
+
+from .scenes import Scene
+from .servers import Server, contents, programs, shared
+
+REQUESTS = (
+    "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete", "revive",
+    "listen", "watch", "get", "find", "history", "counts", "sessions",
+)  # fmt: skip
+WRITES = {
+    b"hset", b"hdel", b"zadd", b"zrem", b"zremrangebyrank", b"zremrangebyscore", b"zpopmin", b"sadd", b"srem", b"rpush",
+    b"ltrim", b"lrem", b"del", b"unlink", b"pexpire", b"publish",
+}  # fmt: skip
+
+
+@pytest.fixture
+def scene(store: RedisStore, clock: ManualClock) -> Scene:
+    return Scene(store, clock)
+
+
+def first_script(scene: Scene, name: str) -> Script[object]:
+    operation = scene.requests()[name]()
+    return operation if isinstance(operation, Script) else next(operation.begin())
+
+
+def test_there_is_a_request_for_every_script(scene: Scene) -> None:
+    assert {first_script(scene, name).name for name in scene.requests()} == set(scripts.TRANSITIONS)
+    assert set(scene.requests()) == set(REQUESTS)
+
+
+@pytest.mark.parametrize("name", scripts.TRANSITIONS)
+def test_every_script_begins_with_its_contract(name: str) -> None:
+    lines = scripts._read(name).splitlines()
+    assert lines[0].startswith("-- ")
+    assert any(line.startswith("-- Answers") for line in lines)
+    assert any(line.startswith("--@include prelude") for line in lines)
+
+
+# -- keys --
+
+
+MONITORED = re.compile(rb"\d+\.\d+ \[\d+ (?P<source>\S+)\] (?P<words>.*)")
+
+
+def commands_inside_scripts(program: str, act: Callable[[], None], store: RedisStore) -> Iterator[list[str]]:
+    """What the server does on behalf of scripts while something happens."""
+    connection = shared(program).client().connection_pool.make_connection()
+    connection.send_command("MONITOR")
+    connection.read_response()
+    act()
+    store.driver.command("ECHO", "the end")
+    while True:
+        entry = MONITORED.match(connection.read_response())
+        assert entry
+        words = shlex.split(entry["words"].decode("latin-1"))
+        if words[0] == "ECHO":
+            connection.disconnect()
+            return
+        if entry["source"] == b"lua":
+            yield words
+
+
+def test_every_key_touched_is_in_the_slot_of_the_namespace(scene: Scene, program: str) -> None:
+    store = scene.store
+
+    def everything() -> None:
+        for name in REQUESTS:
+            if name not in ("exchange in turn", "report", "close"):
+                store.run(scene.requests()[name]())
+        store.run(scene.requests()["close"]())
+
+    slot = key_slot(store.keys.job.encode())
+    commands = set()
+    for command, *words in commands_inside_scripts(program, everything, store):
+        commands.add(command.lower())
+        for key in words if command.upper() in ("DEL", "UNLINK", "EXISTS") else words[:1]:
+            assert key.startswith(store.keys.prefix), (command, key)
+            assert key_slot(key.encode("latin-1")) == slot
+    assert len(commands) > 20
+
+
+# -- check first, then write --
+
+TRAP = """
+local calls, real = 0, redis
+local redis = { call = function(name, ...)
+  calls = calls + 1
+  if calls == %d then error('TRAP ' .. name:lower() .. ' ;', 0) end
+  return real.call(name, ...)
+end }
+"""
+
+
+def spring(scene: Scene, script: Script[object], k: int) -> bytes | None:
+    """Run a script that fails at its k-th call; which command that was, or None if there are fewer."""
+    driver = scene.store.driver
+    text = (TRAP % k).encode() + scripts.source(script.name)
+    command = driver._command(script, whole=True).replace(
+        b"$%d\r\n%s\r\n" % (len(scripts.source(script.name)), scripts.source(script.name)),
+        b"$%d\r\n%s\r\n" % (len(text), text),
+    )
+    connection = driver.connect()
+    try:
+        connection.send_packed_command([command])
+        connection.read_response()
+    except Exception as error:
+        assert "TRAP " in str(error), error
+        return str(error).split("TRAP ")[1].split()[0].encode()
+    finally:
+        connection.disconnect()
+    return None
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(scene: Scene, name: str) -> None:
+    script = first_script(scene, name)
+    before = contents(scene.store)
+    for k in range(1, 500):
+        command = spring(scene, script, k)
+        if command is None:
+            assert name in ("get", "find", "history", "counts", "sessions"), "it should have written something"
+            return
+        assert contents(scene.store) == before, f"call {k} ({command.decode()}) came after a write"
+        if command in WRITES:
+            return
+    pytest.fail("a script with so many calls is not bounded")
+
+
+def attempt(scene: Scene, name: str) -> bool:
+    """Run a request that may find something damaged: then nothing may have changed."""
+    before = contents(scene.store)
+    try:
+        scene.store.run(scene.requests()[name]())
+    except StoreCorrupt as error:
+        assert scene.store.keys.prefix in str(error)
+        assert contents(scene.store) == before
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
+    make: Callable[..., RedisStore], clock: ManualClock, name: str, program: str
+) -> None:
+    if program != next(iter(programs())):
+        pytest.skip("the first server is enough for this")
+    scene = Scene(make(clock), clock)
+    names = [key.removeprefix(scene.store.keys.prefix) for key in contents(scene.store)]
+    refused = 0
+    for name_of_key in [*names, "hungry:default", "row:elsewhere"]:
+        key, command = scene.store.keys.prefix + name_of_key, scene.store.driver.command
+        command("DEL", "backup")
+        if command("EXISTS", key):
+            command("RENAME", key, "backup")
+        command("SET", key, "a string")
+        if attempt(scene, name):  # it went through without that key: the next one needs another scene
+            clock = ManualClock()
+            scene = Scene(make(clock), clock)
+            continue
+        refused += 1
+        command("DEL", key)
+        if command("EXISTS", "backup"):
+            command("RENAME", "backup", key)
+    assert refused
+
+
+@pytest.mark.parametrize("garbage", [b"", b"x", b"\x01" * 41, b"\xff" * 200], ids=["empty", "short", "head", "long"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_garbage_in_place_of_a_record_is_named_before_anything_is_written(
+    make: Callable[..., RedisStore], clock: ManualClock, name: str, garbage: bytes, program: str
+) -> None:
+    if program != next(iter(programs())):
+        pytest.skip("the first server is enough for this")
+    scene = Scene(make(clock), clock)
+    command = scene.store.driver.command
+    jobs = ("run 1", "run 2", "in the row 1", "in the line", "soon", "failed", "of the dead", "replaceable", "later")
+    for job_id in jobs:
+        record = command("HGET", scene.store.keys.job, job_id)
+        command("HSET", scene.store.keys.job, job_id, garbage)
+        if attempt(scene, name):
+            clock = ManualClock()
+            scene = Scene(make(clock), clock)
+            command = scene.store.driver.command
+        else:
+            command("HSET", scene.store.keys.job, job_id, record)
+
+
+@pytest.mark.parametrize("field", ["jobs", "sessions", "1default", "2default"])
+def test_garbage_in_place_of_a_number_stops_no_request_half_way(scene: Scene, field: str) -> None:
+    scene.store.driver.command("HSET", scene.store.keys.known[1], field, "garbage")
+    for name in REQUESTS:
+        if name not in ("exchange in turn", "close"):
+            attempt(scene, name)
+    attempt(scene, "close")
+
+
+# -- a full server --
+
+
+def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, private: Callable[..., Server]) -> None:
+    server = private(program=programs()[program])
+    clock = ManualClock()
+    with closing(RedisStore(f"{server.url}?ns=full", clock=clock)) as store:
+        scene = Scene(store, clock)
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        before = contents(store)
+        for name in ("put", "put_plain", "report"):
+            with pytest.raises(StoreFull, match="Nothing was written"):
+                store.run(scene.requests()[name]())
+            assert contents(store) == before
+        turn = store.run(scene.requests()["exchange"]())
+        assert list(turn.verdicts) == [Verdict.OK] * 4
+        assert turn.leases
+        for name in ("renew", "sweep", "cancel", "revive", "delete", "get", "find", "counts", "sessions", "close"):
+            store.run(scene.requests()[name]())
+        assert not any(job is not None for job in store.run(store.get(["n1", "p1"])))
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        assert all(put.created for put in store.run(scene.requests()["put_plain"]()))
+
+
+# -- bounds --
+
+
+def test_promotion_goes_on_in_bounded_steps(store: RedisStore, clock: ManualClock) -> None:
+    jobs = [NewJob(id=f"job {i}", task="task", body=b"", delay=10) for i in range(1_500)]
+    store.run(store.put(jobs))
+    worker = Worker(store, clock)
+    clock.advance(10)
+    assert worker.exchange(take=worker.asks(1)).next_due == clock.now()
+    assert worker.exchange(take=worker.asks(1)).next_due is None
+
+
+def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) -> None:
+    expected = [f"job {i}" for i in range(9_000)]
+    store.run(store.put([NewJob(id=job_id, task="task", body=b"B", priority=i % 2) for i, job_id in enumerate(expected)]))
+    worker = Worker(store, clock)
+    leases = worker.take(9_000)
+    assert [lease.id for lease in leases] == expected[1::2] + expected[::2]
+    turn = worker.exchange([outcome(lease, Kind.DONE) for lease in leases])
+    assert list(turn.verdicts) == [Verdict.OK] * 9_000
+    assert store.run(store.delete(expected)) == [True] * 9_000
+    assert set(contents(store)) == {store.keys.prefix + name for name in ("meta", "sessions", f"session:{worker.id}")}
+
+
+def test_a_job_left_in_a_long_row_is_skipped_when_its_turn_comes(store: RedisStore, clock: ManualClock) -> None:
+    ids = [f"job {i}" for i in range(3_000)]
+    store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in ids]))
+    store.run(store.delete(ids[:1_000]))
+    store.run(store.cancel(ids[1_000:2_000]))
+    store.run(store.revive(ids[1_500:1_501]))
+    worker = Worker(store, clock)
+    assert [lease.id for lease in worker.take(3)] == [ids[1_500], *ids[2_000:2_002]]
+    assert [lease.id for lease in worker.take(2_000)] == ids[2_002:]
+    assert f"{store.keys.prefix}row:default" not in contents(store)
+
+
+def test_a_queued_job_takes_no_more_than_three_hundred_and_fifty_bytes(
+    program: str, private: Callable[..., Server]
+) -> None:
+    server = private(program=programs()[program])
+    with closing(RedisStore(f"{server.url}?ns=memory")) as store:
+        store.run(store.put([NewJob(id="warm up", task="task", body=b"")]))
+        before = server.client().info("memory")["used_memory"]
+        for _ in range(30):
+            store.run(store.put([NewJob(id=new_id(), task="send", body=b"x" * 100) for _ in range(1_000)]))
+        assert (server.client().info("memory")["used_memory"] - before) / 30_000 < 350

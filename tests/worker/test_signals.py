@@ -1,0 +1,260 @@
+"""Signals, recycling, and what the supervisor does about processes that misbehave."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+from processes import (
+    Witness,
+    alive,
+    children_of,
+    cpu_seconds,
+    descendants,
+    eventually,
+    resident_megabytes,
+)
+from volume import volume
+
+from headrace import Headrace, Job, State
+
+from . import tasks
+from .conftest import StartWorker
+from .test_kills import all_jobs, unfinished
+
+
+def untouched(job: Job[None]) -> bool:
+    """Given back: in line again, and charged with nothing."""
+    job.refresh()
+    return (job.state, job.attempts, job.crashes) == (State.READY, 0, 0)
+
+
+def one_of_each(app: Headrace, witness: Witness, path: Path) -> list[Job[None]]:
+    """A job on a thread, one on the loop, one in a process of its own; all of them running."""
+    jobs = [task.enqueue(str(path)) for task in (tasks.wait_for, tasks.wait_for_async, tasks.wait_for_isolated)]
+    for job in jobs:
+        witness.wait("start", job.id)
+    return jobs
+
+
+def test_sigterm_lets_jobs_finish(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker("--slots", "3")
+    running = one_of_each(app, witness, tmp_path / "go")
+    waiting = tasks.wait_for.enqueue(str(tmp_path / "go"))
+    worker.signal(signal.SIGTERM)
+    worker.logged("stopping: jobs have 30 s to finish")
+    (tmp_path / "go").touch()
+    assert worker.wait() == 0
+    for job in running:
+        assert job.refresh().state is State.DONE
+        assert (job.attempts, job.crashes) == (1, 0)
+    assert untouched(waiting)
+
+
+def test_what_does_not_finish_is_given_back(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    worker = start_worker("--slots", "3", "--grace", "0.2s")
+    running = one_of_each(app, witness, tmp_path / "go")
+    others = descendants(worker.pid)
+    asked = time.monotonic()
+    assert worker.stop() == 0
+    print(f"\nended {time.monotonic() - asked:.2f} s after SIGTERM with a grace of 0.2 s")
+    assert time.monotonic() - asked < 3
+    assert all(map(untouched, running))
+    assert not any(map(alive, others))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_means_now(
+    number: signal.Signals, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    worker = start_worker("--slots", "3")
+    running = one_of_each(app, witness, tmp_path / "go")
+
+    def send() -> None:
+        if number == signal.SIGINT:
+            os.killpg(worker.pid, number)  # Ctrl-C reaches the whole group
+        else:
+            worker.signal(number)
+
+    send()
+    worker.logged("stopping: jobs have 30 s")
+    assert worker.process.poll() is None
+    send()
+    asked = time.monotonic()
+    assert worker.wait() == 0
+    assert time.monotonic() - asked < 5
+    assert all(map(untouched, running))
+
+
+def test_at_any_moment(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    """SIGTERM under load: nothing is lost, nothing that ended runs again, no attempt is burnt."""
+    calls = [tasks.work.call(number, 0.005) for number in range(volume(150))]
+    app.enqueue_many(calls)
+    stops = volume(2)
+    for _ in range(stops):
+        seen = len(witness.marks("end"))
+        worker = start_worker("--slots", "4", "--grace", "5s")
+        witness.wait("end", count=min(seen + 15, len(calls)))
+        assert worker.stop() == 0
+    start_worker("--slots", "4", "--burst").wait()
+    jobs = all_jobs(app)
+    assert len(jobs) == len(calls)
+    for job in jobs:
+        assert (job.state, job.attempts, job.crashes) == (State.DONE, 1, 0)
+    assert len(witness.marks("start")) == len(calls), "what had started was allowed to finish"
+
+
+def test_sighup_replaces_processes(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+    worker = start_worker("--slots", "1")
+    job = tasks.wait_for.enqueue(str(tmp_path / "go"))
+    before = witness.wait("start", job.id).pid
+    worker.signal(signal.SIGHUP)
+    worker.logged("recycling all worker processes")
+    (tmp_path / "go").touch()
+    job.result(timeout=20)
+    assert (job.attempts, job.crashes) == (1, 0)
+    after = worker.child(other_than=before)
+    again = tasks.work.enqueue(1)
+    again.result(timeout=20)
+    assert witness.wait("start", again.id).pid == after
+    assert " died " not in worker.log
+
+
+def test_sigusr1_shows_what_everyone_does(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    worker = start_worker("--slots", "1")
+    job = tasks.wait_for.enqueue(str(tmp_path / "go"))
+    witness.wait("start", job.id)
+    worker.signal(signal.SIGUSR1)
+    worker.logged(r'File ".*tasks.py", line \d+ in wait_for')
+    (tmp_path / "go").touch()
+    job.result(timeout=20)
+
+
+def test_a_process_makes_way_after_so_many_jobs(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    jobs = app.enqueue_many([tasks.work.call(number) for number in range(60)])
+    worker = start_worker("--slots", "1", "--max-jobs", "20", "--burst")
+    assert worker.wait() == 0
+    assert len({mark.pid for mark in witness.marks("start")}) >= 2
+    for job in jobs:
+        assert job.result(timeout=1) is not None
+        assert (job.attempts, job.crashes) == (1, 0)
+
+
+def test_a_process_that_makes_way_still_has_its_grace(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """The first SIGTERM is the first, even if the process was about to end."""
+    worker = start_worker("--slots", "2", "--max-jobs", "1")
+    job = tasks.wait_for.enqueue(str(tmp_path / "go"))
+    witness.wait("start", job.id)
+    tasks.nothing.enqueue().result(timeout=20)
+    worker.logged("making way for a fresh process")
+    worker.signal(signal.SIGTERM)
+    worker.logged("stopping: jobs have 30 s")
+    (tmp_path / "go").touch()
+    assert worker.wait() == 0
+    assert job.refresh().state is State.DONE
+
+
+def test_a_process_makes_way_when_it_has_grown(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    worker = start_worker("--slots", "1", "--max-memory", "150MB")
+    before = worker.child()
+    tasks.hoard.enqueue(200).result(timeout=20)
+    worker.logged("making way for a fresh process")
+    worker.child(other_than=before)
+    assert tasks.nothing.enqueue(3).result(timeout=20) == 3
+
+
+def test_a_hung_process_is_ended(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    """The pump gives no sign of life: nothing of that process can be trusted to work."""
+    worker = start_worker("--slots", "1", tweak="import headrace.worker.supervisor as s; s.SILENCE = 1200")
+    job = tasks.hold_the_lock.using(max_crashes=1).enqueue(60)
+    witness.wait("start", job.id)
+    worker.logged("has hung: ending it")
+    worker.logged(r'File ".*tasks.py", line \d+ in hold_the_lock')
+    eventually(lambda: job.refresh().state is State.FAILED, "the job to be charged")
+    assert (job.snapshot.group, job.crashes, job.attempts) == ("crashed", 1, 0)
+
+
+def test_a_run_far_past_its_time_out_is_ended(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    """A thread in a call that does not return can't be stopped: its process can."""
+    worker = start_worker("--slots", "1", tweak="import headrace.worker.supervisor as s; s.OVERRUN = 200")
+    job = tasks.deaf.using(max_crashes=1).enqueue(60)
+    worker.logged("has a run far past its time-out: ending it")
+    eventually(lambda: job.refresh().state is State.FAILED, "the job to be charged")
+    assert job.snapshot.group == "crashed"
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+def test_as_process_1(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+    """In a container: orphans of jobs are reaped, SIGTERM ends in good order."""
+    wrapper = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*wrapper, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody make a process namespace")
+    worker = start_worker("--slots", "1", wrapper=wrapper)
+    (init,) = eventually(lambda: children_of(worker.pid), "process 1")
+    tasks.orphan.enqueue(str(tmp_path / "go")).result(timeout=20)
+    eventually(lambda: len(children_of(init)) == 2, "the orphan to be adopted")
+    (tmp_path / "go").touch()
+
+    def children_and_zombies() -> int:
+        return len(Path(f"/proc/{init}/task/{init}/children").read_text().split())
+
+    eventually(lambda: children_and_zombies() == 1, "the orphan to be buried")
+    os.kill(init, signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+def test_memory_stays_flat(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    worker = start_worker("--slots", "8")
+    child = worker.child()
+    half = volume(20_000) // 2
+    sizes, files = [], []
+    for _ in range(2):
+        for start in range(0, half, 1000):
+            app.enqueue_many([tasks.nothing.call(number) for number in range(start, min(start + 1000, half))])
+        eventually(lambda: unfinished(app) == 0, "the jobs to end", 60 + half / 200)
+        sizes.append((resident_megabytes(worker.pid), resident_megabytes(child)))
+        files.append(len(os.listdir(f"/proc/{child}/fd")))
+    grown = [after - before for before, after in zip(*sizes, strict=True)]
+    print(f"\nover {half} jobs the supervisor grew by {grown[0]:.1f} MB, its process by {grown[1]:.1f} MB; {sizes[1]}")
+    assert grown[0] < 1
+    assert grown[1] < 4
+    assert files[1] <= files[0]
+    wal = Path(f"{app.url.removeprefix('sqlite:///')}-wal").stat().st_size
+    print(f"the write-ahead log takes {wal / 1e6:.1f} MB")
+    assert wal < 32_000_000
+
+
+def test_an_idle_worker_writes_nothing_and_costs_next_to_nothing(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    worker = start_worker("--slots", "8", "--processes", "1")
+    tasks.nothing.enqueue().result(timeout=20)
+    other = apsw.Connection(str(tmp_path / "jobs.db"))
+
+    def version() -> int:
+        ((value,),) = other.execute("PRAGMA data_version").fetchall()
+        return int(str(value))
+
+    everyone = (worker.pid, *descendants(worker.pid))
+    settled = version()
+    before, used = time.monotonic(), sum(map(cpu_seconds, everyone))
+    while time.monotonic() - before < volume(3):  # a length of time, not a wait for something
+        time.sleep(0.1)
+    used = sum(map(cpu_seconds, everyone)) - used
+    share = used / (time.monotonic() - before)
+    print(f"\nidle: {share:.2%} of a core for supervisor and process together")
+    assert version() == settled
+    assert share < 0.015
+    other.close()
