@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+LOOK_AGAIN = 5.0
+"""Seconds after which whoever waits for a job looks again, should the news of its end have been lost."""
+
 
 class HistoryLine(NamedTuple):
     """One thing that happened to a job."""
@@ -167,13 +170,13 @@ class Job(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]:
         return self.aresult().__await__()
 
-    def _left(self, end: float | None) -> float | None:
+    def _left(self, end: float | None) -> float:
         if end is None:
-            return None
+            return LOOK_AGAIN
         left = end - time.monotonic()
         if left <= 0:
             raise Timeout(f"Job {self.id} is still {self.state}; it was waited for as long as asked.")
-        return left
+        return min(left, LOOK_AGAIN)
 
     def _outcome(self) -> R:
         snapshot = self.snapshot

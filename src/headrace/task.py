@@ -206,6 +206,7 @@ class Task(Generic[P, R]):
         self.name = check_name("task", name or task_name(function))
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
+        self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function)
         self.results = Results(function)
         self._plain: Using[P, R] | None = None

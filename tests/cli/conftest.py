@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from processes import WorkerProcess, environment, worker_process
 
 from headrace import Headrace
 from headrace.cli import cli
 from headrace.store import open_store
+from processes import WorkerProcess, environment, worker_process
 
 from . import shop
 

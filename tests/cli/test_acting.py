@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import WorkerProcess, environment, eventually
 
 from headrace import Headrace, JobCancelled, State
 from headrace.cli import exits, failures
+from processes import WorkerProcess, environment, eventually
 
 from . import shop
 from .conftest import Run
@@ -120,7 +120,9 @@ def at_a_terminal(typed: bytes, *arguments: str) -> int:
     """Run a command whose standard input is a terminal; answers with its exit code."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "headrace", *arguments]
-    process = subprocess.Popen(command, stdin=slave, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
     os.write(master, typed)
     try:
         return process.wait(timeout=60)

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from processes import WorkerProcess, eventually
 
 from headrace import Headrace
 from headrace.cli import exits
 from headrace.cli.doctor import find_problems
-from headrace.cli.output import now_ms
 from headrace.job import Counts, SessionInfo, SessionSnapshot, State
 from headrace.store.sqlite import SqliteStore
+from processes import WorkerProcess, eventually
 
 from . import shop
 from .conftest import Run
 
 Ask = Callable[..., Any]
+NOW = 1_700_000_000_000
 
 
 def test_all_is_well(app: Headrace, worker: WorkerProcess, run: Run, ask: Ask, url: str) -> None:
@@ -49,7 +49,7 @@ def test_the_store_may_have_advice(app: Headrace, ask: Ask, monkeypatch: pytest.
 
 def session(*, alive: bool, running: int = 3, silent: int = 0) -> SessionSnapshot:
     info = SessionInfo(id="s", name="host-1", queues=("q",))
-    return SessionSnapshot(info=info, opened=0, seen=now_ms() - silent, running=running, alive=alive)
+    return SessionSnapshot(info=info, opened=0, seen=NOW - silent, running=running, alive=alive)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def session(*, alive: bool, running: int = 3, silent: int = 0) -> SessionSnapsho
     ],
 )
 def test_problems(sessions: list[SessionSnapshot], problem: str | None) -> None:
-    problems = find_problems(sessions, [Counts("q", {State.READY: 0})])
+    problems = find_problems(sessions, [Counts("q", {State.READY: 0})], NOW)
     assert len(problems) == (problem is not None)
     assert problem is None or problems[0].startswith(problem)
 

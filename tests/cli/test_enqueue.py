@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import WorkerProcess
 
 from headrace import Headrace, State
 from headrace.cli import exits
+from processes import WorkerProcess
 
 from . import shop
 from .conftest import Run
@@ -65,10 +65,18 @@ def test_unique(app: Headrace, run: Run) -> None:
 @pytest.mark.parametrize(
     ("written", "code", "message"),
     [
-        (["add", "x", *APP], exits.USAGE, "an argument does not fit its annotation: Expected `int`, got `str` - at `$.a`."),
+        (
+            ["add", "x", *APP],
+            exits.USAGE,
+            "does not fit its annotation: Expected `int`, got `str` - at `$.a`.",
+        ),
         (["add", *APP], exits.USAGE, "cli.shop:add: missing a required argument: 'a'."),
         (["add", "1", "c=2", *APP], exits.USAGE, "cli.shop:add: got an unexpected keyword argument 'c'."),
-        (["add", "1", "--unqiue", *APP], exits.USAGE, "No such option: --unqiue. (If it is an argument, write it as JSON:"),
+        (
+            ["add", "1", "--unqiue", *APP],
+            exits.USAGE,
+            "No such option: --unqiue. (If it is an argument,",
+        ),
         (["ad", *APP], exits.USAGE, "The app has no task 'ad'. It has cli.shop:add, cli.shop:fail,"),
         (["add", "1", "--run-after", "x", *APP], exits.USAGE, "run_after: 'x' could not be placed in 'x'"),
         (["add", "1", "--priority", "99999999", *APP], exits.USAGE, "priority goes from -1,000,000 to 1,000,000"),

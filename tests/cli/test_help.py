@@ -10,9 +10,9 @@ from collections.abc import Callable
 import click
 import pytest
 from click.testing import CliRunner
-from processes import environment
 
 from headrace.cli import COMMANDS, cli, exits
+from processes import environment
 
 NAMES = [name for section in COMMANDS.values() for name in section]
 
@@ -43,9 +43,18 @@ def test_the_exit_codes_are_documented() -> None:
 def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "headrace", *arguments]
     result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
-    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time")}
+    imported = {
+        line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if line.startswith("import time")
+    }
     assert "headrace.cli" in imported
-    assert not imported & {"apsw", "rich", "asyncio", "multiprocessing", "headrace.store.sqlite", "headrace.worker.pump"}
+    assert not imported & {
+        "apsw",
+        "rich",
+        "asyncio",
+        "multiprocessing",
+        "headrace.store.sqlite",
+        "headrace.worker.pump",
+    }
     assert {name for name in imported if name.startswith("headrace.cli")} == {"headrace.cli", "headrace.cli.exits"}
 
 

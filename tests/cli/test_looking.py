@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import WorkerProcess, environment, eventually
 
 from headrace import Headrace
 from headrace.cli import exits
 from headrace.job import NewJob
+from processes import WorkerProcess, environment, eventually
 
 from . import shop
 from .conftest import Run
@@ -54,8 +55,9 @@ def test_jobs_newest_first(lived: Headrace, ask: Ask) -> None:
 def test_the_shape_of_a_job(lived: Headrace, ask: Ask) -> None:
     job = ask("jobs", "--task", "cli.shop:add", "--state", "done")["jobs"][0]
     assert set(job) == {
-        "id", "task", "queue", "state", "priority", "arguments", "created", "run_after", "started", "finished", "attempts",
-        "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error", "cancelling", "unique_key",
+        "id", "task", "queue", "state", "priority", "arguments", "created", "run_after", "started", "finished",
+        "attempts", "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error", "cancelling",
+        "unique_key",
     }  # fmt: skip
     assert (job["arguments"], job["result"], job["attempts"], job["error"]) == ({"a": 1}, 3, 1, None)
     assert job["created"].endswith("Z")
@@ -136,7 +138,15 @@ def test_one_job(lived: Headrace, ask: Ask, run: Run) -> None:
 def test_what_jobs_say_never_reaches_the_terminal_as_it_is(lived: Headrace, ask: Ask, run: Run) -> None:
     evil = "\x1b]0;owned\x07[red]\u202e"
     lived.store.run(lived.store.put([NewJob(id="3" * 32, task=f"t{evil}", queue=f"q{evil}", body=evil.encode())]))
-    for command in (["jobs"], ["job", "3" * 32], ["why", "3" * 32], ["queues"], ["failures"], ["doctor"], ["job", evil]):
+    for command in (
+        ["jobs"],
+        ["job", "3" * 32],
+        ["why", "3" * 32],
+        ["queues"],
+        ["failures"],
+        ["doctor"],
+        ["job", evil],
+    ):
         output = run(*command, color=True, env={"FORCE_COLOR": "1"}).output
         assert "\x1b]" not in output
         assert "\x07" not in output
@@ -162,8 +172,8 @@ def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
     queues = {queue["queue"]: queue for queue in ask("queues")["queues"]}
     assert set(queues) == {"default", "elsewhere", "mail", "nobody"}
     assert queues["default"] == {
-        "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1, "failed": 2,
-        "cancelled": 1,
+        "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1,
+        "failed": 2, "cancelled": 1,
     }  # fmt: skip
     assert "elsewhere" in run("queues").stdout
 
@@ -196,12 +206,13 @@ def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
     assert (result.exit_code, result.stderr) == (exits.NOT_DONE, "No failed jobs in the group 'nothing'.\n")
 
 
-@pytest.mark.parametrize("command", [["jobs"], ["job", "0" * 32], ["queues"], ["workers"], ["failures"], ["doctor"], ["health"]])
-def test_a_store_that_is_not_there(command: list[str], run: Run, url: str) -> None:
-    result = run(*command)
+@pytest.mark.parametrize("command", ["jobs", "queues", "workers", "failures", "doctor", "health", "purge"])
+def test_a_store_that_is_not_there(command: str, run: Run, url: str) -> None:
+    result = run(command)
+    file = Path(url.removeprefix("sqlite:///"))
     assert result.exit_code == exits.STORE
-    assert f"There is no store at {url.removeprefix('sqlite:///')}: nothing has been enqueued there yet" in result.stderr
-    assert not url.removeprefix("sqlite:///") in result.stdout
+    assert f"There is no store at {file}: nothing has been enqueued there yet" in result.stderr
+    assert not file.exists()
 
 
 def test_a_file_that_is_no_store(run: Run, url: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from processes import environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -25,8 +25,8 @@ JOB = Snapshot(
 ERROR = encode_error(ErrorText("ValueError", "no."))
 
 
-def session(*, alive: bool = True, queues: tuple[str, ...] = ("q",), tasks: tuple[str, ...] = ("t",)) -> SessionSnapshot:
-    info = SessionInfo(id="s", name="host-1", queues=queues, tasks=tasks)
+def session(*, alive: bool = True, queue: str = "q", task: str = "t") -> SessionSnapshot:
+    info = SessionInfo(id="s", name="host-1", queues=(queue,), tasks=(task,))
     return SessionSnapshot(info=info, opened=NOW, seen=NOW, running=2, alive=alive)
 
 
@@ -44,7 +44,8 @@ def session(*, alive: bool = True, queues: tuple[str, ...] = ("q",), tasks: tupl
             {"state": State.SCHEDULED, "due": NOW + 5_000, "deferred_since": NOW - 60_000},
             [],
             "task unknown",
-            "put off until * (in 5 s): no worker that took it since * (60 s ago) knows the task 't'. Is a deploy under way?",
+            "put off until * (in 5 s): no worker that took it since * (60 s ago) knows the task 't'. Is a deploy under "
+            "way?",
         ),
         (
             {"state": State.SCHEDULED, "due": NOW - 1},
@@ -54,13 +55,13 @@ def session(*, alive: bool = True, queues: tuple[str, ...] = ("q",), tasks: tupl
         ),
         (
             {},
-            [session(alive=False), session(queues=("other",))],
+            [session(alive=False), session(queue="other")],
             "no worker",
             "no live worker listens to the queue 'q'. Start one: headrace worker APP --queues q",
         ),
         (
             {},
-            [session(tasks=("other",))],
+            [session(task="other")],
             "task unknown",
             "1 live worker listens to the queue 'q', but none knows the task 't'.",
         ),
@@ -68,8 +69,8 @@ def session(*, alive: bool = True, queues: tuple[str, ...] = ("q",), tasks: tupl
             {"crashes": 1},
             [session(), session()],
             "in line",
-            "it is in line with 6 other ready jobs of the queue 'q'; 2 live workers can run it, busy with 4 jobs at present. "
-            "Its process died once before.",
+            "it is in line with 6 other ready jobs of the queue 'q'; 2 live workers can run it, busy with 4 jobs at "
+            "present. Its process died once before.",
         ),
         (
             {"state": State.RUNNING, "started": NOW - 2_000, "worker": "host-1", "progress": (1.0, 4.0)},
@@ -99,7 +100,8 @@ def session(*, alive: bool = True, queues: tuple[str, ...] = ("q",), tasks: tupl
             {"state": State.FAILED, "finished": NOW - 180_000, "group": "ValueError", "error": ERROR},
             [],
             "failed",
-            f"it failed at * (3 min ago) in the group 'ValueError': ValueError: no. To run it again: headrace revive {JOB.id}",
+            "it failed at * (3 min ago) in the group 'ValueError': ValueError: no. To run it again: headrace revive "
+            f"{JOB.id}",
         ),
         (
             {"state": State.CANCELLED, "finished": NOW - 180_000},

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import WorkerProcess, eventually, worker_process
 
 from headrace import Headrace, State
 from headrace.cli import exits
+from processes import WorkerProcess, eventually, worker_process
 
 from . import shop
 
@@ -62,7 +62,11 @@ def test_log_level(app: Headrace, url: str, headrace: Shell) -> None:
         ("app = 1", "bad_app:app", "bad_app:app is a int, not a Headrace app."),
         ("x = 1", "bad_app", "bad_app has no Headrace app: say which one, as in bad_app:app."),
         ("1 / 0", "bad_app:app", "Importing bad_app:app failed: ZeroDivisionError: division by zero"),
-        ("import nonesuch", "bad_app:app", "Importing bad_app:app failed: ModuleNotFoundError: No module named 'nonesuch'"),
+        (
+            "import nonesuch",
+            "bad_app:app",
+            "Importing bad_app:app failed: ModuleNotFoundError: No module named 'nonesuch'",
+        ),
         ("", "bad_app.py.py:app", "There is no file bad_app.py.py."),
     ],
 )

@@ -39,7 +39,7 @@ def doctor_command(store: str | None, app_path: str | None, as_json: bool) -> No
         counts = opened.run(opened.counts())
         facts = {**_promises(opened), **_file_facts(opened.url), **_numbers(sessions, counts)}
         advice = getattr(opened, "advice", None)
-        problems = [*find_problems(sessions, counts), *(advice() if callable(advice) else [])]
+        problems = [*find_problems(sessions, counts, now_ms()), *(advice() if callable(advice) else [])]
     if as_json:
         show_json({**facts, "problems": problems, "ok": not problems})
     else:
@@ -101,7 +101,7 @@ def _numbers(sessions: list[SessionSnapshot], counts: list[Counts]) -> dict[str,
     }
 
 
-def find_problems(sessions: list[SessionSnapshot], counts: list[Counts]) -> list[str]:
+def find_problems(sessions: list[SessionSnapshot], counts: list[Counts], now: int) -> list[str]:
     """Sentences on what needs attention."""
     problems = []
     live = [session for session in sessions if session.alive]
@@ -114,7 +114,7 @@ def find_problems(sessions: list[SessionSnapshot], counts: list[Counts]) -> list
         )
     for session in live:
         # An idle session writes nothing, so only one with jobs can be overdue; a third of its time is its rhythm.
-        overdue = now_ms() - session.seen
+        overdue = now - session.seen
         if session.running and overdue > session.info.timeout * 2 // 3:
             held_here = _number(session.running, "job")
             problems.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -102,15 +103,22 @@ class Testing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._resources is not None:
-                self._resources.stop()
-            if self._runner is not None:
-                self._runner.close()
+            if _loop_runs_here():  # which keeps ours from running in this thread
+                with ThreadPoolExecutor(1) as other:
+                    other.submit(self._clean_up).result()
+            else:
+                self._clean_up()
         finally:
             self.app.failure_hooks.remove(self._remember)
             self.app.use_store(self._previous)
             self._open_store.close()
             self._store = self._resources = self._runner = None
+
+    def _clean_up(self) -> None:
+        if self._resources is not None:
+            self._resources.stop()
+        if self._runner is not None:
+            self._runner.close()
 
     @property
     def _open_store(self) -> Store:
@@ -142,6 +150,8 @@ class Testing:
         Queues are emptied one after the other by name; within a queue the order is that of a worker with one slot.
         `limit` ends jobs that enqueue themselves for ever.
         """
+        if _loop_runs_here():
+            raise HeadraceError("An event loop runs here already: write 'await t.arun_all()' in async tests.")
         runs = 0
         while (lease := self._take()) is not None:
             if runs == limit:
@@ -176,20 +186,11 @@ class Testing:
             return put_off(run, self.clock.now())
         if self._runner is None or self._resources is None:
             self._runner = asyncio.Runner()
-            self._resources = Resources(self.app, self._run_coroutine)
+            self._resources = Resources(self.app, self._runner.run)
             self._resources.start()
         if task.is_async:
-            return cast("Outcome", self._run_coroutine(perform_async(run, self._resources, self.steady)))
+            return self._runner.run(perform_async(run, self._resources, self.steady))
         return perform(run, self._resources, self.steady)
-
-    def _run_coroutine(self, coroutine: Any) -> Any:
-        assert self._runner is not None
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._runner.run(coroutine)
-        coroutine.close()
-        raise HeadraceError("An event loop runs here already: write 'await t.arun_all()' in async tests.")
 
     def _settle(self, outcome: Outcome) -> None:
         store = self._open_store
@@ -267,6 +268,14 @@ class Testing:
         """Forget all jobs."""
         store = self._open_store
         store.run(store.delete([job.id for job in self.jobs]))
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _given_back(lease: Lease) -> Outcome:

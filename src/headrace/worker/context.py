@@ -32,36 +32,22 @@ class Channel(Protocol):
 class Context:
     """One run of a job: what it is, what it may say, whether it should stop. Safe to use from any thread of the job."""
 
-    __slots__ = (
-        "_channel",
-        "_data",
-        "_log",
-        "_progress",
-        "_speaking",
-        "beat",
-        "began",
-        "lease",
-        "overrides",
-        "stop_reason",
-        "stopper",
-        "task_object",
-        "thread",
-    )  # fmt: skip
+    # Most runs use none of these: what a class holds need not be set for each job.
+    began: int | None = None
+    beat: int = 0
+    stop_reason: str | None = None
+    stopper: Any = None
+    thread: int | None = None
+    overrides: Any = None
+    _progress: tuple[float, float] | None = None
+    _data: bytes | None = None
+    _log: list[tuple[int, str]] | None = None
+    _speaking = False
 
     def __init__(self, lease: Lease, task: Task[Any, Any] | None, channel: Channel) -> None:
         self.lease = lease
         self.task_object = task
-        self.began: int | None = None
-        self.beat = 0
-        self.stop_reason: str | None = None
-        self.stopper: Any = None
-        self.thread: int | None = None
-        self.overrides: Any = None
         self._channel = channel
-        self._progress: tuple[float, float] | None = None
-        self._data: bytes | None = None
-        self._log: list[tuple[int, str]] | None = None
-        self._speaking = False
 
     def __repr__(self) -> str:
         return f"<run of {self.lease.task} {self.lease.id}, attempt {self.attempt}>"

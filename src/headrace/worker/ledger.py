@@ -14,7 +14,9 @@ from typing import NamedTuple
 from headrace.job import Lease
 
 _HEADER = struct.Struct("<QQ")  # the pump's last beat, whether it ended in good order
-_ENTRY = struct.Struct("<QQQ64s")  # in use, began, deadline (0: none), ref
+_ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text
+_NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
+_UNUSED, _NUMBER, _TEXT = range(3)
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
 
@@ -33,7 +35,7 @@ class Ledger:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._map = mmap.mmap(descriptor, SIZE)
-        self._free = list(range(ENTRIES - 1, -1, -1))
+        self._free = [_HEADER.size + place * _ENTRY.size for place in range(ENTRIES - 1, -1, -1)]
         self._places: dict[int | str, int] = {}
 
     @classmethod
@@ -64,14 +66,16 @@ class Ledger:
         except IndexError:
             return  # more at once than the ledger has room for: these will count as not started
         self._places[ref] = place
-        name = f"i{ref}" if isinstance(ref, int) else f"s{ref}"
         deadline = 0 if limit is None else began + limit
-        _ENTRY.pack_into(self._map, _HEADER.size + place * _ENTRY.size, 1, began, deadline, name.encode())
+        if isinstance(ref, int):
+            _NUMBERED.pack_into(self._map, place, _NUMBER, began, deadline, ref)
+        else:
+            _ENTRY.pack_into(self._map, place, _TEXT, began, deadline, 0, ref.encode())
 
     def leave(self, lease: Lease) -> None:
         place = self._places.pop(lease.ref, None)
         if place is not None:
-            self._map[_HEADER.size + place * _ENTRY.size] = 0
+            self._map[place] = 0
             self._free.append(place)
 
     def say_farewell(self, *, makes_way: bool) -> None:
@@ -99,10 +103,10 @@ class Ledger:
         """The jobs whose functions have been entered and not left."""
         found = []
         for place in range(ENTRIES):
-            used, began, deadline, raw = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
-            if used and raw[0]:  # (killed while it wrote its first entry: there is no name yet)
-                name = raw.rstrip(b"\0").decode()
-                found.append(Entry(int(name[1:]) if name[0] == "i" else name[1:], began, deadline or None))
+            kind, began, deadline, number, text = _ENTRY.unpack_from(self._map, _HEADER.size + place * _ENTRY.size)
+            if kind != _UNUSED:
+                ref = number if kind == _NUMBER else text.rstrip(b"\0").decode()
+                found.append(Entry(ref, began, deadline or None))
         return found
 
     def close(self) -> None:

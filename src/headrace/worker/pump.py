@@ -133,12 +133,13 @@ class Pump:
             return False
         run.beat = self.steady()
         self._running[ref] = run
-        limit = time_limit(run)
-        if entering:
-            self._ledger.enter(run.lease, run.beat, limit)
-        if limit is not None or (run.task_object is not None and run.task_object.options.heartbeat is not None):
+        limit = None
+        if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
+            limit = time_limit(run)
             self._watched.append(run)
             self._wake()
+        if entering:
+            self._ledger.enter(run.lease, run.beat, limit)
         if crashpoints.armed:
             crashpoints.reach("run.begin")
         return True
@@ -309,6 +310,8 @@ class Pump:
         return started
 
     def _judge(self, outcomes: list[Outcome], turn: Turn) -> None:
+        if turn.verdicts.count(Verdict.OK) == len(outcomes):
+            return
         for outcome, verdict in zip(outcomes, turn.verdicts, strict=True):
             if verdict is Verdict.STALE:
                 log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)

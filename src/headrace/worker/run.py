@@ -47,7 +47,7 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
     """Run a plain function (or a coroutine function, on a loop of its own) in this thread."""
     task = run.task_object
     assert task is not None
-    run.began = steady()
+    run.began = run.beat or steady()
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
@@ -72,7 +72,7 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     """Run a coroutine function on this thread's event loop."""
     task = run.task_object
     assert task is not None
-    run.began = steady()
+    run.began = run.beat or steady()
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)

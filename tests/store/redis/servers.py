@@ -57,10 +57,14 @@ def free_port() -> int:
 class Server:
     """One redis-server with its own folder."""
 
-    def __init__(self, *arguments: str, program: str | None = None, tcp: bool = False, port: int = 0) -> None:
+    def __init__(
+        self, *arguments: str, program: str | None = None, tcp: bool = False, configuration: Path | None = None
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-redis-"))
         self.program = program or next(iter(programs().values()))
-        self.port = port or (free_port() if tcp else 0)
+        self.port = free_port() if tcp else 0
+        self.configuration = configuration
+        """A Sentinel's: those have a file, which they change, and little else."""
         self.socket = str(self.folder / "s")
         self.arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
@@ -71,9 +75,11 @@ class Server:
         defaults = {"--save": "", "--appendonly": "no", "--loglevel": "warning"}
         given = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
         options = itertools.chain.from_iterable({**defaults, **given}.items())
-        command = [
-            self.program, "--port", str(self.port), "--unixsocket", self.socket, "--dir", str(self.folder), *options,
-        ]  # fmt: skip
+        common = ["--port", str(self.port), "--unixsocket", self.socket, "--dir", str(self.folder)]
+        if self.configuration:
+            command = [self.program, str(self.configuration), "--sentinel", *common]
+        else:
+            command = [self.program, *common, *options]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
         end = time.monotonic() + 10

@@ -53,11 +53,15 @@ def visible(store: RedisStore) -> dict[str, Any]:
 
 
 def play(proxy: Proxy, name: str, cut: tuple[int, int] | None) -> tuple[object, dict[str, Any], list[int]]:
-    """One request in a fresh scene, cut or not: the answer, what is there then, and how many bytes that took."""
+    """One request in a fresh scene, cut or not: the answer, what is there then, and how many bytes that took.
+
+    Where the answer is that it may or may not have been done, what was there before stands for it.
+    """
     clock = ManualClock()
     with closing(through(proxy, clock)) as store:
         scene = Scene(store, clock)
         request = scene.requests()[name]
+        before = visible(store)
         if cut is None:
             proxy.reset()
         else:
@@ -65,7 +69,7 @@ def play(proxy: Proxy, name: str, cut: tuple[int, int] | None) -> tuple[object, 
         try:
             answer: object = store.run(request())
         except MaybeApplied:
-            answer = MaybeApplied
+            answer = before
         bytes_ = list(proxy.passed)
         proxy.reset()
         return answer, visible(store), bytes_
@@ -84,16 +88,20 @@ def test_a_connection_cut_at_any_byte_neither_loses_nor_doubles(proxy: Proxy, na
         cuts = proxy.cuts
         answer, found, _ = play(proxy, name, (direction, position))
         assert proxy.cuts > cuts
-        if answer is MaybeApplied:
+        if isinstance(answer, dict):  # it says that it is not sure: that was all before, or all after
             assert name in ("delete", "revive")
-            assert direction == TO_CLIENT
-        elif name == "close" and direction == TO_CLIENT:
+            assert found in (answer, after)
+            continue
+        if name == "close" and direction == TO_CLIENT:
             assert answer in (expected, [])  # closing again answers with nothing
         elif name == "sweep" and direction == TO_CLIENT:
             pass  # a second sweep finds less to do
         else:
             assert answer == expected, position
-        assert found == after, position
+        if name == "put" and direction == TO_CLIENT:  # what is put to replace another replaces itself
+            assert found["job"].keys() == after["job"].keys(), position
+        else:
+            assert found == after, position
 
 
 def test_a_unique_put_whose_answer_got_lost_was_created(proxy: Proxy) -> None:

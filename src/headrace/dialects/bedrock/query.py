@@ -19,7 +19,13 @@ from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Request
 READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
 FORBIDDEN = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
 SCHEMA_CHANGES = frozenset(
-    {apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE, apsw.SQLITE_DROP_INDEX, apsw.SQLITE_DROP_VIEW, apsw.SQLITE_DROP_TRIGGER}
+    {
+        apsw.SQLITE_ALTER_TABLE,
+        apsw.SQLITE_DROP_TABLE,
+        apsw.SQLITE_DROP_INDEX,
+        apsw.SQLITE_DROP_VIEW,
+        apsw.SQLITE_DROP_TRIGGER,
+    }
 )
 FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 PRAGMAS_WITH_NAMES = frozenset(
@@ -41,7 +47,7 @@ WATCH_EVERY = 200
 class Query:
     """A checked Query request."""
 
-    __slots__ = ("abandoned", "deadline", "format", "nowhere", "skip_writes", "sql")
+    __slots__ = ("abandoned", "deadline", "format", "last", "nowhere", "skip_writes", "sql")
 
     def __init__(self, request: Request) -> None:
         sql = request.line[6:] if request.line[:6].lower() == "query:" else request.get("query")
@@ -60,6 +66,12 @@ class Query:
         self.deadline = 0.0
         self.abandoned = False
         """Nobody listens any more: the watchman ends it."""
+        self.last = False
+        """The connection is closed after the answer."""
+
+    def limit(self, seconds: float) -> None:
+        """It may take so long from now on."""
+        self.deadline = time.monotonic() + seconds
 
 
 class Written(Exception):
@@ -222,5 +234,3 @@ class _Table:
     def body(self) -> str:
         rows = f"[{','.join(self._rows)}]"
         return f'{{"headers":[{",".join(self._names)}],"rows":{rows}}}' if self._form == "table" else rows
-
-

@@ -124,7 +124,8 @@ class Driver:
         good = False
         try:
             try:
-                reply = self._ask(connection, self._command(script), journey)
+                # A node that we are only sent to for once may not have the script, and listens to us but once.
+                reply = self._ask(connection, self._command(script, whole=journey.asking is not None), journey)
             except wire.NoScriptError:
                 reply = self._ask(connection, self._command(script, whole=True), journey)
             good = True
@@ -242,7 +243,7 @@ class Driver:
         good = False
         try:
             try:
-                reply = await self._aask(connection, self._command(script), journey)
+                reply = await self._aask(connection, self._command(script, whole=journey.asking is not None), journey)
             except wire.NoScriptError:
                 reply = await self._aask(connection, self._command(script, whole=True), journey)
             good = True

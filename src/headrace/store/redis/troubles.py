@@ -29,6 +29,8 @@ _OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.
 _IN_SCRIPT = re.compile(r"^.*@user_script: ?\d+: -?")
 """How servers before 7.0 wrap what a command inside a script answered."""
 
+_REARRANGED = (wire.TryAgainError, wire.ClusterDownError, wire.MasterDownError, wire.MovedError, wire.AskError)
+
 BROKEN = (wire.ConnectionError, wire.TimeoutError, OSError, EOFError)
 """The connection is not to be used again. (A time-out counts: its answer may still come.)"""
 
@@ -96,7 +98,7 @@ def diagnose(error: BaseException, where: str) -> Trouble:
         return Trouble(StoreUnavailable(f"{where} cannot write to its disk and refuses writes: {text}"))
     if text.startswith("NOREPLICAS"):
         return Trouble(StoreUnavailable(f"{where} has too few replicas and refuses writes."), True)
-    if isinstance(error, (wire.TryAgainError, wire.ClusterDownError, wire.MasterDownError)):
+    if isinstance(error, _REARRANGED):
         return Trouble(StoreUnavailable(f"{where} is being rearranged: {text}"), True)
     if isinstance(error, wire.ResponseError):
         return Trouble(StoreError(f"{where} answered: {text}"))
@@ -133,6 +135,7 @@ class Journey:
         if isinstance(error, wire.MovedError | wire.AskError) and self.redirects < 5:
             self.redirects += 1
             return 0.0, True
+        self.redirects = 0
         trouble = diagnose(error, self.where)
         if self.sent and isinstance(error, BROKEN) and not isinstance(error, wire.BusyLoadingError):
             self.unsure = True

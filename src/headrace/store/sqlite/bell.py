@@ -60,6 +60,7 @@ class Bells:
             os.ftruncate(self._file, _SIZE)
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
+        self._hanging = threading.Lock()  # a file lock keeps other processes out, but not other threads
 
     def ring_workers(self, queues: Iterable[str]) -> None:
         """There may be work in these queues."""
@@ -112,21 +113,26 @@ class Bells:
         """Hang up a bell. Raises OSError where that cannot be done."""
         ear = _datagram_socket()
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            try:
-                slot = self._free_slot()
-                with suppress(FileNotFoundError):
-                    os.unlink(f"bell-{slot}", dir_fd=self._directory)
-                ear.bind(self.address(slot))
-                _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
-                self._map[_STATES + slot] = BUSY
-                _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
-            finally:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+            with self._hanging:
+                slot = self._hang_at_free_slot(ear, key)
         except BaseException:
             ear.close()
             raise
         return Bell(self, slot, ear, kind)
+
+    def _hang_at_free_slot(self, ear: socket.socket, key: int) -> int:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            slot = self._free_slot()
+            with suppress(FileNotFoundError):
+                os.unlink(f"bell-{slot}", dir_fd=self._directory)
+            ear.bind(self.address(slot))
+            _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
+            self._map[_STATES + slot] = BUSY
+            _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        return slot
 
     def _free_slot(self) -> int:
         high = self._high()

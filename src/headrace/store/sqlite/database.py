@@ -122,7 +122,7 @@ class Database:
                 self._set_journal(connection)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
         connection.execute("PRAGMA cache_size = -16000")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.execute("PRAGMA journal_size_limit = 16000000")  # what a long reader let grow shrinks again
         for name, value in self._pragmas.items():
             connection.execute(f"PRAGMA {name} = {int(value)}")

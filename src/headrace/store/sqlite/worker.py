@@ -142,9 +142,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
 
 def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> list[Verdict]:
     """Nearly always everything is done and nothing is stale: that takes one statement, run many times."""
-    if all(
-        outcome.kind is Kind.DONE and (outcome.result is None or len(outcome.result) <= INLINE) for outcome in outcomes
-    ):
+    if all(outcome.kind is Kind.DONE and _is_small(outcome.result) for outcome in outcomes):
         before = tx.connection.total_changes()
         tx.execute("SAVEPOINT settle")
         tx.connection.executemany(SQL["done"], [_done_values(tx, session, outcome, lag) for outcome in outcomes])
@@ -155,6 +153,10 @@ def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], 
         tx.execute("ROLLBACK TO settle")
         tx.execute("RELEASE settle")
     return [_settle(tx, session, outcome, lag) for outcome in outcomes]
+
+
+def _is_small(value: bytes | None) -> bool:
+    return value is None or len(value) <= INLINE
 
 
 def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:

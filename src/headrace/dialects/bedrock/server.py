@@ -1,0 +1,376 @@
+"""The Bedrock::Jobs server: clients on one side, one SQLite file on the other, one thread in between.
+
+Requests that have arrived are executed in turns (see `turn.py`), a few of each client at a time, so that nobody
+who sends a lot makes others wait. Queries are read in threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from headrace.clock import Clock, SystemClock
+from headrace.dialects.bedrock.commands.change import put_back
+from headrace.dialects.bedrock.commands.get import HandOut
+from headrace.dialects.bedrock.connection import Connection
+from headrace.dialects.bedrock.database import Database
+from headrace.dialects.bedrock.dispatch import execute, run_write_query
+from headrace.dialects.bedrock.moments import read_moment
+from headrace.dialects.bedrock.query import Query, Reader, Written
+from headrace.dialects.bedrock.statements import SQL
+from headrace.dialects.bedrock.transaction import Transaction
+from headrace.dialects.bedrock.turn import Broken, Turn
+from headrace.dialects.bedrock.values import LARGEST
+from headrace.dialects.bedrock.waiters import Waiter, Waiters
+from headrace.dialects.bedrock.wire import MEBIBYTE, Limits, Refused, Request, Unreadable, compose, escape
+
+log = logging.getLogger("headrace.bedrock")
+
+QUOTA = 16
+"""How many requests of one client are executed in a turn."""
+LONGEST_TURN = 512
+"""How many of all."""
+LOOK_AT_CLOCK = 0.5
+"""Seconds, at most, between two looks for jobs that have fallen due, while somebody waits."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server behaves."""
+
+    node_name: str = field(default_factory=socket.gethostname)
+    limits: Limits = field(default_factory=Limits)
+    allow_query: bool = True
+    allow_write_query: bool = False
+    query_seconds: float = 2.0
+    query_rows: int = 100_000
+    most_connections: int = 50_000
+    most_held: int = 256 * MEBIBYTE
+    """Bytes of incomplete requests, of all clients together."""
+    most_postponed: int = 100_000
+    """Commands that wait for their `commandExecuteTime`."""
+
+
+class Server:
+    """A server on a database. `start` it on a running event loop; `stop` it to let what has arrived finish."""
+
+    def __init__(self, database: Database, options: Options | None = None, *, clock: Clock | None = None) -> None:
+        self.options = options or Options()
+        self.database = database
+        self.clock = clock or SystemClock()
+        self.limits = self.options.limits
+        self.node_name = self.options.node_name
+        self.node_line = f"nodeName: {escape(self.node_name)}\r\n"
+        self.blacklist: set[str] = set()
+        self.waiters = Waiters()
+        self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
+        self.commands = 0
+        self.held = 0
+        """Bytes that clients have sent and that are not a whole request yet."""
+        self._connections: set[Connection] = set()
+        self._active: deque[Connection] = deque()
+        self._detached: deque[Request] = deque()
+        self._postponed: set[asyncio.TimerHandle] = set()
+        self._to_put_back: list[int] = []
+        self._turn_scheduled = False
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._looked = ""
+        """Up to when jobs have been looked at for falling due."""
+        self._listeners: list[asyncio.Server] = []
+        self._readers: list[Reader] = []
+        self._query_threads = ThreadPoolExecutor(2, "headrace-query")
+        self._stopping = False
+
+    # -- life --
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen; answers with the port (0 lets the system choose one)."""
+        self._loop = asyncio.get_running_loop()
+        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=4096)
+        self._listeners.append(listener)
+        chosen: int = listener.sockets[0].getsockname()[1]
+        return chosen
+
+    async def stop(self) -> None:
+        """Listen no more, finish what has arrived, tell those who wait, and close."""
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        for timer in self._postponed:
+            timer.cancel()
+        while self._turn_scheduled:
+            await asyncio.sleep(0)
+        turn = Turn(self)
+        for waiter in self.waiters:
+            self.waiters.remove(waiter)
+            self.answer_waiter(turn, waiter, Refused("303 Timeout"), last=True)
+        turn.finish()
+        for connection in tuple(self._connections):
+            connection.close()
+        await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
+        await self._until_closed()
+        for timer in (self._deadline_timer, self._due_timer):
+            if timer is not None:
+                timer.cancel()
+        for reader in self._readers:
+            reader.close()
+        self.database.close()
+
+    async def _until_closed(self, patience: float = 1.0) -> None:
+        """Clients that don't read their last answers are given a moment, then hung up on."""
+        end = self._loop.time() + patience
+        while self._connections:
+            if self._loop.time() > end:
+                for connection in tuple(self._connections):
+                    connection.abort()
+                end = float("inf")
+            await asyncio.sleep(0.005)
+
+    def now(self) -> float:
+        """The clock of time-outs."""
+        return self._loop.time()
+
+    # -- clients come and go --
+
+    def joined(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if len(self._connections) > self.options.most_connections or self._stopping:
+            status = "503 Stopping" if self._stopping else "503 Too many connections"
+            connection.send(compose(status, [("nodeName", self.node_name), ("Connection", "close")]), [])
+            connection.close()
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def wake(self, connection: Connection) -> None:
+        """A client may have something to do."""
+        if not connection.scheduled and not connection.closing:
+            connection.scheduled = True
+            self._active.append(connection)
+            self._schedule_turn()
+
+    def put_back(self, ids: Sequence[int]) -> None:
+        """These jobs could not be delivered: they go back in line."""
+        self._to_put_back += ids
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._take_turn)
+
+    # -- turns --
+
+    def _take_turn(self) -> None:
+        self._turn_scheduled = False
+        turn = Turn(self)
+        worked: list[tuple[Connection, bool]] = []
+        try:
+            self._put_back_undelivered(turn)
+            while self._detached:
+                execute(self, turn, None, self._detached.popleft())
+            budget = LONGEST_TURN
+            for _ in range(len(self._active)):
+                connection = self._active.popleft()
+                connection.scheduled = False
+                count = self._work(turn, connection)
+                worked.append((connection, count == QUOTA))
+                budget -= count
+                if budget <= 0:
+                    break
+        except Broken as error:
+            turn.give_up(error)
+        else:
+            turn.finish()
+        for connection, more in worked:
+            if more and not connection.busy:
+                self.wake(connection)
+            connection.rest(more=more)
+        if self._active or self._detached or self._to_put_back:
+            self._schedule_turn()
+        self._set_timers()
+
+    def _work(self, turn: Turn, connection: Connection) -> int:
+        """Execute some requests of a client; answers with how many."""
+        if connection.write_query is not None:
+            self._run_write_query(turn, connection)
+        now = self._loop.time()
+        for done in range(QUOTA):
+            if connection.busy:
+                return done
+            try:
+                request = connection.next_request()
+                if request is None and self.held > self.options.most_held:
+                    raise Unreadable("413 Request too large", ("error", "too much is waiting to be completed"))
+            except Unreadable as refused:
+                turn.refuse(connection, refused, last=True)
+                return done
+            if request is None:
+                return done
+            request.arrived = now
+            self.commands += 1
+            execute(self, turn, connection, request)
+        return QUOTA
+
+    def _put_back_undelivered(self, turn: Turn) -> None:
+        if self._to_put_back:
+            ids, self._to_put_back = self._to_put_back, []
+            turn.run(lambda tx: put_back(tx, ids))
+
+    # -- answers --
+
+    def compose(
+        self, turn: Turn, status: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b"", *, last: bool = False
+    ) -> bytes:
+        """An answer with the headers that every answer has."""
+        closing = [("Connection", "close")] if last else []
+        common = [("commitCount", str(turn.commits)), ("nodeName", self.node_name)]
+        return compose(status, [*common, *headers, *closing], body)
+
+    # -- waiting --
+
+    def hold(self, turn: Turn, waiter: Waiter) -> None:
+        """A GetJob has found nothing, and waits."""
+        if not self.waiters:
+            self._looked = turn.transaction.now
+        self.waiters.add(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """A waiter has left: it takes no job."""
+        self.waiters.remove(waiter)
+        self.forget_waiters([waiter])
+
+    def forget_waiters(self, gone: Iterable[Waiter]) -> None:
+        for waiter in gone:
+            connection = waiter.listener
+            assert isinstance(connection, Connection)
+            connection.waiter = None
+
+    def answer_waiter(self, turn: Turn, waiter: Waiter, answer: HandOut | Refused, *, last: bool = False) -> None:
+        connection = waiter.listener
+        assert isinstance(connection, Connection)
+        connection.waiter = None
+        if isinstance(answer, HandOut):
+            turn.hand_out(connection, answer)
+            turn.succeed(connection, answer.body)
+        else:
+            turn.refuse(connection, answer, last=last)
+        self.wake(connection)
+
+    def _set_timers(self) -> None:
+        deadline = self.waiters.next_deadline()
+        if deadline is not None and (self._deadline_timer is None or self._deadline_timer.when() > deadline):
+            if self._deadline_timer is not None:
+                self._deadline_timer.cancel()
+            self._deadline_timer = self._loop.call_at(deadline, self._expire_waiters)
+        if self.waiters and self._due_timer is None:
+            self._due_timer = self._loop.call_later(0, self._look_at_clock)
+
+    def _expire_waiters(self) -> None:
+        self._deadline_timer = None
+        turn = Turn(self)
+        for waiter in self.waiters.expired(self._loop.time()):
+            self.answer_waiter(turn, waiter, Refused("303 Timeout"))
+        turn.finish()
+        self._set_timers()
+
+    def _look_at_clock(self) -> None:
+        """Jobs may have fallen due since the last look: those who wait for them get them."""
+        self._due_timer = None
+        if not self.waiters or self._stopping:
+            return
+        turn = Turn(self)
+        pause = LOOK_AT_CLOCK
+        try:
+            pause = turn.run(self._fallen_due)
+        except Refused as error:
+            log.warning("could not look for jobs that are due: %s", error)
+        except Broken as error:
+            turn.give_up(error)
+        turn.finish()
+        self._due_timer = self._loop.call_later(pause, self._look_at_clock)
+
+    def _fallen_due(self, tx: Transaction) -> float:
+        """Names the jobs that fell due since the last look; answers with how long to wait until the next."""
+        since = min(self._looked, tx.now)  # the clock may have been set back
+        self._looked = tx.now
+        pause = LOOK_AT_CLOCK
+        now = read_moment(tx.now)
+        assert now is not None
+        priority = LARGEST
+        while (lower := tx.value("top_priority", priority)) is not None:
+            priority = lower
+            tx.runnable += [name for (name,) in tx.rows("fallen_due", priority, since, tx.now)]
+            following = read_moment(tx.value("next_due", priority, tx.now))
+            if following is not None:
+                pause = min(pause, max((following - now).total_seconds(), 0.001))
+        return pause
+
+    # -- commands without a listener --
+
+    def detach(self, request: Request, delay: float) -> bool:
+        """Execute later, with nobody listening. False: too many wait already."""
+        if len(self._postponed) >= self.options.most_postponed:
+            return False
+
+        def act() -> None:
+            self._postponed.discard(timer)
+            request.arrived = self._loop.time()
+            self._detached.append(request)
+            self._schedule_turn()
+
+        timer = self._loop.call_later(delay, act)
+        self._postponed.add(timer)
+        return True
+
+    # -- queries --
+
+    def start_query(self, connection: Connection, query: Query) -> None:
+        """Read in a thread; the connection waits for it, nobody else does."""
+        self._query_threads.submit(self._read, connection, query)
+
+    def _read(self, connection: Connection, query: Query) -> None:
+        answer: str | Refused | None = None
+        try:
+            reader = (
+                self._readers.pop() if self._readers else Reader(self.database.read_only(), self.options.query_rows)
+            )
+            try:
+                answer = reader.read(query)
+            finally:
+                self._readers.append(reader)
+        except Written:
+            pass
+        except Refused as refused:
+            answer = refused
+        except Exception:
+            log.exception("a query failed")
+            answer = Refused("500 Unhandled Exception")
+        self._loop.call_soon_threadsafe(self._query_done, connection, query, answer)
+
+    def _query_done(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
+        if connection.lost:
+            return
+        connection.query = None
+        if answer is None:
+            connection.write_query = query
+            self.wake(connection)
+            return
+        turn = Turn(self)
+        if isinstance(answer, Refused):
+            turn.refuse(connection, answer, last=query.last)
+        else:
+            turn.succeed(connection, answer, last=query.last)
+        turn.finish()
+        self.wake(connection)
+
+    def _run_write_query(self, turn: Turn, connection: Connection) -> None:
+        query, connection.write_query = connection.write_query, None
+        assert query is not None
+        run_write_query(self, turn, connection, query)

@@ -1,0 +1,230 @@
+"""Options of tasks, calls, apps and workers: what they take, and what they say when they can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from headrace import Backoff, Headrace, HeadraceError, State, current
+from headrace.clock import ManualClock
+from headrace.errors import ConfigurationError
+from headrace.job import NewJob
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    made = Headrace("sqlite:///:memory:", tz="Europe/Zurich", clock=ManualClock(1_700_000_000_000))
+    made.task(name="task")(nothing)
+    yield made
+    made.close()
+
+
+def nothing(number: int = 0) -> int:
+    return number
+
+
+def new(app: Headrace, **options: Any) -> NewJob:
+    return app.tasks["task"].using(**options).call().new
+
+
+KNOWN = (
+    "queue, priority, run_after, retries, timeout, max_crashes, unique, unique_key, unique_for, on_clash, require_worker"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"prioriti": 1}, f"using() does not know the option 'prioriti'. It takes {KNOWN}."),
+        ({"priority": 1.5}, "priority is a whole number, not 1.5."),
+        ({"priority": True}, "priority is a whole number, not True."),
+        ({"priority": 1_000_001}, "priority goes from -1,000,000 to 1,000,000, not 1,000,001."),
+        ({"queue": ""}, "A queue needs a name: '' is empty."),
+        ({"queue": 5}, "A queue is named by text, not by int: 5."),
+        ({"queue": "a\nb"}, "The queue 'a\\nb' contains a character that cannot be printed."),
+        ({"queue": "ü" * 101}, "takes 202 bytes; the longest name takes 200."),
+        ({"run_after": -1}, "run_after: a duration can't be negative, and -1 is"),
+        ({"run_after": timedelta(seconds=-1)}, "run_after: a duration can't be negative"),
+        ({"run_after": float("nan")}, "run_after: nan seconds are beyond what a duration can hold"),
+        ({"run_after": float("inf")}, "run_after: inf seconds are beyond what a duration can hold"),
+        ({"run_after": 1e20}, "run_after: 1e+20 seconds are beyond what a duration can hold"),
+        ({"run_after": True}, "run_after takes a datetime, a timedelta, seconds or words, not True."),
+        ({"run_after": None}, "run_after takes a datetime, a timedelta, seconds or words, not None."),
+        ({"run_after": "gibberish"}, "run_after: 'gibberish' could not be placed in 'gibberish'"),
+        ({"run_after": datetime(1969, 12, 31, tzinfo=UTC)}, "run_after must be between the years 1970 and 9999."),
+        ({"run_after": timedelta.max}, "run_after must be between the years 1970 and 9999."),
+        ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
+        ({"retries": "3"}, "retries is a whole number, 0 or more, not '3'."),
+        ({"timeout": -1}, "timeout: a duration can't be negative, and -1 is"),
+        ({"timeout": 0}, "timeout must be longer than nothing; None means no limit."),
+        ({"timeout": "soon"}, "timeout: 'soon' could not be placed in 'soon': a duration is numbers with units"),
+        ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
+        ({"unique_for": 5}, "unique_for says how a job is unique: add unique=True or unique_key=..."),
+        ({"on_clash": "replace"}, "on_clash says how a job is unique: add unique=True or unique_key=..."),
+        ({"unique": True, "on_clash": "merge"}, "on_clash is 'return' or 'replace', not 'merge'."),
+        ({"unique_key": ""}, "A unique_key needs a name: '' is empty."),
+        ({"unique_key": 5}, "A unique_key is named by text, not by int: 5."),
+    ],
+)
+def test_of_a_call_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        new(app, **options)
+    assert words in str(caught.value)
+
+
+ZURICH = ZoneInfo("Europe/Zurich")
+
+
+@pytest.mark.parametrize(
+    ("value", "run_at", "delay"),
+    [
+        (90, None, 90_000),
+        (0, None, 0),
+        (0.25, None, 250),
+        (timedelta(minutes=2), None, 120_000),
+        ("in 5 minutes", None, 300_000),
+        ("1h30m", None, 5_400_000),
+        (datetime(2030, 1, 1, tzinfo=UTC), 1_893_456_000_000, None),
+        (datetime(2030, 1, 1, 1, tzinfo=ZURICH), 1_893_456_000_000, None),
+        (datetime(2030, 1, 1, 1), 1_893_456_000_000, None),  # naive: in the app's zone
+        (datetime(2000, 1, 1, tzinfo=UTC), 946_684_800_000, None),  # past: due at once
+    ],
+)
+def test_when_to_run(app: Headrace, value: Any, run_at: int | None, delay: int | None) -> None:
+    made = new(app, run_after=value)
+    assert (made.run_at, made.delay) == (run_at, delay)
+
+
+def test_options_and_arguments_share_no_names(app: Headrace) -> None:
+    @app.task
+    def busy(queue: str, priority: int, run_after: str) -> str:
+        return f"{queue} {priority} {run_after}"
+
+    job = busy.using(queue="other", priority=5).enqueue(queue="q", priority=1, run_after="x")
+    assert (job.queue, job.snapshot.priority) == ("other", 5)
+    app.worker(queues=["other"]).run_until_empty()
+    assert job.result(timeout=0) == "q 1 x"
+
+
+def test_the_task_decides_unless_the_call_does() -> None:
+    app = Headrace("sqlite:///:memory:", retries=2, backoff=Backoff(first=0.001, limit=0.001))
+
+    @app.task
+    def usual() -> None:
+        raise ValueError
+
+    @app.task(retries=0)
+    def once() -> None:
+        raise ValueError
+
+    jobs = [usual.enqueue(), once.enqueue(), once.using(retries=4).enqueue()]
+    with app.worker():
+        for job in jobs:
+            with pytest.raises(HeadraceError):
+                job.result(timeout=20)
+    assert [job.attempts for job in jobs] == [3, 1, 5]
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"colour": 1}, "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, max_crashes"),
+        ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
+        ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
+        ({"timeout": 0}, "timeout must be longer than nothing."),
+        ({"timeout": "x"}, "timeout: 'x' could not be placed in 'x'"),
+        ({"heartbeat": -1}, "heartbeat: a duration can't be negative"),
+        ({"priority": "high"}, "priority is a whole number, not 'high'."),
+        ({"queue": ""}, "A queue needs a name: '' is empty."),
+        ({"scratch": True}, "scratch=True gives a directory to an isolated job: add isolate=True."),
+        ({"retry_on": 5}, "retry_on is an exception type or a tuple of them, not 5."),
+        ({"fail_on": (KeyError, int)}, "fail_on is an exception type or a tuple of them, not "),
+        ({"backoff": 3}, "backoff is a headrace.Backoff(...), not 3."),
+        ({"on_failure": "mail"}, "on_failure is a function, not 'mail'."),
+        ({"name": "a\0b"}, "The task 'a\\x00b' contains a character that cannot be printed."),
+        ({"name": "task"}, "There is a task 'task' already: give this one another name=."),
+    ],
+)
+def test_of_a_task_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        app.task(**options)(nothing)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tz": "Mars/Olympus"}, "tz='Mars/Olympus' is not a time zone. Write for example tz='Europe/Zurich'."),
+        ({"payload_limit": 0}, "payload_limit is a whole number, 1 or more, not 0."),
+        ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
+    ],
+)
+def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Headrace(**options)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("jobs.db", "'jobs.db' is not a store URL. Write for example sqlite:///jobs.db"),
+        ("ftp://host/jobs", "No store speaks 'ftp' (in 'ftp://host/jobs')."),
+        ("sqlite://jobs.db", "'sqlite://jobs.db' names no file. Write sqlite:///jobs.db for a file beside you"),
+        ("sqlite:///", "'sqlite:///' names no file."),
+        ("sqlite:///x.db?durability=node", "durability is process or host, not 'node'."),
+        ("sqlite:///x.db?speed=fast", "unknown option 'speed'. A SQLite store takes durability=process|host, immutable"),
+    ],
+)
+def test_of_a_store_that_cannot_work(url: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Headrace(url).store.close()
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"queues": "mail"}, "queues is a list of names: queues=['mail']."),
+        ({"queues": [""]}, "A queue needs a name: '' is empty."),
+        ({"slots": 0}, "slots is a whole number, 1 or more, not 0."),
+        ({"session_timeout": 0.5}, "session_timeout must be at least a second."),
+    ],
+)
+def test_of_a_worker_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        app.worker(**options)
+    assert str(caught.value) == words
+
+
+def test_the_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    assert Headrace().url == "sqlite:///headrace.db"
+    monkeypatch.setenv("HEADRACE_STORE", "sqlite:////var/lib/jobs.db")
+    assert Headrace().url == "sqlite:////var/lib/jobs.db"
+    assert Headrace("sqlite:///mine.db").url == "sqlite:///mine.db"
+
+
+def test_current_outside_of_a_job() -> None:
+    with pytest.raises(HeadraceError, match="No job is running here"):
+        current()
+
+
+def test_a_delayed_job_waits_for_its_time() -> None:
+    clock = ManualClock()
+    app = Headrace("sqlite:///:memory:", clock=clock)
+    task = app.task(name="task")(nothing)
+    job = task.using(run_after="in 5 minutes").enqueue(7)
+    app.worker().run_until_empty()
+    clock.advance(299_999)
+    app.worker().run_until_empty()
+    assert job.refresh().state is State.SCHEDULED
+    clock.advance(1)
+    app.worker().run_until_empty()
+    assert job.result(timeout=0) == 7
+    app.close()

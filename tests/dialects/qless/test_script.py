@@ -1,0 +1,62 @@
+"""How the script is put together, and what it may be used for."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+from headrace.dialects.qless.scripts import CLASSES, COMMANDS, library, script
+
+from .recorder import Recorder
+
+LUA = {
+    path.name: path.read_text("utf-8")
+    for path in resources.files("headrace.dialects.qless").joinpath("lua").iterdir()
+    if path.name.endswith(".lua")
+}
+
+
+def test_every_module_is_used_short_and_commented() -> None:
+    assert LUA.keys() == {f"{name}.lua" for name in ("base", "dispatch", *CLASSES.values(), *COMMANDS.values())}
+    for name, text in LUA.items():
+        assert text.startswith("-- "), name
+        assert len(text.splitlines()) < 400, name
+
+
+def test_comments_are_on_lines_of_their_own_and_stripped() -> None:
+    for name, text in LUA.items():
+        for line in text.splitlines():
+            assert "--" not in line or line.lstrip().startswith("--"), (name, line)
+    for text in (script(), library()):
+        assert not re.search(r"^\s*--", text, re.MULTILINE)
+
+
+def test_every_command_has_its_contract_in_a_comment() -> None:
+    text = LUA["work.lua"] + LUA["manage.lua"]
+    commands = re.findall(r"^  (\w+) = function|^commands\['([\w.]+)'\]", text, re.MULTILINE)
+    names = [first or second for first, second in commands]
+    assert len(names) == 37
+    for name in names:
+        assert re.search(rf"^ *-- {re.escape(name)}\b", text, re.MULTILINE), name
+
+
+def test_the_library_can_be_used_inside_other_scripts(qless: Recorder) -> None:
+    """Put a job into two queues' worth of places in one step: a script of one's own, with our classes."""
+    own = """
+    local now = tonumber(ARGV[1])
+    for i = 2, #ARGV do
+      Qless.Put.put(now, {worker = 'composer', queue = 'q', jid = ARGV[i], klass = 'K', data = '{}', delay = 0})
+    end
+    return {Qless.Queue.length('q'), Qless.Queue.counts(now, 'q').waiting}
+    """
+    assert qless.redis.eval(library() + own, 0, "5", "a", "b", "c") == [3, 3]
+    assert len(qless.json("pop", 6, "q", "w", 9)) == 3
+
+
+def test_no_globals_are_made(qless: Recorder) -> None:
+    with pytest.raises(Exception, match="nope"):
+        qless.redis.eval(library() + "return nope", 0)
+    for name in ("Qless", "classes", "call", "required"):
+        with pytest.raises(Exception, match=name):
+            qless.redis.eval(f"return {name}", 0)

@@ -1,0 +1,115 @@
+"""Three nodes: the core of the conformance suite on them, and a slot that moves under load."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from redis.crc import key_slot
+
+from conformance.helpers import Worker, exists, new, outcome, put
+from conformance.test_core import *  # noqa: F403  (that is the point)
+from headrace.clock import ManualClock
+from headrace.job import Verdict
+from headrace.store.redis import RedisStore
+
+from . import servers
+from .servers import Server
+
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[Server]]:
+    made = [
+        Server("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf", tcp=True)
+        for _ in range(NODES)
+    ]
+    for i, node in enumerate(made):
+        share = range(16384 * i // NODES, 16384 * (i + 1) // NODES)
+        node.command("CLUSTER", "ADDSLOTS", *share)
+        node.command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        made[0].command("CLUSTER", "MEET", "127.0.0.1", node.port)
+    end = time.monotonic() + 20
+    while not all(b"cluster_state:ok" in _info(node) and b"known_nodes:3" in _info(node) for node in made):
+        assert time.monotonic() < end, "the cluster did not come up"
+        time.sleep(0.02)
+    yield made
+    for node in made:
+        node.close()
+
+
+def _info(node: Server) -> bytes:
+    found = node.command("CLUSTER", "INFO")
+    return found if isinstance(found, bytes) else "".join(f"{k}:{v}\n" for k, v in found.items()).encode()
+
+
+def cluster_url(nodes: list[Server]) -> str:
+    namespace = servers.fresh_url().partition("ns=")[2]
+    return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in nodes)}?ns={namespace}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(nodes: list[Server], clock: ManualClock) -> Iterator[RedisStore]:
+    with closing(RedisStore(cluster_url(nodes), clock=clock)) as store:
+        yield store
+
+
+@pytest.fixture
+def worker(store: RedisStore, clock: ManualClock) -> Worker:
+    return Worker(store, clock)
+
+
+def test_a_worker_on_a_cluster_is_woken(store: RedisStore, worker: Worker) -> None:
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        worker.take(1)
+        threading.Timer(0.02, put, (store, "a")).start()
+        began = time.monotonic()
+        assert ear.wait(10)
+        assert time.monotonic() - began < 3
+
+
+def test_namespaces_live_on_different_nodes(nodes: list[Server]) -> None:
+    owners = set()
+    for _ in range(12):
+        with closing(RedisStore(cluster_url(nodes))) as store:
+            put(store, "a")
+            assert asyncio.run(store.arun(store.get(["a"]))) != [None]
+            owners.add(store.driver._finder._owner or "by luck")
+    assert len(owners) > 1
+
+
+def test_a_slot_that_moves_takes_its_jobs_along(nodes: list[Server], clock: ManualClock) -> None:
+    with closing(RedisStore(cluster_url(nodes), clock=clock)) as store:
+        worker = Worker(store, clock)
+        put(store, *(f"job {i}" for i in range(20)))
+        leases = worker.take(5)
+        slot = key_slot(store.keys.job.encode())
+        source = nodes[next(i for i in range(NODES) if slot in range(16384 * i // NODES, 16384 * (i + 1) // NODES))]
+        target = nodes[(nodes.index(source) + 1) % NODES]
+        ids = {node.port: node.command("CLUSTER", "MYID").decode() for node in nodes}
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source.port])
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target.port])
+        keys = source.command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+        def settle() -> None:
+            for node in nodes:
+                node.command("CLUSTER", "SETSLOT", slot, "NODE", ids[target.port])
+
+        threading.Timer(0.2, settle).start()
+        assert exists(store, "job 3")  # the keys have moved, the slot has not: for the moment nobody is responsible
+        turn = worker.exchange([outcome(lease) for lease in leases], worker.asks(5))
+        assert list(turn.verdicts) == [Verdict.OK] * 5
+        assert len(turn.leases) == 5
+        assert asyncio.run(store.arun(store.put([new("async")])))[0].created

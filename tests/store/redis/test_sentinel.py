@@ -1,0 +1,83 @@
+"""A primary, its replica and three Sentinels: one failover."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from conformance.helpers import Worker, exists, put
+from headrace.clock import SystemClock
+from headrace.errors import StoreError
+from headrace.job import Verdict
+from headrace.store.redis import RedisStore
+
+from .servers import Server
+
+
+def sentinel(private: Callable[..., Server], primary: Server) -> Server:
+    import tempfile
+    from pathlib import Path
+
+    configuration = Path(tempfile.mkdtemp(prefix="headrace-sentinel-")) / "sentinel.conf"
+    configuration.write_text(
+        f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
+        "sentinel down-after-milliseconds shop 300\n"
+        "sentinel failover-timeout shop 3000\n"
+    )
+    return private(program=primary.program, tcp=True, configuration=configuration)
+
+
+def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[..., Server]) -> None:
+    primary = private(tcp=True)
+    replica = private("--replicaof", f"127.0.0.1 {primary.port}", tcp=True)
+    sentinels = [sentinel(private, primary) for _ in range(3)]
+    hosts = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
+    with closing(RedisStore(f"redis+sentinel://{hosts}/shop/0?ns=shop")) as store:
+        worker = Worker(store, SystemClock())
+        put(store, "before", "and another")
+        lease = worker.take_one()
+        ear = store.waiter(worker.id, ["default"])
+        ear.arm()
+        eventually(lambda: b"slave0" in primary.command("INFO", "replication") or _linked(replica), 10)
+        eventually(lambda: all(_knows(each) for each in sentinels), 15)
+        primary.command("WAIT", 1, 2000)
+        primary.kill()
+        assert ear.wait(5)
+        eventually(lambda: _try(lambda: put(store, "after")), 20)
+        assert exists(store, "before")
+        assert worker.settle(lease) is Verdict.OK
+        assert [each.id for each in worker.take(5)] == ["and another", "after"]
+        worker.take(1)
+        threading.Timer(0.05, put, (store, "news")).start()
+        began = time.monotonic()
+        while not exists(store, "news"):
+            ear.wait(10)
+            assert time.monotonic() - began < 10
+        ear.close()
+
+
+def eventually(look: Callable[[], object], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def _try(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except StoreError:
+        return False
+    return True
+
+
+def _linked(replica: Server) -> bool:
+    return bool(replica.client().info("replication")["master_link_status"] == "up")
+
+
+def _knows(each: Server) -> bool:
+    """All Sentinels and the replica have been discovered."""
+    found = each.client().sentinel_master("shop")
+    return int(found["num-slaves"]) >= 1 and int(found["num-other-sentinels"]) >= 2

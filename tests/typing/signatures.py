@@ -1,0 +1,80 @@
+"""What a type checker knows about tasks and jobs. Never run: `mypy --strict` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import datetime, timedelta
+from typing import Any, assert_type
+
+from headrace import Call, Headrace, Job, current
+from headrace.handle import Progress
+from headrace.testing import Testing
+
+app = Headrace()
+
+
+@app.task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@app.task(queue="mail", retries=5, timeout="30s")
+async def send(to: str, *, subject: str = "hi") -> list[str]:
+    return [to, subject]
+
+
+@app.task(name="nothing")
+def nothing() -> None: ...
+
+
+async def the_function_is_still_the_function() -> None:
+    assert_type(add(1, b=2), int)
+    assert_type(await send("ada"), list[str])
+    assert_type([send("ada")], list[Coroutine[Any, Any, list[str]]])
+
+
+def enqueuing_has_the_signature_of_the_function() -> None:
+    assert_type(add.enqueue(1), Job[int])
+    assert_type(add.enqueue(1, b=2), Job[int])
+    assert_type(send.enqueue("ada", subject="x"), Job[list[str]])
+    assert_type(nothing.enqueue(), Job[None])
+    assert_type(add.using(queue="slow", priority=3, run_after=timedelta(hours=1)).enqueue(1, 2), Job[int])
+    assert_type(send.using(unique=True, unique_for="1 hour", on_clash="replace").enqueue("ada"), Job[list[str]])
+    assert_type(add.using(run_after=datetime.now(), timeout=None, max_crashes=1).call(1), Call[int])
+    assert_type(add.call(1, b=2), Call[int])
+    assert_type(send.call("ada"), Call[list[str]])
+    assert_type(app.enqueue_many([add.call(1), add.call(2)]), list[Job[int]])
+
+
+async def enqueuing_from_async_code() -> None:
+    assert_type(await add.aenqueue(1), Job[int])
+    assert_type(await send.using(queue="slow").aenqueue("ada", subject="x"), Job[list[str]])
+    assert_type(await app.aenqueue_many([send.call("ada")]), list[Job[list[str]]])
+
+
+def a_job_knows_what_its_task_returns() -> None:
+    assert_type(add.enqueue(1).result(), int)
+    assert_type(send.enqueue("ada").result(timeout=5), list[str])
+    assert_type(add.enqueue(1).refresh(), Job[int])
+    assert_type(app.job("0" * 32), Job[Any])
+    assert_type(add.enqueue(1).progress, Progress | None)
+
+
+async def awaiting_a_job() -> None:
+    assert_type(await add.enqueue(1), int)
+    assert_type(await send.enqueue("ada"), list[str])
+    assert_type(await send.enqueue("ada").aresult(timeout=5), list[str])
+
+
+def names_and_contexts() -> None:
+    assert_type(add.name, str)
+    assert_type(current().attempt, int)
+
+
+def testing() -> None:
+    with app.testing() as t:
+        assert_type(t, Testing)
+        assert_type(t.run_all(), int)
+        assert_type(t.assert_enqueued(add, 1).result(), int)
+        assert_type(t.assert_enqueued(send, to="ada"), Job[list[str]])
+        assert_type(t.jobs, list[Job[Any]])
