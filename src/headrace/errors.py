@@ -174,6 +174,10 @@ class StoreFull(StoreUnavailable):
     """No space left. Nothing was written; the store works again as soon as there is space."""
 
 
+class StoreReplaced(StoreUnavailable):
+    """The file was deleted or replaced while it was in use. Nothing was done; the next request uses what is there now."""
+
+
 class StoreReadOnly(StoreError):
     """The store cannot be written to by this process."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.cli import exits
-from processes import WorkerProcess
+from processes import WorkerProcess, environment
 
 from . import shop
 from .conftest import Run
@@ -134,6 +137,18 @@ def test_waiting_for_a_cancelled_job(app: Headrace, run: Run, monkeypatch: pytes
     result = run("enqueue", "add", "1", "--wait", *APP)
     assert result.exit_code == exits.JOB_CANCELLED
     assert f"Job {job.id} was cancelled." in result.stderr
+
+
+def test_ctrl_c_while_waiting(app: Headrace, url: str) -> None:
+    command = [sys.executable, "-m", "headrace", "enqueue", "add", "1", "--wait", *APP, "--store", url]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    assert process.stderr is not None
+    job = app.job(process.stderr.readline().removeprefix("job ").strip())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == exits.INTERRUPTED
+    assert process.stderr.read().strip() == "headrace: interrupted."
+    process.stderr.close()
+    assert job.state is State.READY
 
 
 def test_the_store_of_the_app(app: Headrace, run: Run) -> None:

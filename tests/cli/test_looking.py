@@ -234,9 +234,10 @@ def test_which_store(app: Headrace, run: Run, url: str, monkeypatch: pytest.Monk
     assert "cli.shop:add" in run("jobs", store=None).stdout
 
 
-def test_a_closed_pipe_is_quiet(app: Headrace, url: str) -> None:
-    app.enqueue_many([shop.add.call(number) for number in range(1000)])
-    command = [sys.executable, "-m", "headrace", "jobs", "--limit", "1000", "--store", url, "--json"]
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_closed_pipe_is_quiet(options: list[str], app: Headrace, url: str) -> None:
+    app.enqueue_many([shop.add.using(queue="q" * 150).call(number) for number in range(1000)])
+    command = [sys.executable, "-m", "headrace", "jobs", "--limit", "1000", "--store", url, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
     assert process.stdout is not None
     assert process.stderr is not None

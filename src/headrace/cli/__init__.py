@@ -125,7 +125,7 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("\nheadrace: interrupted.", err=True)
         code = exits.INTERRUPTED
     except click.ClickException as error:

@@ -169,7 +169,7 @@ def health_command(store: str | None, app_path: str | None, as_json: bool, queue
         workers = [{"name": session.info.name, "running": session.running} for session in here]
         show_json({"healthy": bool(here), "workers": workers})
     elif here:
-        click.echo(f"healthy: {', '.join(session.info.name for session in here)}")
+        click.echo(f"healthy: {', '.join(sorted({session.info.name for session in here}))}")
     else:
         click.echo("unhealthy: no live worker of this host" + (f" listens to {', '.join(queues)}" if queues else ""))
     if not here:

@@ -40,21 +40,23 @@ UNLIMITED = 10_000
 """Columns of something that is no terminal: `headrace jobs | grep` must see whole names."""
 
 
+class _Console(Console):
+    """Leaves a closed pipe to `headrace.cli.main`, which takes it for the end of the reader's interest."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704  (it is called where the exception is handled)
+
+
 def console(*, error: bool = False) -> Console:
     """A console as wide as the terminal, or as `$COLUMNS` says."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else UNLIMITED
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False, legacy_windows=False)
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False, legacy_windows=False)
 
 
 def show_json(document: Any) -> None:
     """One JSON document."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def show_json_line(document: Any) -> None:
-    """One line of a stream."""
-    click.echo(json.dumps(document, ensure_ascii=False))
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = "", numbers: str = "") -> None:

@@ -135,7 +135,9 @@ def _settle_store(app: Headrace, store: str | None) -> None:
             f"{app.url} lives in the memory of one process, which worker processes cannot share. "
             "Use a file, as in --store sqlite:///jobs.db, or app.worker() inside your program."
         )
-    app.use_store(open_store(app.url))
+    before = app.use_store(open_store(app.url))
+    if before is not None:
+        before.close()  # the app's module has used it while it was imported
 
 
 def _announce(app: Headrace, settings: Settings) -> None:

@@ -10,6 +10,7 @@ from headrace.dialects.bedrock.commands import COMMANDS
 from headrace.dialects.bedrock.commands.get import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.query import Query, check_write, write
 from headrace.dialects.bedrock.transaction import Transaction
+from headrace.dialects.bedrock.turn import Broken, Turn
 from headrace.dialects.bedrock.values import read_integer, read_list, render, render_object, render_text
 from headrace.dialects.bedrock.waiters import Waiter
 from headrace.dialects.bedrock.wire import Refused, Request, compose
@@ -17,7 +18,6 @@ from headrace.dialects.bedrock.wire import Refused, Request, compose
 if TYPE_CHECKING:
     from headrace.dialects.bedrock.connection import Connection
     from headrace.dialects.bedrock.server import Server
-    from headrace.dialects.bedrock.turn import Turn
 
 DEFAULT_TIMEOUT = 110_000
 """Milliseconds that a command may take until it is committed."""
@@ -49,6 +49,10 @@ def execute(server: Server, turn: Turn, connection: Connection | None, request: 
         if connection is not None:
             turn.refuse(connection, refused, last=last)
         return
+    except Broken:
+        if connection is not None:  # its answer is replaced with all the others
+            turn.succeed(connection, last=last)
+        raise
     if connection is not None:
         if found is not None:
             turn.hand_out(connection, found)
@@ -147,7 +151,7 @@ def _status(server: Server, connection: Connection | None, request: Request) -> 
 
 
 def _load_balancer(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    path = (request.line.split() + [""])[1]
+    path = [*request.line.split(), ""][1]
     if path == "/status/handlingCommands":
         return "HTTP/1.1 200 LEADING", ""
     if path == "/status/isFollower":

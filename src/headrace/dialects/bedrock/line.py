@@ -106,13 +106,10 @@ def _priorities(tx: Transaction, wish: Wish, name: str | None) -> Iterator[int]:
         return
     priority = LARGEST
     while True:
-        if name is None:
-            lower = tx.value("top_priority", priority)
-        else:
-            lower = tx.value("top_priority_of_name", name, priority)
-        if lower is None:
+        of_name = ("top_priority_of_name", name) if name is not None else ("top_priority",)
+        priority = tx.value(*of_name, priority)
+        if priority is None:
             return
-        priority = lower
         yield priority
 
 
@@ -139,7 +136,7 @@ def _names_like(tx: Transaction, wish: Wish, budget: int) -> list[str] | None:
     """The names in line that match. None: too many of them begin like the pattern."""
     pattern = wish.names[0]
     beyond = first_beyond(wish.prefix)
-    names = []
+    names: list[str] = []
     name = tx.value("next_name", wish.prefix, beyond)
     for _ in range(budget):
         if name is None:

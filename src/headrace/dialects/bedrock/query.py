@@ -18,15 +18,7 @@ from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Request
 
 READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
 FORBIDDEN = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
-SCHEMA_CHANGES = frozenset(
-    {
-        apsw.SQLITE_ALTER_TABLE,
-        apsw.SQLITE_DROP_TABLE,
-        apsw.SQLITE_DROP_INDEX,
-        apsw.SQLITE_DROP_VIEW,
-        apsw.SQLITE_DROP_TRIGGER,
-    }
-)
+SCHEMA_CHANGES = frozenset({apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE, apsw.SQLITE_DROP_INDEX})
 FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 PRAGMAS_WITH_NAMES = frozenset(
     {"foreign_key_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list", "table_xinfo"}
@@ -142,8 +134,6 @@ def write(connection: apsw.Connection, query: Query) -> None:
     except apsw.InterruptError:
         raise _late(query) from None
     except apsw.Error as error:
-        if not connection.in_transaction:
-            raise
         raise Refused("502 Query failed", ("error", str(error))) from None
     finally:
         connection.authorizer = None

@@ -55,9 +55,9 @@ def digest() -> str:
 
 
 def _assembled(classes: dict[str, str]) -> str:
-    """The base, and each class as a function that makes it: it costs nothing before somebody asks for it."""
-    made = "".join(f"{name} = function()\n{_module(module)}end,\n" for name, module in classes.items())
-    return f"{_module('base')}classes = {{\n{made}}}\n"
+    """The base, and one function that makes each class when it is asked for: a script is run anew for every call."""
+    branches = "else".join(f"if name == '{name}' then\n{_module(module)}" for name, module in classes.items())
+    return f"{_module('base')}setmetatable(Qless, {{__index = function(_, name)\n{branches}end\nend}})\n"
 
 
 def _module(name: str) -> str:

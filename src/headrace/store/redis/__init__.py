@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from headrace.clock import Clock, SystemClock
+from headrace.errors import ConfigurationError
 from headrace.job import (
     Counts,
     Event,
@@ -31,12 +32,19 @@ from headrace.job import (
     Verdict,
 )
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
-from headrace.store.redis import doctor, records, requests
+from headrace.store.redis import records, requests
 from headrace.store.redis.addresses import parse
-from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.waiter import Ear
+
+try:
+    from headrace.store.redis import doctor
+    from headrace.store.redis.driver import Driver
+    from headrace.store.redis.waiter import Ear
+except ModuleNotFoundError as missing:
+    raise ConfigurationError(
+        "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
+    ) from missing
 
 __all__ = ["RedisStore"]
 

@@ -301,10 +301,10 @@ class Driver:
 
     def _learn(self, error: Exception, journey: Journey) -> None:
         """Where our keys live may have changed."""
-        if isinstance(error, wire.AskError):
-            journey.asking = (error.host, error.port)
-        elif isinstance(error, wire.MovedError):
+        if isinstance(error, wire.MovedError):  # which is an AskError, too
             self._finder.moved((error.host, error.port))
+        elif isinstance(error, wire.AskError):
+            journey.asking = (error.host, error.port)
         elif isinstance(error, (*BROKEN, Replica)):
             self._finder.lost()
 

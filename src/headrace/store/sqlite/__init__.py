@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 import apsw
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, StoreReplaced
 from headrace.job import (
     Counts,
     Event,
@@ -84,13 +84,22 @@ class SqliteStore:
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
         self._bells: Bells | None = None
+        self._old_bells: list[Bells] = []
         self._bells_tried = self._db.in_memory or options["immutable"] == "1"
         self._gongs: set[Gong] = set()
 
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
-        step = cast("Step[T]", operation)
+        try:
+            return self._run(cast("Step[T]", operation))
+        except StoreReplaced:
+            if self._bells is not None:  # they hang beside the old file; those who wait there hear nothing more
+                self._old_bells.append(self._bells)
+            self._bells, self._bells_tried = None, False
+            raise
+
+    def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):
             return cast("T", self._put_one(step))
         if not step.writes:
@@ -146,9 +155,11 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
-        if self._bells is not None:
-            self._bells.close()
-            self._bells = None
+        for bells in (self._bells, *self._old_bells):
+            if bells is not None:
+                bells.close()
+        self._bells = None
+        self._old_bells.clear()
 
     # -- clients --
 

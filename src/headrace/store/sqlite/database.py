@@ -21,6 +21,7 @@ from headrace.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreReplaced,
     StoreUnavailable,
 )
 from headrace.store.sqlite.statements import SQL
@@ -64,6 +65,13 @@ def mount_of(path: Path, mount_table: str = "/proc/self/mounts") -> tuple[str, s
     return best
 
 
+class Connection(apsw.Connection):
+    """A connection that knows which file it was opened on."""
+
+    file: tuple[int, int] | None = None
+    """Device and inode."""
+
+
 class Database:
     """Connections to one file, handed out one per operation."""
 
@@ -82,17 +90,33 @@ class Database:
         self._immutable = immutable
         self._pragmas = pragmas or {}
         self._pid = os.getpid()
-        self._idle: list[apsw.Connection] = []
+        self._idle: list[Connection] = []
+        self._file: tuple[int, int] | None = None
+        self._look_at = 0.0
         self._alone = Lock()  # the in-memory database is one connection that all threads share
         if not self.in_memory:
             self._check_file_system(mount_table)
         try:
-            connection = self._connect()
-            if not immutable:
-                migrate(connection)
+            self._open()
         except apsw.Error as error:
             raise self._explain(error) from error
+
+    def _open(self) -> None:
+        connection = self._connect()
+        if not self._immutable:
+            migrate(connection)
+        self._file = connection.file = self._file_now()
         self._idle.append(connection)
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """Which file our path leads to."""
+        if self.in_memory:
+            return None
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _check_file_system(self, mount_table: str) -> None:
         folder = Path(self.path).resolve().parent
@@ -110,12 +134,13 @@ class Database:
                 "writing, add ?immutable=1 to the URL."
             )
 
-    def _connect(self) -> apsw.Connection:
+    def _connect(self) -> Connection:
         if self._immutable:
             uri = f"file:{Path(self.path).resolve().as_uri().removeprefix('file://')}?immutable=1"
-            connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            connection = Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         else:
-            connection = apsw.Connection(self.path)
+            connection = Connection(self.path)
+        connection.file = self._file
         connection.set_busy_handler(_Patience())
         if not self._immutable:
             if not self.in_memory:
@@ -175,7 +200,7 @@ class Database:
         except apsw.Error as error:
             raise self._explain(error) from error
 
-    def _check_out(self) -> apsw.Connection:
+    def _check_out(self) -> Connection:
         """A connection for one operation. Never shared between threads, never carried over a fork."""
         if self.in_memory:
             self._alone.acquire()
@@ -185,18 +210,34 @@ class Database:
             _abandoned.extend(self._idle)
             self._idle = []
             self._pid = os.getpid()
+        self._look_for_another_file()
         try:
             return self._idle.pop()
         except IndexError:
             return self._connect()
 
-    def _check_in(self, connection: apsw.Connection) -> None:
+    def _look_for_another_file(self) -> None:
+        """What is written to a file that has been deleted or replaced is lost: look once a second."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + 1.0
+        if self._file != self._file_now():
+            self.close()
+            self._open()
+            raise StoreReplaced(
+                f"{self.path} was deleted or replaced while it was in use. What was in the old file is not in the new one."
+            )
+
+    def _check_in(self, connection: Connection) -> None:
         if self.in_memory:
             self._alone.release()
-        else:
+        elif connection.file == self._file:
             self._idle.append(connection)
+        else:
+            connection.close()
 
-    def _abort(self, connection: apsw.Connection) -> None:
+    def _abort(self, connection: Connection) -> None:
         """Undo what a failed operation did; a connection in doubt is not used again."""
         with suppress(apsw.Error):
             if connection.in_transaction:
@@ -241,7 +282,7 @@ class Database:
             self._idle.pop().close()
 
 
-_abandoned: list[apsw.Connection] = []
+_abandoned: list[Connection] = []
 
 
 class _Patience:

@@ -126,10 +126,8 @@ def _check_parent(tx: Transaction, parent_id: int) -> Row:
 def _of_its_kind(tx: Transaction, data: str, wanted: Request, parent: Row | None) -> tuple[str, bool]:
     """The data of a real or a mocked job, and which of the two it is. A child is what its parent is."""
     has_mark = is_mocked(data)
-    if parent is not None:
-        mocked = is_mocked(parent.data)
-    else:
-        mocked = has_mark or wanted.find("mockrequest") is not None
+    asked_for = has_mark or wanted.find("mockrequest") is not None
+    mocked = asked_for if parent is None else is_mocked(parent.data)
     if mocked and not has_mark:
         data = tx.value("mock", data)
     elif has_mark and not mocked:

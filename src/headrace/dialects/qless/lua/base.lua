@@ -9,21 +9,16 @@
 --   * Time is an argument. Only functions that need `now` take it, always in first place.
 --   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
 --     care (`stored_list`, `tonumber(...) or default`), never asserted.
---   * A script is run from its first line for every call: a class is made only when somebody asks for it.
+--   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
+--     by one function, because making functions is what costs.
 local call, encode, decode, floor = redis.call, cjson.encode, cjson.decode, math.floor
 
 -- No command moves more than so many values to or from the stack at once (`unpack` fails at about 8000), and
 -- upkeep that could be without end stops after so many steps.
 local CHUNK = 1000
 
-local classes
-
--- The classes: Qless.Job, Qless.Queue, ...
-local Qless = setmetatable({}, {__index = function(self, name)
-  local class = classes[name]()
-  rawset(self, name, class)
-  return class
-end})
+-- The classes: Qless.Job, Qless.Queue, ... Each is made when it is first asked for (see the end of the library).
+local Qless = {}
 
 -- An argument that must be there. An empty text names nothing.
 local function required(command, name, value)

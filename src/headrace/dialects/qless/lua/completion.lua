@@ -1,5 +1,6 @@
 -- The good end of a run: a job is complete, or goes on to its next queue.
 local Completion = {}
+Qless.Completion = Completion
 
 -- Forget completed jobs that are too old, and then those that are too many. Both in bounded steps: what is left over
 -- goes with the next completions.

@@ -1,5 +1,6 @@
 -- Options in `ql:config`. What is stored is text; defaults apply where nothing is stored.
 local Config = {}
+Qless.Config = Config
 
 -- Those that are listed, with the values they have until they are set.
 Config.defaults = {

@@ -8,9 +8,7 @@ if not run then
   error('Unknown command ' .. command)
 end
 local now = number(command, 'now', ARGV[2])
--- `unpack` would fail for some thousands of arguments.
-local arguments = {}
-for i = 3, #ARGV do
-  arguments[i - 2] = ARGV[i]
-end
-return run(now, arguments)
+-- Only the command's own arguments are left.
+table.remove(ARGV, 1)
+table.remove(ARGV, 1)
+return run(now, ARGV)

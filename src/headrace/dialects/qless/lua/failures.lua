@@ -1,5 +1,6 @@
 -- Failed jobs: `ql:failures` names the groups, `ql:f:<g>` lists the jids of one, newest first.
 local Failures = {}
+Qless.Failures = Failures
 
 -- A job fails. `counted_on` is the queue whose statistics say so. (History and messages are the caller's.)
 function Failures.record(now, jid, queue, counted_on, failure, more)

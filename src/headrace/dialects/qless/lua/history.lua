@@ -1,5 +1,6 @@
 -- What happened to a job: the list `ql:j:<jid>-history` of JSON triples, oldest first.
 local History = {}
+Qless.History = History
 
 local DEFAULT_LIMIT = 100
 

@@ -1,5 +1,6 @@
 -- A job: the hash `ql:j:<jid>` and the keys beside it.
 local Job = {}
+Qless.Job = Job
 
 -- The fields that a job object is made of, in the order in which `Job.object` takes them.
 local FIELDS = {

@@ -1,5 +1,6 @@
 -- The commands that people and their tools send now and then. As in `work.lua`: `now`, the arguments after it, a class.
 local commands = {}
+Qless.Manage = commands
 
 local function whole(command, name, value, default)
   return floor(number(command, name, value or default))

@@ -1,5 +1,6 @@
 -- Handing jobs to workers, and taking them from workers whose locks have ended.
 local Pop = {}
+Qless.Pop = Pop
 
 -- The first end of a lock is only a warning: the worker is told, and has `grace` more seconds.
 local function warn(now, queue, jid, worker, grace, history, most_entries)

@@ -1,5 +1,6 @@
 -- Putting jobs into queues, new ones or such as are somewhere already.
 local Put = {}
+Qless.Put = Put
 
 -- A job leaves where it was: its queue, its worker, the completed, the failed.
 local function leave(now, caller, jid, state, queue, worker, failure)

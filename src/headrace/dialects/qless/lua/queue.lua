@@ -1,5 +1,6 @@
 -- A queue: five zsets, `ql:q:<q>-work`, `-locks`, `-scheduled`, `-depends` and `-recur`. It needs no declaration.
 local Queue = {}
+Qless.Queue = Queue
 
 -- Scheduled jobs whose time has come get in line, the earliest first.
 function Queue.promote(now, queue, most)

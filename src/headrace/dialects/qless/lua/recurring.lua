@@ -1,5 +1,6 @@
 -- Recurring jobs: the hash `ql:r:<jid>`, and its next occurrence in `ql:q:<q>-recur`.
 local Recurring = {}
+Qless.Recurring = Recurring
 
 -- Make a recurring job, or replace one (which goes on counting where it was). `new` has queue, jid, klass, data, interval
 -- and offset, and may have priority, tags (a list), retries and backlog.

@@ -1,5 +1,6 @@
 -- Statistics per queue and day: how long jobs waited and ran, how many failed or lost their locks.
 local Statistics = {}
+Qless.Statistics = Statistics
 
 local DAY = 86400
 

@@ -1,5 +1,6 @@
 -- The index of tags: `ql:t:<t>` has the jobs of a tag, `ql:tags` how often each is used.
 local Tags = {}
+Qless.Tags = Tags
 
 function Tags.index(now, jid, tags)
   for _, tag in ipairs(tags) do

@@ -1,5 +1,6 @@
 -- Tracked jobs: what happens to them is told on channels of their own, as bare jids.
 local Tracking = {}
+Qless.Tracking = Tracking
 
 -- Tracked jobs, the longest tracked first, and tracked jids that have no record any more.
 function Tracking.list()

@@ -27,7 +27,7 @@ local function new_job(command, arguments)
   return new
 end
 
-return {
+Qless.Work = {
   -- put worker queue jid klass data delay [priority p] [tags list] [retries r] [depends list]
   -- Puts a job into a queue. One that is there already moves, and keeps what is not given (an empty list of dependencies
   -- is none given). `worker` is who calls.
@@ -125,3 +125,4 @@ return {
     return job and encode(job)
   end,
 }
+return Qless.Work

@@ -1,5 +1,6 @@
 -- Workers: `ql:workers` by their last sign of life, `ql:w:<w>:jobs` by the end of the lock.
 local Worker = {}
+Qless.Worker = Worker
 
 -- No lock is longer than a hundred days; what claims to be is not listed.
 local LONGEST = 8640000

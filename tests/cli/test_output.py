@@ -1,0 +1,115 @@
+"""What numbers and times look like."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from headrace.cli.exits import exit_code_of
+from headrace.cli.options import DURATION, SIZE, file_of
+from headrace.cli.output import ago, length, local
+from headrace.errors import (
+    ConfigurationError,
+    HeadraceError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    NoWorkers,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreUnavailable,
+    Timeout,
+)
+
+NOON = 1_780_315_200_000  # 2026-06-01 12:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def _in_zurich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Zurich")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (NOON, "14:00:00 (just now)"),
+        (NOON - 180_000, "13:57:00 (3 min ago)"),
+        (NOON + 7_200_000, "16:00:00 (in 2 h)"),
+        (NOON - 86_400_000, "2026-05-31 14:00:00 (24 h ago)"),
+        (NOON + 30 * 86_400_000, "2026-07-01 14:00:00 (in 30 days)"),
+        (None, ""),
+    ],
+)
+def test_times_are_local_and_have_an_age(at: int | None, text: str) -> None:
+    assert local(at, NOON) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (1_500, "1.5 s"),
+        (9_990, "10.0 s"),
+        (119_000, "119 s"),
+        (120_000, "2 min"),
+    ],
+)
+def test_lengths(milliseconds: int, text: str) -> None:
+    assert length(milliseconds) == text
+    assert ago(0, milliseconds) == ("just now" if milliseconds < 1000 else f"{text} ago")
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("30", 30_000), ("0.5", 500), ("30s", 30_000), ("5 minutes", 300_000), ("1h30m", 5_400_000)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert DURATION.convert(text, None, None) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("500MB", 500_000_000), ("2gb", 2_000_000_000), ("1GiB", 2**30), ("1.5 k", 1500), ("7", 7)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert SIZE.convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1", "1TB5"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a size. Write for example 500MB or 2GB."):
+        SIZE.convert(text, None, None)
+
+
+@pytest.mark.parametrize("url", ["redis://host/0", "sqlite:///:memory:", "sqlite:///:memory:?durability=host"])
+def test_a_store_without_a_file(url: str) -> None:
+    assert file_of(url) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("x"), 78),
+        (StoreBusy("x"), 75),
+        (StoreFull("x"), 3),
+        (StoreUnavailable("x"), 3),
+        (StoreCorrupt("x"), 3),
+        (JobFailed("x", "", "", "", ""), 4),
+        (JobCancelled("x"), 5),
+        (Timeout("x"), 75),
+        (JobNotFound("x"), 1),
+        (NoWorkers("x"), 1),
+        (HeadraceError("x"), 1),
+    ],
+)
+def test_each_error_has_its_exit_code(error: HeadraceError, code: int) -> None:
+    assert exit_code_of(error) == code

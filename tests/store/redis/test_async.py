@@ -1,0 +1,52 @@
+"""The same requests on an event loop have the same answers and the same effects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.helpers import new, put
+from headrace.clock import ManualClock
+from headrace.store.redis import RedisStore
+
+from .scenes import Scene
+from .servers import contents
+from .test_scripts import REQUESTS
+
+
+def visible(store: RedisStore) -> dict[str, Any]:
+    return {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_request_is_the_same_on_an_event_loop(make: Callable[..., RedisStore], name: str) -> None:
+    clocks = [ManualClock(), ManualClock()]
+    one, other = (Scene(make(clock), clock) for clock in clocks)
+    answer = one.store.run(one.requests()[name]())
+
+    async def run() -> object:
+        return await other.store.arun(other.requests()[name]())
+
+    assert asyncio.run(run()) == answer
+    assert visible(other.store) == visible(one.store)
+
+
+def test_many_requests_at_once_on_one_event_loop(store: RedisStore) -> None:
+    async def session() -> list[Any]:
+        await asyncio.gather(*(store.arun(store.put([new(f"job {i}")])) for i in range(50)))
+        return await asyncio.gather(*(store.arun(store.get([f"job {i}"])) for i in range(50)))
+
+    assert [job.id for (job,) in asyncio.run(session())] == [f"job {i}" for i in range(50)]
+
+
+def test_one_store_serves_one_event_loop_after_another(store: RedisStore) -> None:
+    async def session(i: int) -> None:
+        await store.arun(store.put([new(f"job {i}")]))
+
+    for i in range(3):
+        asyncio.run(session(i))
+    put(store, "from a thread")
+    assert len(store.run(store.get(["job 0", "job 1", "job 2", "from a thread"]))) == 4
