@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits
-from headrace.cli.options import NAMES, existing_store, file_of, json_option, store_options
+from headrace.cli.options import NAMES, existing_store, file_of, json_option, shown_url, store_options
 from headrace.cli.output import length, now_ms, show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.store import Store
 
 SURVIVES = {
-    "none": "nothing: the jobs are gone when the process ends",
+    "none": "nothing for certain: when the store's process ends, jobs may be gone with it",
     "process": "the death of any process (kill -9 included), but the last moments may be lost with the power",
     "host": "power loss and a crash of the operating system, too",
 }
@@ -55,7 +55,7 @@ def doctor_command(store: str | None, app_path: str | None, as_json: bool) -> No
 
 def _promises(store: Store) -> dict[str, Any]:
     return {
-        "store": store.url,
+        "store": shown_url(store.url),
         "durability": store.durability.value,
         "survives": SURVIVES[store.durability.value],
         "facets": sorted(facet.value for facet in store.facets),

@@ -164,7 +164,7 @@ def length(milliseconds: int) -> str:
     for unit, size, least in (("days", 86_400, 2), ("h", 3600, 2), ("min", 60, 2)):
         if seconds >= size * least:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 and seconds % 1 >= 0.05 else f"{seconds:.0f} s"
+    return f"{f'{seconds:.1f}'.removesuffix('.0') if seconds < 10 else f'{seconds:.0f}'} s"
 
 
 # -- jobs --

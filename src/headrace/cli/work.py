@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option
+from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option, shown_url
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _announce(app: Headrace, settings: Settings) -> None:
     names = sorted(app.tasks)
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     order = "in turn" if settings.round_robin else "in this order"
-    log.info("store %s, durability %s", app.url, app.store.durability)
+    log.info("store %s, durability %s", shown_url(app.url), app.store.durability)
     log.info("queues %s%s", ", ".join(settings.queues), f" ({order})" if len(settings.queues) > 1 else "")
     log.info("processes %d, jobs at once in each %d", settings.processes, settings.slots)
     if names:

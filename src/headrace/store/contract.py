@@ -112,11 +112,18 @@ class Guard(Protocol):
 class Store(Protocol):
     """The contract. One line says what; the conformance suite says exactly how."""
 
-    url: str
-    facets: frozenset[Facet]
-    durability: Durability
-    leases_in_jobs: bool
-    """False: a lease lives as long as its session. True: each job is renewed by itself, by the pump."""
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def facets(self) -> frozenset[Facet]: ...
+
+    @property
+    def durability(self) -> Durability: ...
+
+    @property
+    def leases_in_jobs(self) -> bool:
+        """False: a lease lives as long as its session. True: each job is renewed by itself, by the pump."""
 
     def run(self, operation: Operation[T]) -> T:
         """Do it now, in this thread."""

@@ -94,7 +94,7 @@ class Testing:
         self._store = store = TestingStore("sqlite:///:memory:", clock=self.clock)
         self._previous = self.app.use_store(store)
         self.app.failure_hooks.append(self._remember)
-        info = introduce(os.getpid(), default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
+        info = introduce(default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
         self._session = info.id
         store.run(store.open(info))
         return self
@@ -200,8 +200,9 @@ class Testing:
         self._raised = error
 
     def _raise(self, outcome: Outcome, lease: Lease) -> None:
-        if outcome.kind is Kind.FAILED and self._raised is not None:
-            raise self._raised
+        error, self._raised = self._raised, None
+        if outcome.kind is Kind.FAILED and error is not None:
+            raise error
         if outcome.kind in (Kind.FAILED, Kind.BROKEN):
             text = decode_error(outcome.error)
             raise JobFailed(lease.id, outcome.group or "broken", text.type, text.message, text.traceback)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -125,7 +124,7 @@ class Worker:
 
     def _run_session(self, *, burst: bool) -> None:
         store = self.app.store
-        info = introduce(os.getpid(), self.queues, tuple(sorted(self.app.tasks)), self.timeout)
+        info = introduce(self.queues, tuple(sorted(self.app.tasks)), self.timeout)
         guard = store.guard(info.id)
         store.run(store.open(info))
         self._pump = pump = Pump(

@@ -71,13 +71,12 @@ def is_dead(session: SessionInfo) -> bool:
     return bool(fields and session.started and fields[19].decode() != session.started)
 
 
-def introduce(
-    pid: int, queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, session: str | None = None
-) -> SessionInfo:
-    """A worker process as it introduces itself to the store."""
+def introduce(queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, number: int | None = None) -> SessionInfo:
+    """A worker process as it introduces itself to the store; `number` tells a supervisor's processes apart."""
+    pid = os.getpid()
     return SessionInfo(
-        id=session or new_id(),
-        name=f"{platform.node()}-{pid}",
+        id=new_id(),
+        name=f"{platform.node()}-{pid}" if number is None else f"{platform.node()}-{pid}-{number}",
         host=host_identity(),
         pid=pid,
         started=start_time(pid),

@@ -23,6 +23,8 @@ from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.worker")
 
+CONFIG_VARIABLE = "HEADRACE_PROCESS"
+
 EXIT_OK = 0
 EXIT_SESSION_GONE = 75
 """Temporary failure: start me again."""
@@ -53,8 +55,8 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
 
 def main() -> NoReturn:
-    """Run until told to stop. The one argument is the configuration as JSON."""
-    config = msgspec.json.decode(sys.argv[1], type=ProcessConfig)
+    """Run until told to stop."""
+    config = msgspec.json.decode(os.environ.pop(CONFIG_VARIABLE), type=ProcessConfig)
     die_with_parent()
     threading.Thread(target=_follow_supervisor, args=(config.lifeline,), name="headrace-lifeline", daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides

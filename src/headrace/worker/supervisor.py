@@ -29,7 +29,7 @@ from headrace.store.contract import Guard
 from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
-from headrace.worker.process import EXIT_BAD_APP, EXIT_OK, ProcessConfig
+from headrace.worker.process import CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -94,6 +94,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._to_start = settings.processes
         self._start_at = 0.0
+        self._births = 0
         self._short_lives = 0
         self._renew_at = 0.0
         self._exit_code = EXIT_OK
@@ -184,7 +185,8 @@ class Supervisor:
         settings = self._settings
         # The session is opened before its process exists, in the supervisor's name until the pid is known: its
         # leases begin only with the process.
-        info = introduce(os.getpid(), settings.queues, tuple(sorted(self._app.tasks)), settings.timeout)
+        self._births += 1
+        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), settings.timeout, self._births)
         guard = self._store.guard(info.id)
         ledger = Ledger.shared()
         config = ProcessConfig(
@@ -208,9 +210,11 @@ class Supervisor:
         if crashpoints.armed:
             crashpoints.reach("session.opened")
         process = subprocess.Popen(
-            [sys.executable, "-c", ENTRY, msgspec.json.encode(config).decode()],
+            [sys.executable, "-c", ENTRY],
             pass_fds=(*guard.descriptors, ledger.descriptor, self._lifeline),
             stdin=subprocess.DEVNULL,
+            # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
+            env={**os.environ, CONFIG_VARIABLE: msgspec.json.encode(config).decode()},
         )
         guard.close()  # from here on the process alone holds it
         self._children[process.pid] = Child(process, info, ledger, guard)

@@ -9,10 +9,18 @@ from headrace.clock import ManualClock
 from headrace.job import Charge, Filter, Kind, Lease, NewJob, SessionInfo
 from headrace.store.contract import Operation
 from headrace.store.redis import RedisStore
+from headrace.store.redis.operation import Script
+from headrace.store.redis.waiter import Ear
 
 LARGE = b"L" * 5_000
 
 Request = Callable[[], Operation[object]]
+
+
+def question(ear: Ear) -> Script[tuple[bool, int]]:
+    """What an ear asks before it waits."""
+    ear.close()
+    return ear._question
 
 
 class Scene:
@@ -46,8 +54,7 @@ class Scene:
         clock.advance(1_000)
         worker.renew()
         Worker(store, clock, "listener", "elsewhere").take(1)
-        store.waiter("session of listener", ["elsewhere"])._question  # noqa: B018
-        store.run(store.watcher("run 1")._question)
+        store.run(question(store.watcher("run 1")))
 
     def requests(self) -> dict[str, Request]:
         store, worker, held = self.store, self.worker, self.held
@@ -85,8 +92,8 @@ class Scene:
             "cancel": lambda: store.cancel(["in the row 1", "in the line", "later", "run 1", "failed", "nobody"]),
             "delete": lambda: store.delete(["replaceable", "run 1", "failed", "later", "in the row 2", "unique done"]),
             "revive": lambda: store.revive(["failed", "cancelled"]),
-            "listen": lambda: store.waiter("session of listener", ["nothing here"])._question,
-            "watch": lambda: store.watcher("run 2")._question,
+            "listen": lambda: question(store.waiter("session of listener", ["nothing here"])),
+            "watch": lambda: question(store.watcher("run 2")),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
             "history": lambda: store.history("failed"),

@@ -26,7 +26,15 @@ NODES = 3
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Server]]:
     made = [
-        Server("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-config-file", "nodes.conf", tcp=True)
+        Server(
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "2000",
+            "--cluster-config-file",
+            "nodes.conf",
+            tcp=True,
+        )
         for _ in range(NODES)
     ]
     for i, node in enumerate(made):

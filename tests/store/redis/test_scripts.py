@@ -250,7 +250,9 @@ def test_promotion_goes_on_in_bounded_steps(store: RedisStore, clock: ManualCloc
 
 def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) -> None:
     expected = [f"job {i}" for i in range(9_000)]
-    store.run(store.put([NewJob(id=job_id, task="task", body=b"B", priority=i % 2) for i, job_id in enumerate(expected)]))
+    store.run(
+        store.put([NewJob(id=job_id, task="task", body=b"B", priority=i % 2) for i, job_id in enumerate(expected)])
+    )
     worker = Worker(store, clock)
     leases = worker.take(9_000)
     assert [lease.id for lease in leases] == expected[1::2] + expected[::2]

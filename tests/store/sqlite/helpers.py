@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,26 @@ class Session:
     def exchange(self, outcomes: Any = (), take: Take | None = None, clock: Clock | None = None) -> Turn:
         steady = (clock or SystemClock()).steady()
         return self.store.run(self.store.exchange(self.id, next(self._numbers), outcomes, take, steady=steady))
+
+
+def forked(work: Callable[[], str]) -> str:
+    """Do something in a fork of this process, which ends as a program does; answers with what it said."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other tests may have left a thread
+        pid = os.fork()
+    if pid == 0:
+        try:
+            answer = work()
+        except BaseException as error:
+            answer = f"{type(error).__name__} {error}"
+        os.write(writer, answer.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as answers:
+        answer = answers.read()
+    os.waitpid(pid, 0)
+    return answer
 
 
 def count(store: SqliteStore) -> int:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import apsw
 import pytest
-from processes import environment
 
 from headrace.clock import ManualClock
 from headrace.errors import (
@@ -29,7 +27,7 @@ from headrace.store.contract import Durability
 from headrace.store.sqlite import SqliteStore, database
 
 from .conftest import OpenStore
-from .helpers import Session, count, healthy, jobs, look
+from .helpers import Session, count, forked, healthy, jobs, look
 
 
 def said(caught: pytest.ExceptionInfo[StoreError]) -> str:
@@ -175,44 +173,31 @@ def test_looking_without_writing(path: Path, store: SqliteStore, open_store: Ope
     assert sorted(os.listdir(path.parent)) == before
 
 
-def as_nobody(code: str) -> str:
-    """Run some Python as a user who owns nothing."""
-    outcome = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        user=65534,
-        group=65534,
-        extra_groups=[],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    return outcome.stdout.strip()
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="needs to become somebody else")
 @pytest.mark.parametrize(("folder_mode", "file_mode"), [(0o555, 0o444), (0o555, 0o666), (0o777, 0o444)])
 def test_somebody_elses_file(folder_mode: int, file_mode: int, path: Path, store: SqliteStore) -> None:
     store.run(store.put(jobs(1)))
     store.close()
-    for folder in path.parents:
-        if folder.owner() == "root" and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(0o755)
+    for folder in path.parents[:-2]:
+        folder.chmod(0o755)
     path.chmod(file_mode)
     path.parent.chmod(folder_mode)
-    code = (
-        "from headrace.store.sqlite import SqliteStore\nfrom headrace.job import NewJob\n"
-        "from headrace.errors import StoreError\n"
-        "try:\n"
-        f"    store = SqliteStore('sqlite:///{path}')\n"
-        "    store.run(store.put([NewJob(id='1', task='t', body=b'{}')]))\n"
-        "except StoreError as error:\n    print(type(error).__name__, error)\n"
-    )
-    message = as_nobody(code)
+
+    def as_nobody() -> str:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        mine = SqliteStore(f"sqlite:///{path}")
+        mine.run(mine.put(jobs(1)))
+        return "written"
+
+    message = forked(as_nobody)
     assert message.split()[0] in ("StoreReadOnly", "StoreUnavailable"), message
     assert str(path) in message
-    assert count(SqliteStore(f"sqlite:///{path}")) == 1
+    path.parent.chmod(0o755)
+    again = SqliteStore(f"sqlite:///{path}")
+    assert count(again) == 1
+    again.close()
 
 
 # -- not a store --

@@ -24,7 +24,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_accounted", "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "closing", "ended",
-        "local", "lost", "query", "scheduled", "waiter", "write_query",
+        "local", "lost", "query", "scheduled", "waiter",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -41,8 +41,6 @@ class Connection(asyncio.Protocol):
         """In the server's list of connections with something to do."""
         self.waiter: Waiter | None = None
         self.query: Query | None = None
-        self.write_query: Query | None = None
-        """A query that turned out to write, and may: it is run in the next turn."""
         self.ended = False
         """The client will send no more."""
         self.closing = False
@@ -119,7 +117,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
         if not ids:
             return
-        if self.lost or (self._transport.is_closing() and not self.closing):
+        if self._transport.is_closing():
             self._server.put_back(ids)
         elif self._paused:
             self._undelivered += ids

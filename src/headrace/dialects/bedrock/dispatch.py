@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from headrace import __version__
 from headrace.dialects.bedrock.commands import COMMANDS
 from headrace.dialects.bedrock.commands.get import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.query import Query, check_write, write
@@ -18,6 +19,8 @@ from headrace.dialects.bedrock.wire import Refused, Request, compose
 if TYPE_CHECKING:
     from headrace.dialects.bedrock.connection import Connection
     from headrace.dialects.bedrock.server import Server
+
+log = logging.getLogger("headrace.bedrock")
 
 DEFAULT_TIMEOUT = 110_000
 """Milliseconds that a command may take until it is committed."""
@@ -53,6 +56,11 @@ def execute(server: Server, turn: Turn, connection: Connection | None, request: 
         if connection is not None:  # its answer is replaced with all the others
             turn.succeed(connection, last=last)
         raise
+    except Exception:
+        log.exception("the request %r failed", request.line[:100])
+        if connection is not None:
+            turn.refuse(connection, Refused("500 Unhandled Exception"), last=last)
+        return
     if connection is not None:
         if found is not None:
             turn.hand_out(connection, found)
@@ -144,7 +152,7 @@ def _status(server: Server, connection: Connection | None, request: Request) -> 
         ("priority", "100"),
         ("queuedCommandList", "[]"),
         ("state", '"LEADING"'),
-        ("version", render_text(f"headrace {version('headrace')}")),
+        ("version", render_text(f"headrace {__version__}")),
         ("waitingCount", str(len(server.waiters))),
     ]
     return "200 OK", render_object(members)

@@ -104,7 +104,7 @@ class Server:
             listener.close()
         for timer in self._postponed:
             timer.cancel()
-        while self._turn_scheduled:
+        while self._turn_scheduled:  # noqa: ASYNC110  (each turn may schedule the next; there are but a few)
             await asyncio.sleep(0)
         turn = Turn(self)
         for waiter in self.waiters:
@@ -115,9 +115,9 @@ class Server:
             connection.close()
         await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
         await self._until_closed()
-        for timer in (self._deadline_timer, self._due_timer):
-            if timer is not None:
-                timer.cancel()
+        for clock in (self._deadline_timer, self._due_timer):
+            if clock is not None:
+                clock.cancel()
         for reader in self._readers:
             reader.close()
         self.database.close()
@@ -170,7 +170,7 @@ class Server:
     def _take_turn(self) -> None:
         self._turn_scheduled = False
         turn = Turn(self)
-        worked: list[tuple[Connection, bool]] = []
+        worked: dict[Connection, bool] = {}
         try:
             self._put_back_undelivered(turn)
             while self._detached:
@@ -179,8 +179,9 @@ class Server:
             for _ in range(len(self._active)):
                 connection = self._active.popleft()
                 connection.scheduled = False
+                worked[connection] = True
                 count = self._work(turn, connection)
-                worked.append((connection, count == QUOTA))
+                worked[connection] = count == QUOTA
                 budget -= count
                 if budget <= 0:
                     break
@@ -188,7 +189,7 @@ class Server:
             turn.give_up(error)
         else:
             turn.finish()
-        for connection, more in worked:
+        for connection, more in worked.items():
             if more and not connection.busy:
                 self.wake(connection)
             connection.rest(more=more)
@@ -198,8 +199,6 @@ class Server:
 
     def _work(self, turn: Turn, connection: Connection) -> int:
         """Execute some requests of a client; answers with how many."""
-        if connection.write_query is not None:
-            self._run_write_query(turn, connection)
         now = self._loop.time()
         for done in range(QUOTA):
             if connection.busy:
@@ -338,9 +337,7 @@ class Server:
     def _read(self, connection: Connection, query: Query) -> None:
         answer: str | Refused | None = None
         try:
-            reader = (
-                self._readers.pop() if self._readers else Reader(self.database.read_only(), self.options.query_rows)
-            )
+            reader = self._reader()
             try:
                 answer = reader.read(query)
             finally:
@@ -354,23 +351,23 @@ class Server:
             answer = Refused("500 Unhandled Exception")
         self._loop.call_soon_threadsafe(self._query_done, connection, query, answer)
 
+    def _reader(self) -> Reader:
+        """A connection for this thread to use for a while."""
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return Reader(self.database.read_only(), self.options.query_rows)
+
     def _query_done(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
         if connection.lost:
             return
         connection.query = None
-        if answer is None:
-            connection.write_query = query
-            self.wake(connection)
-            return
         turn = Turn(self)
-        if isinstance(answer, Refused):
+        if answer is None:
+            run_write_query(self, turn, connection, query)  # alone in its turn: nobody else's commands are at stake
+        elif isinstance(answer, Refused):
             turn.refuse(connection, answer, last=query.last)
         else:
             turn.succeed(connection, answer, last=query.last)
         turn.finish()
         self.wake(connection)
-
-    def _run_write_query(self, turn: Turn, connection: Connection) -> None:
-        query, connection.write_query = connection.write_query, None
-        assert query is not None
-        run_write_query(self, turn, connection, query)

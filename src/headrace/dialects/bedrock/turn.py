@@ -73,6 +73,8 @@ class Turn:
                 raise
             execute(_RELEASE)
         except Refused:
+            if not self._connection.in_transaction:  # a query said INSERT OR ROLLBACK, and was alone in its turn
+                self._transaction = None
             raise
         except apsw.ConstraintError:
             raise Refused("400 Unique Constraints Violation") from None
@@ -134,9 +136,8 @@ class Turn:
             return
         encoded = body.encode()
         # The same as compose(), for the one answer that is sent thousands of times a second.
-        head = (
-            f"200 OK\r\ncommitCount: {self.commits}\r\n{self._server.node_line}Content-Length: {len(encoded)}\r\n\r\n"
-        )
+        common = f"commitCount: {self.commits}\r\n{self._server.node_line}"
+        head = f"200 OK\r\n{common}Content-Length: {len(encoded)}\r\n\r\n"
         self._answers.setdefault(connection, []).append(head.encode() + encoded)
 
     # -- the end --

@@ -217,7 +217,7 @@ class RedisStore:
         return Ear.for_worker(self.driver, session, queues, lambda: self._has_room.get(session))
 
     def sweep(self) -> Operation[Swept]:
-        return Script("sweep", self._retention, lambda reply, _: Swept(*reply[:3], more=bool(reply[3])))
+        return Script("sweep", self._retention, lambda reply, _: Swept(reply[0], reply[1], reply[2], bool(reply[3])))
 
 
 class NoGuard:

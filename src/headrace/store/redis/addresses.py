@@ -99,7 +99,8 @@ class Finder:
         from redis.sentinel import Sentinel  # noqa: PLC0415  (redis-py is imported when a redis URL is used)
 
         timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout")}
-        host, port = Sentinel(self.place.addresses, sentinel_kwargs=timeouts).discover_master(self.place.service)
+        sentinel: Any = Sentinel(self.place.addresses, sentinel_kwargs=timeouts)  # type: ignore[no-untyped-call]
+        host, port = sentinel.discover_master(self.place.service)
         return str(host), int(port)
 
     def moved(self, address: Address) -> None:

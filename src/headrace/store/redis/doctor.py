@@ -70,13 +70,17 @@ def advice(driver: Driver) -> list[str]:
             "and appendfsync everysec or always."
         )
     elif settings.told.get("appendfsync") == "no":
-        found.append("appendfsync is no: jobs survive the server's death, but many seconds of them are lost with the machine.")
+        found.append(
+            "appendfsync is no: jobs survive the server's death, but many seconds of them are lost with the machine."
+        )
     if settings.policy not in ("", "noeviction"):
         found.append(
             f"maxmemory-policy is {settings.policy}: under memory pressure the server deletes jobs. Set it to noeviction."
         )
     if int(settings.info.get("evicted_keys", "0")) > 0:
-        found.append(f"The server has evicted {settings.info['evicted_keys']} keys since it started: jobs may be missing.")
+        found.append(
+            f"The server has evicted {settings.info['evicted_keys']} keys since it started: jobs may be missing."
+        )
     if settings.forbidden:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
     version = settings.info.get("redis_version", "")

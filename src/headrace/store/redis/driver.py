@@ -59,11 +59,17 @@ class Driver:
         self.where = place.name
         self._clock = clock
         self._finder = Finder(place)
-        common = {"protocol": 2, "socket_timeout": SECONDS, "socket_connect_timeout": SECONDS, "decode_responses": False}
+        common: dict[str, Any] = {
+            "protocol": 2,
+            "socket_timeout": SECONDS,
+            "socket_connect_timeout": SECONDS,
+            "decode_responses": False,
+        }
         if not place.url.startswith("unix:"):
             common["socket_keepalive"] = True
         try:
-            self._options = {**common, "retry": Retry(NoBackoff(), 0), **parse_url(place.url)}
+            told = parse_url(place.url)  # type: ignore[no-untyped-call]
+            self._options = {**common, "retry": Retry(NoBackoff(), 0), **told}
             self._async_options = {**common, "retry": AsyncRetry(NoBackoff(), 0), **parse_url_async(place.url)}
         except ValueError as error:
             raise ConfigurationError(f"{self.where}: {error}") from error
@@ -274,7 +280,9 @@ class Driver:
         where = asking
         if where is None and self.place.kind != "single":
             where = await asyncio.to_thread(self._finder.find, self._options)
-        connection = self._async_class(**(options if where is None else {**options, "host": where[0], "port": where[1]}))
+        connection = self._async_class(
+            **(options if where is None else {**options, "host": where[0], "port": where[1]})
+        )
         try:
             await connection.connect()
             first = b"ROLE" if asking is None else b"ASKING"

@@ -42,7 +42,7 @@ def _time(value: float) -> float:
 
 def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
     """The batch for `put_plain`, or None if there is anything special about one of them."""
-    parts = []
+    parts: list[bytes] = []
     for job in jobs:
         body, options = job.body, job.options
         if (
@@ -107,7 +107,7 @@ def _new_job(job: NewJob) -> bytes:
 
 def outcomes(all_: Iterable[Outcome], steady: int) -> bytes:
     """What became of runs. The worker's times are told as how long ago."""
-    parts = []
+    parts: list[bytes] = []
     for outcome in all_:
         job_id = outcome.id.encode()
         began, ended = outcome.began, outcome.ended
@@ -122,14 +122,13 @@ def outcomes(all_: Iterable[Outcome], steady: int) -> bytes:
         if ended is not None:
             given |= 4
         parts += (
-            _SHORT(len(job_id)),
-            job_id,
+            _SHORT(len(job_id)), job_id,
             _OUTCOME(
                 outcome.ref, outcome.token, outcome.kind, outcome.charge, when,
                 0 if began is None else steady - began, 0 if ended is None else steady - ended, given,
-            ),  # fmt: skip
+            ),
             rest,
-        )
+        )  # fmt: skip
     return b"".join(parts)
 
 
@@ -166,7 +165,7 @@ def wanted(take: Take | None) -> bytes:
 
 def reports(all_: Sequence[Report], steady: int) -> bytes:
     """What runs say about themselves."""
-    parts = []
+    parts: list[bytes] = []
     for report in all_:
         given = (report.progress is not None) | (report.data is not None) << 1
         done, total = report.progress or (0, 0)

@@ -11,6 +11,7 @@ whether there is work, and one whose connection broke takes that as news.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import select
 import time
@@ -106,7 +107,14 @@ class Ear:
             elif step is None:
                 answer = self._connected()
             else:
-                select.select(self._descriptors(), [], [], step)
+                self._sleep(step)
+
+    def _sleep(self, seconds: float) -> None:
+        """Until there is something to read, on the pipe or from the server."""
+        poll = select.poll()  # select() cannot watch the thousandth file of a process
+        for descriptor in self._descriptors():
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(math.ceil(seconds * 1000))
 
     async def wait_async(self, timeout: float | None) -> bool:
         course = self._course(timeout)
@@ -123,8 +131,8 @@ class Ear:
             else:
                 await self._doze(step)
 
-    async def _doze(self, seconds: float | None) -> None:
-        """Until there is something to read, on the pipe or from the server."""
+    async def _doze(self, seconds: float) -> None:
+        """The same on an event loop."""
         loop = asyncio.get_running_loop()
         stirred = asyncio.Event()
         watched = self._descriptors()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import parse_qsl, unquote
@@ -198,7 +199,10 @@ class SqliteStore:
         return Step(lambda tx: sessions.open_session(tx, session))
 
     def guard(self, session: str) -> Guard:
-        return sessions.FileGuard(self._run_folder, session) if self._run_folder else sessions.NoGuard()
+        if self._run_folder:
+            with suppress(OSError):
+                return sessions.FileGuard(self._run_folder, session)
+        return sessions.NoGuard()
 
     def exchange(
         self,

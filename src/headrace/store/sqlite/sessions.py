@@ -31,7 +31,7 @@ class FileGuard:
 
 
 class NoGuard:
-    """For a database that ends with its only process."""
+    """For a database that ends with its only process, and where no file can be locked: sessions run out by time."""
 
     descriptors: tuple[int, ...] = ()
 

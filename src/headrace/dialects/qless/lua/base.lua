@@ -49,51 +49,6 @@ local function json(command, name, text)
   return value
 end
 
--- A JSON list of texts (or numbers) without duplicates, as a table of what was there.
-local function json_list(command, name, text)
-  local list, seen = {}, {}
-  local values = json(command, name, text)
-  if type(values) ~= 'table' then
-    error(command .. '(): Arg "' .. name .. '" not a list: ' .. text)
-  end
-  for _, value in ipairs(values) do
-    if type(value) ~= 'string' and type(value) ~= 'number' then
-      error(command .. '(): Arg "' .. name .. '" has an item that is no text')
-    end
-    if not seen[tostring(value)] then
-      seen[tostring(value)] = true
-      list[#list + 1] = value
-    end
-  end
-  return list
-end
-
--- A table that was stored as JSON text; an empty one if the text is missing or damaged.
-local function stored(text)
-  if not text or text == '' or text == '{}' or text == '[]' then
-    return {}
-  end
-  local valid, value = pcall(decode, text)
-  if valid and type(value) == 'table' then
-    return value
-  end
-  return {}
-end
-
--- Call a command with a key and a list of values of any length, `CHUNK` at a time.
-local function call_with(command, key, values)
-  for first = 1, #values, CHUNK do
-    call(command, key, unpack(values, first, math.min(first + CHUNK - 1, #values)))
-  end
-end
-
--- Tell a worker something, and then everyone who follows the log.
-local function tell(worker, message)
-  local text = encode(message)
-  call('PUBLISH', 'ql:w:' .. worker, text)
-  call('PUBLISH', 'ql:log', text)
-end
-
 -- If a job is tracked, say its jid on a channel.
 local function tell_trackers(jid, channel)
   if call('ZSCORE', 'ql:tracked', jid) then

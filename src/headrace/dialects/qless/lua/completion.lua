@@ -15,7 +15,7 @@ local function retain(now, seconds, most)
   end
   for _, jid in ipairs(doomed) do
     local key = 'ql:j:' .. jid
-    Qless.Tags.forget(jid, stored(call('HGET', key, 'tags')))
+    Qless.Tags.forget(jid, Qless.Values.stored(call('HGET', key, 'tags')))
     call('DEL', key, key .. '-history')
     call('ZREM', 'ql:completed', jid)
   end

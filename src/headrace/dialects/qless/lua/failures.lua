@@ -108,7 +108,7 @@ function Failures.unfail(now, queue, group, count)
         'remaining', tonumber(retries) or 5)
       Qless.History.append(now, key, 'put', {q = queue}, history)
       call('ZADD', 'ql:q:' .. queue .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
-      Qless.Statistics.no_longer_failed(old_queue, stored(failure))
+      Qless.Statistics.no_longer_failed(old_queue, Qless.Values.stored(failure))
       put_back = put_back + 1
     end
   end

@@ -4,36 +4,15 @@ Qless.History = History
 
 local DEFAULT_LIMIT = 100
 
--- Very old records keep their history in a field, as a list of stays in queues: make entries of them.
-local function convert(key, field)
-  local entries = {}
-  local function add(when, what, extra)
-    when = tonumber(when)
-    if when then
-      entries[#entries + 1] = encode({floor(when), what, extra})
-    end
-  end
-  for _, stay in ipairs(stored(field)) do
-    if type(stay) == 'table' then
-      add(stay.put, 'put', {q = stay.q})
-      add(stay.popped, 'popped', {worker = stay.worker})
-      add(stay.failed, 'failed')
-      add(stay.done, 'done')
-    end
-  end
-  call_with('RPUSH', key .. '-history', entries)
-  call('HDEL', key, 'history')
-end
-
--- Append an entry. `field` is the job's field `history` (only very old records have one), `limit` the option
+-- Append an entry, which is JSON text: `[when,what]` or `[when,what,{extra}]`, `when` in whole seconds. `field` is the job's field `history` (only very old records have one), `limit` the option
 -- `max-job-history` where the caller has read it already.
 --
 -- The first entry is always kept, and the newest: a limit of 1 counts as 2, and none of 0 or less as no limit.
-function History.append(now, key, what, extra, field, limit)
+function History.append(key, entry, field, limit)
   if field then
-    convert(key, field)
+    Qless.OldHistory.convert(key, field)
   end
-  local length = call('RPUSH', key .. '-history', encode({floor(now), what, extra}))
+  local length = call('RPUSH', key .. '-history', entry)
   if length > 2 then
     if limit == nil then
       limit = call('HGET', 'ql:config', 'max-job-history')
@@ -46,21 +25,6 @@ function History.append(now, key, what, extra, field, limit)
       call('LPUSH', list, first)
     end
   end
-end
-
--- One object per entry: what was noted, with `when` and `what` on top.
-function History.read(key, field)
-  if field then
-    convert(key, field)
-  end
-  local found = {}
-  for i, text in ipairs(call('LRANGE', key .. '-history', 0, -1)) do
-    local entry = stored(text)
-    local object = type(entry[3]) == 'table' and entry[3] or {}
-    object.when, object.what = entry[1], entry[2]
-    found[i] = object
-  end
-  return found
 end
 
 return History

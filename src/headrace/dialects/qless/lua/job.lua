@@ -28,8 +28,8 @@ function Job.object(values, tracked)
     retries = tonumber(values[8]) or 0,
     remaining = floor(tonumber(values[9]) or 0),
     data = values[10],
-    tags = stored(values[11]),
-    failure = stored(values[12]),
+    tags = Qless.Values.stored(values[11]),
+    failure = Qless.Values.stored(values[12]),
     spawned_from_jid = values[13],
     history = Qless.History.read(key, values[14]),
     dependents = call('SMEMBERS', key .. '-dependents'),
@@ -115,7 +115,7 @@ end
 
 function Job.tag(now, jid, tags)
   local values = Job.existing('Tag', jid, 'tags')
-  local all, added = Qless.Tags.with(stored(values[2]), tags)
+  local all, added = Qless.Tags.with(Qless.Values.stored(values[2]), tags)
   call('HSET', 'ql:j:' .. jid, 'tags', encode(all))
   Qless.Tags.index(now, jid, added)
   return all
@@ -123,7 +123,7 @@ end
 
 function Job.untag(jid, tags)
   local values = Job.existing('Tag', jid, 'tags')
-  local left, removed = Qless.Tags.without(stored(values[2]), tags)
+  local left, removed = Qless.Tags.without(Qless.Values.stored(values[2]), tags)
   call('HSET', 'ql:j:' .. jid, 'tags', encode(left))
   Qless.Tags.forget(jid, removed)
   return left
@@ -147,7 +147,7 @@ function Job.time_out(now, jids)
     call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
     call('ZADD', 'ql:q:' .. queue .. '-work', '+inf', jid)
     call('HMSET', key, 'state', 'stalled', 'expires', 0)
-    tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
+    Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
   end
 end
 

@@ -255,7 +255,7 @@ commands['recur'] = function(now, arguments)
     if name == 'priority' or name == 'retries' or name == 'backlog' then
       new[name] = number('Recur', name, value)
     elseif name == 'tags' then
-      new.tags = json_list('Recur', 'tags', value)
+      new.tags = Qless.Values.list('Recur', 'tags', value)
     end
   end
   return Qless.Recurring.recur(now, new)

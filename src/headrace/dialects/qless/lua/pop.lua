@@ -9,7 +9,7 @@ local function warn(now, queue, jid, worker, grace, history, most_entries)
   call('ZADD', 'ql:q:' .. queue .. '-locks', now + grace, jid)
   Qless.History.append(now, key, 'timed-out', nil, history, most_entries)
   tell_trackers(jid, 'ql:stalled')
-  tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
+  Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
   Qless.Statistics.count(now, queue, 'retries', 1)
 end
 
@@ -120,9 +120,9 @@ local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
       call('PUBLISH', 'ql:popped', jid)
     end
   end
-  call_with('ZADD', 'ql:w:' .. worker .. ':jobs', scores)
-  call_with('ZADD', 'ql:q:' .. queue .. '-locks', scores)
-  call_with('ZREM', 'ql:q:' .. queue .. '-work', jids)
+  Qless.Values.call_with('ZADD', 'ql:w:' .. worker .. ':jobs', scores)
+  Qless.Values.call_with('ZADD', 'ql:q:' .. queue .. '-locks', scores)
+  Qless.Values.call_with('ZREM', 'ql:q:' .. queue .. '-work', jids)
   Qless.Statistics.add(now, 'wait', queue, samples)
 end
 

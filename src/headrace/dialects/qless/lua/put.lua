@@ -12,13 +12,13 @@ local function leave(now, caller, jid, state, queue, worker, failure)
   if worker and worker ~= '' then
     call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
     if worker ~= caller then
-      tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
+      Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
     end
   end
   if state == 'complete' then
     call('ZREM', 'ql:completed', jid)
   elseif state == 'failed' then
-    Qless.Failures.forget(jid, queue, stored(failure))
+    Qless.Failures.forget(jid, queue, Qless.Values.stored(failure))
   end
 end
 
@@ -53,7 +53,7 @@ function Put.put(now, new)
 
   priority = new.priority or tonumber(priority) or 0
   retries = new.retries or tonumber(retries) or 5
-  local old_tags = tags and stored(tags)
+  local old_tags = tags and Qless.Values.stored(tags)
   local new_tags = new.tags or old_tags
   local new_state = blocked and 'depends' or delay > 0 and 'scheduled' or 'waiting'
   call('HMSET', key, 'jid', jid, 'klass', new.klass, 'data', new.data, 'priority', priority,
@@ -140,9 +140,9 @@ function Put.remove(jid)
   end
   Qless.Dependencies.remove(jid, call('SMEMBERS', key .. '-dependencies'))
   if state == 'failed' then
-    Qless.Failures.forget(jid, queue, stored(failure))
+    Qless.Failures.forget(jid, queue, Qless.Values.stored(failure))
   end
-  Qless.Tags.forget(jid, stored(tags))
+  Qless.Tags.forget(jid, Qless.Values.stored(tags))
   tell_trackers(jid, 'ql:canceled')
 end
 

@@ -72,15 +72,15 @@ function Queue.length(queue)
 end
 
 function Queue.pause(queues)
-  call_with('SADD', 'ql:paused_queues', queues)
+  Qless.Values.call_with('SADD', 'ql:paused_queues', queues)
 end
 
 function Queue.unpause(queues)
-  call_with('SREM', 'ql:paused_queues', queues)
+  Qless.Values.call_with('SREM', 'ql:paused_queues', queues)
 end
 
 function Queue.forget(queues)
-  call_with('ZREM', 'ql:queues', queues)
+  Qless.Values.call_with('ZREM', 'ql:queues', queues)
 end
 
 return Queue

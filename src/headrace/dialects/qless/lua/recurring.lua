@@ -34,7 +34,7 @@ function Recurring.get(jid)
       retries = tonumber(retries) or 0,
       count = tonumber(count) or 0,
       data = data,
-      tags = stored(tags),
+      tags = Qless.Values.stored(tags),
       backlog = tonumber(backlog) or 0,
     }
   end

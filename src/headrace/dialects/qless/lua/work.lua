@@ -21,7 +21,7 @@ local function new_job(command, arguments)
     if name == 'priority' or name == 'retries' then
       new[name] = number(command, name, value)
     elseif name == 'tags' or name == 'depends' then
-      new[name] = value == '[]' and {} or json_list(command, name, value)
+      new[name] = value == '[]' and {} or Qless.Values.list(command, name, value)
     end
   end
   return new
@@ -81,7 +81,7 @@ Qless.Work = {
       elseif name == 'delay' then
         delay = number('Complete', 'delay', value)
       elseif name == 'depends' then
-        depends = json_list('Complete', 'depends', value)
+        depends = Qless.Values.list('Complete', 'depends', value)
       end
     end
     if not to and delay then

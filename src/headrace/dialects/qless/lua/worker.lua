@@ -36,7 +36,7 @@ function Worker.all_counts(now)
 end
 
 function Worker.deregister(workers)
-  call_with('ZREM', 'ql:workers', workers)
+  Qless.Values.call_with('ZREM', 'ql:workers', workers)
 end
 
 return Worker

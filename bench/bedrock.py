@@ -1,0 +1,231 @@
+"""How fast is the Bedrock server? Against a bare asyncio line server that does one apsw transaction per request.
+
+    python bench/bedrock.py [--seconds 3] [--jobs 1000000] [--connections 50]
+
+Server and clients are processes of their own on loopback. Bars: CreateJob, and GetJob + FinishJob, at a third of
+the bare server's rate at least; and within 20 % of that with a million jobs queued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+SOURCE = Path(__file__).parents[1] / "src"
+CREATE = b'CreateJob\r\nname: mail/Welcome\r\ndata: {"to":"ada@example.org","n":1}\r\nContent-Length: 0\r\n\r\n'
+GET = b"GetJob\r\nname: %s\r\nContent-Length: 0\r\n\r\n"
+FINISH = b"FinishJob\r\njobID: %d\r\nContent-Length: 0\r\n\r\n"
+
+
+# -- the bare server --
+
+
+def bare(path: str) -> None:
+    """One line in, one transaction of its bytes, one line out."""
+    connection = apsw.Connection(path)
+    connection.execute("PRAGMA page_size = 2048")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute("CREATE TABLE line (id INTEGER PRIMARY KEY AUTOINCREMENT, bytes BLOB)")
+
+    class Lines(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+            self.buffer = b""
+
+        def data_received(self, data: bytes) -> None:
+            *lines, self.buffer = (self.buffer + data).split(b"\n")
+            for line in lines:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("INSERT INTO line (bytes) VALUES (?)", (line,))
+                connection.execute("COMMIT")
+                self.transport.write(b"200 OK\r\nContent-Length: 0\r\n\r\n")  # type: ignore[attr-defined]
+
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(Lines, "127.0.0.1", 0)
+        print(f"listening on :{server.sockets[0].getsockname()[1]}", flush=True)
+        await server.serve_forever()
+
+    asyncio.run(main())
+
+
+def ours(path: str, durability: str) -> None:
+    from headrace.dialects.bedrock.serve import serve
+
+    serve("127.0.0.1:0", path, full_sync=durability == "host", announce=lambda line: print(line, flush=True))
+
+
+@contextmanager
+def started(kind: str, path: Path, durability: str = "process") -> Iterator[int]:
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--serve", kind, "--path", str(path), "--durability", durability],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline().rpartition(b":")[2])
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+# -- the clients --
+
+
+def drive(port: int, connections: int, seconds: float, requests: Callable[[int, bytes], bytes | None]) -> float:
+    """Requests per second. Each connection sends its next request when it has its answer.
+
+    `requests(connection, answer)` makes the next one; None ends that connection.
+    """
+    selector = selectors.DefaultSelector()
+    sockets = []
+    for index in range(connections):
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setblocking(False)
+        selector.register(client, selectors.EVENT_READ, index)
+        sockets.append(client)
+    parts = [b""] * connections
+    done = 0
+    start = time.perf_counter()
+    end = start + seconds
+    alive = connections
+    for index, client in enumerate(sockets):
+        first = requests(index, b"")
+        assert first is not None
+        client.send(first)
+    while alive and (now := time.perf_counter()) < end:
+        for key, _ in selector.select(end - now):
+            index = key.data
+            data = parts[index] + sockets[index].recv(65536)
+            if not _complete(data):
+                parts[index] = data
+                continue
+            parts[index] = b""
+            done += 1
+            following = requests(index, data)
+            if following is None:
+                selector.unregister(sockets[index])
+                alive -= 1
+            else:
+                sockets[index].send(following)
+    elapsed = time.perf_counter() - start
+    for client in sockets:
+        client.close()
+    return done / elapsed
+
+
+def _complete(data: bytes) -> bool:
+    head, found, body = data.partition(b"\r\n\r\n")
+    return bool(found) and len(body) >= int(head[head.rindex(b"Content-Length: ") + 16 :])
+
+
+def creates(index: int, answer: bytes) -> bytes:
+    assert not answer or answer.startswith(b"200 OK"), answer
+    return CREATE
+
+
+def pairs(pattern: bytes) -> Callable[[int, bytes], bytes | None]:
+    def following(index: int, answer: bytes) -> bytes | None:
+        assert not answer or answer.startswith(b"200 OK"), answer
+        place = answer.find(b'"jobID":')
+        return GET % pattern if place < 0 else FINISH % int(answer[place + 8 : answer.index(b",", place)])
+
+    return following
+
+
+def fill(path: Path, count: int, name: str) -> None:
+    """Jobs by the shortest way: straight into the file."""
+    sys.path.insert(0, str(SOURCE))
+    from headrace.dialects.bedrock.database import Database
+
+    database = Database(str(path))
+    statement = (
+        "INSERT INTO jobs (created, state, name, nextRun, repeat, data) "
+        "SELECT '2026-01-01 00:00:00', 'QUEUED', ?1, '2026-01-01 00:00:00.000', '', '{\"to\":\"ada@example.org\",\"n\":1}' "
+        "FROM generate_series(1, ?2)"
+    )
+    rows = f"WITH RECURSIVE generate_series(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM generate_series WHERE n < {count}) "
+    database.connection.execute(rows + statement.replace("generate_series(1, ?2)", "generate_series"), (name,))
+    database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+
+
+# -- the comparison --
+
+
+class Verdicts:
+    """Prints value, bar and verdict, line by line."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def say(self, what: str, value: float, bar: float) -> None:
+        met = value >= bar
+        self.failed |= not met
+        print(f"{what:<58} {value:>9,.0f} /s   bar {bar:>9,.0f} /s   {'met' if met else 'MISSED'}", flush=True)
+
+
+def run(connections: int, seconds: float, jobs: int) -> bool:
+    verdicts = Verdicts()
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+
+        def measure(kind: str, file: str, requests: Callable[[int, bytes], bytes | None]) -> float:
+            with started(kind, directory / file) as port:
+                return drive(port, connections, seconds, requests)
+
+        line = CREATE.replace(b"\r\n", b"  ") + b"\n"
+        base = measure("bare", "bare.db", lambda index, answer: line)
+        print(f"{'bare asyncio line server, one apsw transaction each':<58} {base:>9,.0f} /s")
+        create = measure("ours", "create.db", creates)
+        verdicts.say("CreateJob", create, base / 3)
+        fill(directory / "pairs.db", 300_000, "mail/Welcome")
+        pair = measure("ours", "pairs.db", pairs(b"mail/Welcome"))
+        verdicts.say("GetJob + FinishJob, requests", pair, base / 3)
+        prefix = measure("ours", "pairs.db", pairs(b"mail/*"))
+        verdicts.say("GetJob mail/* + FinishJob, requests", prefix, base / 3)
+
+        fill(directory / "full.db", jobs, "other/Work")
+        verdicts.say(f"CreateJob, {jobs:,} queued", measure("ours", "full.db", creates), 0.8 * create)
+        fill(directory / "full.db", 300_000, "mail/Welcome")
+        verdicts.say(f"pairs, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/Welcome")), 0.8 * pair)
+        verdicts.say(f"pairs mail/*, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/*")), 0.8 * prefix)
+        verdicts.say(f"pairs of the {jobs:,} themselves", measure("ours", "full.db", pairs(b"other/*")), 0.8 * prefix)
+    return not verdicts.failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--serve", choices=("bare", "ours"), help=argparse.SUPPRESS)
+    parser.add_argument("--path", help=argparse.SUPPRESS)
+    parser.add_argument("--durability", default="process", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve == "bare":
+        bare(options.path)
+    elif options.serve == "ours":
+        ours(options.path, options.durability)
+    else:
+        sys.exit(0 if run(options.connections, options.seconds, options.jobs) else 1)
+
+
+if __name__ == "__main__":
+    main()

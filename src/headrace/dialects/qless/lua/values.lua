@@ -1,0 +1,43 @@
+-- Lists and tables as they come in, as they were stored, and as commands take them.
+local Values = {}
+Qless.Values = Values
+
+-- A JSON list of texts (or numbers) without duplicates, as a table of what was there.
+function Values.list(command, name, text)
+  local list, seen = {}, {}
+  local values = json(command, name, text)
+  if type(values) ~= 'table' then
+    error(command .. '(): Arg "' .. name .. '" not a list: ' .. text)
+  end
+  for _, value in ipairs(values) do
+    if type(value) ~= 'string' and type(value) ~= 'number' then
+      error(command .. '(): Arg "' .. name .. '" has an item that is no text')
+    end
+    if not seen[tostring(value)] then
+      seen[tostring(value)] = true
+      list[#list + 1] = value
+    end
+  end
+  return list
+end
+
+-- A table that was stored as JSON text; an empty one if the text is missing or damaged.
+function Values.stored(text)
+  if not text or text == '' or text == '{}' or text == '[]' then
+    return {}
+  end
+  local valid, value = pcall(decode, text)
+  if valid and type(value) == 'table' then
+    return value
+  end
+  return {}
+end
+
+-- Call a command with a key and a list of values of any length, `CHUNK` at a time.
+function Values.call_with(command, key, values)
+  for first = 1, #values, CHUNK do
+    call(command, key, unpack(values, first, math.min(first + CHUNK - 1, #values)))
+  end
+end
+
+return Values

@@ -1,0 +1,110 @@
+"""What operations cost: how they find their rows, how often they commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.job import Filter, Report
+from headrace.store.contract import Operation
+from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.statements import SQL
+
+from .helpers import Session, jobs
+
+WHOLE_INDEXES = {
+    "counts": "counts everything",
+    "next_due": "reads the first entry of its index",
+    "ready_count": "counts up to a limit",
+    "sessions": "looks at every open session",
+    "snapshot": "is never run without a condition",
+}
+SORTED = {
+    "counts": "groups what it counts",
+    "held": "sorts what one session holds",
+}
+
+
+def plan(store: SqliteStore, name: str) -> list[str]:
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", SQL[name])]
+    values = (1,) * max(numbers, default=0)
+    return store._db.read(
+        lambda connection: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", values)]
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(SQL) - {"schema"}))
+def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: str) -> None:
+    steps = plan(store, name)
+    if name not in WHOLE_INDEXES:
+        assert not [step for step in steps if step.startswith("SCAN")]
+    if name not in SORTED:
+        assert not [step for step in steps if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("take", "COVERING INDEX job_ready (queue=?)"),
+        ("promote", "COVERING INDEX job_scheduled (due<?)"),
+        ("next_due", "COVERING INDEX job_scheduled"),
+        ("expired_jobs", "INDEX job_finished (state=? AND finished<?)"),
+        ("held", "INDEX job_held (session=?)"),
+        ("done", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("settle", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("session_get", "(id=?)"),
+    ],
+)
+def test_the_important_ones(store: SqliteStore, name: str, index: str) -> None:
+    assert any(index in step for step in plan(store, name)), plan(store, name)
+
+
+def test_commits(path: Path, store: SqliteStore) -> None:
+    """One write transaction per operation that changes something, none for those that only look."""
+    session = Session(store, "s")
+    commits = 0
+
+    def count(_: Any = None) -> bool:
+        nonlocal commits
+        commits += 1
+        return False
+
+    store._db.read(lambda connection: connection.set_commit_hook(count))
+
+    def cost(operation: Operation[Any] | Callable[[], Any]) -> int:
+        nonlocal commits
+        commits = 0
+        if callable(operation):
+            operation()
+        else:
+            store.run(operation)
+        return commits
+
+    def leases() -> None:
+        held.extend(session.take(50, spare=50))
+
+    held: list[Any] = []
+    assert cost(store.put(jobs(1))) == 1
+    assert cost(store.put(jobs(1000))) == 1
+    assert cost(store.put(jobs(10, unique_key="k"))) == 1
+    assert cost(leases) == 1
+    assert len(held) == 100
+    reports = [Report(ref=lease.ref, token=lease.token, id=lease.id, log=[(0, "line")]) for lease in held[:10]]
+    assert cost(store.report("s", 50, reports)) == 1
+    assert cost(store.renew("s", [(lease.ref, lease.token, lease.id) for lease in held])) == 1
+    assert cost(store.get([held[0].id])) == 0
+    assert cost(store.find(Filter())) == 0
+    assert cost(store.counts()) == 0
+    assert cost(store.history(held[0].id)) == 0
+    assert cost(store.sessions()) == 0
+    assert cost(store.sweep()) == 0
+    assert cost(store.cancel([held[0].id])) == 1
+    assert cost(store.delete([held[1].id])) == 1
+    assert cost(store.close_session("s")) == 1
+    idle = Session(store, "idle")
+    assert cost(store.renew("idle")) == 0, "an idle worker writes nothing"
+    assert idle.id == "idle"
