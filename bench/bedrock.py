@@ -205,7 +205,9 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
         verdicts.say(f"CreateJob, {jobs:,} queued", measure("ours", "full.db", creates), 0.8 * create)
         fill(directory / "full.db", 300_000, "mail/Welcome")
         verdicts.say(f"pairs, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/Welcome")), 0.8 * pair)
-        verdicts.say(f"pairs mail/*, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/*")), 0.8 * prefix)
+        verdicts.say(
+            f"pairs mail/*, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/*")), 0.8 * prefix
+        )
         verdicts.say(f"pairs of the {jobs:,} themselves", measure("ours", "full.db", pairs(b"other/*")), 0.8 * prefix)
     return not verdicts.failed
 

@@ -139,10 +139,17 @@ def pipelined(server: Server) -> None:
         now = 1384387200.25
         jids = [f"{i:032x}" for i in range(JOBS)]
         # Statistics and queue are there already, as they are on every call but a day's first.
-        warm_up = [("put", now, "w", "q", "first", "K", DATA, 0), ("pop", now, "q", "w", 1), ("complete", now, "first", "w", "q", DATA)]
+        warm_up = [
+            ("put", now, "w", "q", "first", "K", DATA, 0),
+            ("pop", now, "q", "w", 1),
+            ("complete", now, "first", "w", "q", DATA),
+        ]
         for command in warm_up:
             client.evalsha(ours, 0, *command)
-        puts = [("EVALSHA", shas("put"), 0, "put", now + i / 1000, "w", "q", jid, "K", DATA, 0) for i, jid in enumerate(jids)]
+        puts = [
+            ("EVALSHA", shas("put"), 0, "put", now + i / 1000, "w", "q", jid, "K", DATA, 0)
+            for i, jid in enumerate(jids)
+        ]
         pops = [("EVALSHA", shas("pop"), 0, "pop", now + 20, "q", "w", BATCH)] * (JOBS // BATCH)
         ends = [("EVALSHA", shas("complete"), 0, "complete", now + 21, jid, "w", "q", DATA) for jid in jids]
         rates = {"put": pipeline.rate(puts), "pop": pipeline.rate(pops) * BATCH, "complete": pipeline.rate(ends)}
@@ -157,7 +164,12 @@ def pipelined(server: Server) -> None:
     for name in ("put", "pop", "complete"):
         share = best["ours"][name] / best["bare"][name]
         figures = f"{best['ours'][name]:,.0f} of {best['bare'][name]:,.0f}/s"
-        verdict(f"{name}, pipelined{f', {BATCH} at once' if name == 'pop' else ''}: share of a bare script", f"{figures} = {share:.0%}", ">= 70 %", share >= 0.7)
+        verdict(
+            f"{name}, pipelined{f', {BATCH} at once' if name == 'pop' else ''}: share of a bare script",
+            f"{figures} = {share:.0%}",
+            ">= 70 %",
+            share >= 0.7,
+        )
 
 
 def ordinary(server: Server) -> None:
@@ -174,7 +186,26 @@ def ordinary(server: Server) -> None:
         return number / (time.perf_counter() - began)
 
     def put_bare(i: int) -> None:
-        raw.evalsha(sha, 0, "put", repr(time.time()), "w", "q", f"{i:032x}", "K", DATA, 0, "priority", 0, "tags", "[]", "retries", 5, "depends", "[]")
+        raw.evalsha(
+            sha,
+            0,
+            "put",
+            repr(time.time()),
+            "w",
+            "q",
+            f"{i:032x}",
+            "K",
+            DATA,
+            0,
+            "priority",
+            0,
+            "tags",
+            "[]",
+            "retries",
+            5,
+            "depends",
+            "[]",
+        )
 
     def put_ours(_: int) -> None:
         queue.put("K", {"to": "ada@example.org", "subject": "hello"})
@@ -188,12 +219,19 @@ def ordinary(server: Server) -> None:
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
         raw.flushdb()
-        for name, act in (("put bare", put_bare), ("pop bare", pop_bare), ("put ours", put_ours), ("pop ours", pop_ours)):
+        for name, act in (
+            ("put bare", put_bare),
+            ("pop bare", pop_bare),
+            ("put ours", put_ours),
+            ("pop ours", pop_ours),
+        ):
             best[name] = max(calls(act), best.get(name, 0))
     for name in ("put", "pop"):
         share = best[f"{name} ours"] / best[f"{name} bare"]
         figures = f"{best[f'{name} ours']:,.0f} of {best[f'{name} bare']:,.0f}/s"
-        verdict(f"queue.{name}(): share of bare EVALSHA round trips", f"{figures} = {share:.0%}", ">= 80 %", share >= 0.8)
+        verdict(
+            f"queue.{name}(): share of bare EVALSHA round trips", f"{figures} = {share:.0%}", ">= 80 %", share >= 0.8
+        )
     client.close()
 
 
@@ -208,7 +246,9 @@ def growth(server: Server) -> None:
     for waiting in (1_000, MANY):
         while filled < waiting:
             more = min(10_000, waiting - filled)
-            pipeline.rate([("EVALSHA", sha, 0, "put", filled + i, "w", "q", f"j{filled + i}", "K", DATA, 0) for i in range(more)])
+            pipeline.rate(
+                [("EVALSHA", sha, 0, "put", filled + i, "w", "q", f"j{filled + i}", "K", DATA, 0) for i in range(more)]
+            )
             filled += more
         best: dict[str, float] = {}
         for turn in range(2 * ROUNDS):
@@ -221,7 +261,9 @@ def growth(server: Server) -> None:
             costs[name].append(cost)
     for name, (few, many) in costs.items():
         # A zset's depth and colder caches are allowed for; anything that grows with the number would be a hundredfold.
-        verdict(f"{name}: cost at 1,000 and {MANY:,} waiting", f"{few:.1f} and {many:.1f} µs", "<= 2 x", many <= 2 * few)
+        verdict(
+            f"{name}: cost at 1,000 and {MANY:,} waiting", f"{few:.1f} and {many:.1f} µs", "<= 2 x", many <= 2 * few
+        )
 
 
 def main() -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from processes import environment, worker_process
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
@@ -36,29 +41,19 @@ def test_every_public_name_says_what_it_is() -> None:
         assert getattr(headrace, name).__doc__, f"headrace.{name} has no docstring"
 
 
-PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+README = ROOT / "README.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = ROOT / "README.md"
-    blocks = PYTHON_BLOCK.findall(readme.read_text(encoding="utf-8")) if readme.exists() else []
-    if not blocks:
-        pytest.skip("the README shows no Python yet")
+@pytest.mark.parametrize("block", BLOCKS, ids=range(1, len(BLOCKS) + 1))
+def test_the_python_of_the_readme(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block is a file of its own, `app.py`, run as the README says: beside a worker."""
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    from headrace import Headrace
-
-    # The blocks are one story told in pieces: each sees the names of those before. Where a worker would run in
-    # another terminal, one runs here.
-    names: dict[str, object] = {"__name__": "readme"}
-    for block in blocks:
-        code = compile(block, str(readme), "exec")
-        apps = [value for value in names.values() if isinstance(value, Headrace)]
-        if apps and ".result(" in block:
-            with apps[0].worker():
-                exec(code, names)
-        else:
-            exec(code, names)
-    for value in names.values():
-        if isinstance(value, Headrace):
-            value.close()
+    (tmp_path / "app.py").write_text(block, encoding="utf-8")
+    with ExitStack() as stack:
+        if ".result(timeout=" in block:
+            stack.enter_context(worker_process("app:app", "sqlite:///headrace.db", log=tmp_path / "worker.log"))
+        command = [sys.executable, "app.py"]
+        result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr

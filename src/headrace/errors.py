@@ -175,7 +175,7 @@ class StoreFull(StoreUnavailable):
 
 
 class StoreReplaced(StoreUnavailable):
-    """The file was deleted or replaced while it was in use. Nothing was done; the next request uses what is there now."""
+    """The file was deleted or replaced while in use. Nothing was done; the next request uses what is there now."""
 
 
 class StoreReadOnly(StoreError):

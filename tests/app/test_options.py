@@ -31,9 +31,7 @@ def new(app: Headrace, **options: Any) -> NewJob:
     return app.tasks["task"].using(**options).call().new
 
 
-KNOWN = (
-    "queue, priority, run_after, retries, timeout, max_crashes, unique, unique_key, unique_for, on_clash, require_worker"
-)
+KNOWN = "queue, priority, run_after, retries, timeout, max_crashes, unique, unique_key, unique_for, on_clash, require_worker"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +176,10 @@ def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None
         ("sqlite://jobs.db", "'sqlite://jobs.db' names no file. Write sqlite:///jobs.db for a file beside you"),
         ("sqlite:///", "'sqlite:///' names no file."),
         ("sqlite:///x.db?durability=node", "durability is process or host, not 'node'."),
-        ("sqlite:///x.db?speed=fast", "unknown option 'speed'. A SQLite store takes durability=process|host, immutable"),
+        (
+            "sqlite:///x.db?speed=fast",
+            "unknown option 'speed'. A SQLite store takes durability=process|host, immutable",
+        ),
     ],
 )
 def test_of_a_store_that_cannot_work(url: str, words: str) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from volume import volume
 
 from headrace import Headrace, NoWorkers, State, current
 from headrace.clock import ManualClock
 from headrace.errors import ArgumentsError
+from volume import volume
 
 
 @pytest.fixture

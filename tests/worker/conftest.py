@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import SOURCE, TESTS, Witness, WorkerProcess, worker_process
 
 from headrace import Headrace
+from processes import SOURCE, TESTS, Witness, WorkerProcess, worker_process
 
 from . import tasks
 

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from processes import tell
-
 from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current, inject
 from headrace.retry import Backoff
+from processes import tell
 
 app = Headrace("sqlite:///:memory:", backoff=Backoff(first=0.01, limit=0.05))
 

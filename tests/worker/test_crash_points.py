@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import SOURCE, Witness, environment, eventually
 
 from headrace import Headrace, State
 from headrace.crashpoints import POINTS
+from processes import SOURCE, Witness, environment, eventually
 
 from . import tasks
 from .conftest import StartWorker

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import SOURCE, TESTS, Witness, alive, children_of, descendants, eventually
 
 from headrace import Headrace, Job, JobCancelled, JobFailed, State, Task
 from headrace.job import NewJob
 from headrace.worker.executors import isolated
+from processes import SOURCE, TESTS, Witness, alive, children_of, descendants, eventually
 
 from . import tasks
 

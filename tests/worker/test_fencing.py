@@ -9,11 +9,11 @@ from pathlib import Path
 
 import apsw
 import pytest
-from processes import Witness, WorkerProcess, alive, descendants, eventually
-from volume import volume
 
 from headrace import Headrace, JobCancelled, State
 from headrace.clock import SystemClock
+from processes import Witness, WorkerProcess, alive, descendants, eventually
+from volume import volume
 
 from . import tasks
 from .conftest import StartWorker

@@ -12,11 +12,11 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
-from processes import Mark, Witness, WorkerProcess, alive, descendants, eventually
-from volume import volume
 
 from headrace import Headrace, JobFailed, State
 from headrace.job import Filter, Snapshot
+from processes import Mark, Witness, alive, descendants, eventually
+from volume import volume
 
 from . import tasks
 from .conftest import StartWorker

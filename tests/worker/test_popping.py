@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import Witness
 
 from headrace import Headrace
+from processes import Witness
 
 from . import tasks
 from .conftest import StartWorker

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+
+from headrace import Headrace, Job, State
 from processes import (
     Witness,
     alive,
@@ -21,8 +23,6 @@ from processes import (
     resident_megabytes,
 )
 from volume import volume
-
-from headrace import Headrace, Job, State
 
 from . import tasks
 from .conftest import StartWorker

@@ -12,6 +12,11 @@ from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script
 from headrace.store.redis.waiter import Ear
 
+REQUESTS = (
+    "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
+    "revive", "listen", "watch", "get", "find", "history", "counts", "sessions",
+)  # fmt: skip
+
 LARGE = b"L" * 5_000
 
 Request = Callable[[], Operation[object]]
@@ -24,7 +29,7 @@ def question(ear: Ear) -> Script[tuple[bool, int]]:
 
 
 class Scene:
-    """Jobs in every state, of every kind; a session `w` that holds some; another that has expired; a listener; a watcher."""
+    """Jobs in every state and of every kind; a session that holds some, one that has expired; a listener; a watcher."""
 
     def __init__(self, store: RedisStore, clock: ManualClock) -> None:
         self.store, self.clock = store, clock

@@ -81,7 +81,12 @@ class Server:
         else:
             command = [self.program, *common, *options]
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  (all it does is a system call)
+            )
         end = time.monotonic() + 10
         while True:
             try:
@@ -122,7 +127,7 @@ _servers: list[Server] = []
 
 @atexit.register
 def _close_all() -> None:
-    for server in list(_servers):
+    for server in _servers.copy():
         server.close()
 
 

@@ -12,9 +12,8 @@ from conformance.helpers import new, put
 from headrace.clock import ManualClock
 from headrace.store.redis import RedisStore
 
-from .scenes import Scene
+from .scenes import REQUESTS, Scene
 from .servers import contents
-from .test_scripts import REQUESTS
 
 
 def visible(store: RedisStore) -> dict[str, Any]:

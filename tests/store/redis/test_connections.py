@@ -25,7 +25,8 @@ from .scenes import Scene
 from .servers import Server, contents
 
 WRITING = (
-    "put", "put_plain", "exchange", "report", "renew", "open", "close", "sweep", "cancel", "delete", "revive", "listen", "watch",
+    "put", "put_plain", "exchange", "report", "renew", "open", "close", "sweep", "cancel", "delete", "revive", "listen",
+    "watch",
 )  # fmt: skip
 READING = ("get", "find", "history", "counts", "sessions")
 

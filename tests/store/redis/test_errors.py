@@ -171,8 +171,8 @@ def test_a_newer_format_is_left_alone(server: Server, lone: RedisStore) -> None:
 
 def test_a_foreign_key_under_our_prefix_is_named(server: Server, lone: RedisStore) -> None:
     server.command("SET", "{lone}:row:default", "hello")
-    with pytest.raises(StoreCorrupt, match="{lone}:row:default is a string, not a list"):
+    with pytest.raises(StoreCorrupt, match=r"\{lone\}:row:default is a string, not a list"):
         put(lone, "a")
     server.command("SET", "{lone}:job", "hello")
-    with pytest.raises(StoreCorrupt, match="{lone}:job is a string, not a hash"):
+    with pytest.raises(StoreCorrupt, match=r"\{lone\}:job is a string, not a hash"):
         exists(lone, "a")

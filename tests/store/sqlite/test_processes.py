@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from processes import environment, eventually
-from volume import volume
 
 from headrace import Headrace
 from headrace.job import Kind, NewJob, SessionInfo, State
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.bell import BUSY, FREE, Bells
+from processes import environment, eventually
+from volume import volume
 
 from .conftest import OpenStore
 from .helpers import Session, count, forked, healthy, jobs, look

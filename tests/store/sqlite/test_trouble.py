@@ -135,7 +135,12 @@ def test_a_folder_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "error", "words"),
     [
-        ("nfs4", "rw,vers=4.2", StoreUnavailable, "is on a network file system (nfs4 at {}), where SQLite's write-ahead"),
+        (
+            "nfs4",
+            "rw,vers=4.2",
+            StoreUnavailable,
+            "is on a network file system (nfs4 at {}), where SQLite's write-ahead",
+        ),
         ("cifs", "rw", StoreUnavailable, "is on a network file system (cifs at {})"),
         ("fuse.sshfs", "rw", StoreUnavailable, "is on a network file system (fuse.sshfs at {})"),
         ("ext4", "ro,relatime", StoreReadOnly, "is on a read-only file system (ext4 at {}). To look at it without"),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from headrace.dialects.bedrock.transaction import Row, Transaction
 from headrace.dialects.bedrock.values import LARGEST, is_mocked, read_list
 
-FIRST_BUDGET = 64
+FIRST_BUDGET = 8
 """How many rows, or names, a search may look at in its first turn; eight times as many in each one after."""
 
 

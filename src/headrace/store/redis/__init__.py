@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -58,7 +59,8 @@ class RedisStore:
     """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
 
     Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
-    different namespaces (`ns`) share a server and nothing else. `clock` is for tests: the server's clock is the one that counts.
+    different namespaces (`ns`) share a server and nothing else. The server's clock is the one that counts; `clock` is
+    for tests. Ended jobs are kept for `keep_done` or `keep_failed` milliseconds, and at most `keep_count` of each kind.
     """
 
     leases_in_jobs = False
@@ -78,7 +80,6 @@ class RedisStore:
         self.keys = Keys(namespace)
         self.driver = Driver(place, self.keys, None if clock is None or isinstance(clock, SystemClock) else clock)
         self._retention = tuple(b"%d" % number for number in (keep_done, keep_failed, keep_count))
-        self._durability: Durability | None = None
         self._has_room: dict[str, bool] = {}
 
     # -- running --
@@ -92,12 +93,10 @@ class RedisStore:
     def close(self) -> None:
         self.driver.close()
 
-    @property
+    @cached_property
     def durability(self) -> Durability:
         """What the server's own settings promise. Asked once."""
-        if self._durability is None:
-            self._durability = doctor.durability(self.driver)
-        return self._durability
+        return doctor.durability(self.driver)
 
     def advice(self) -> list[str]:
         """What an operator should know about this server, in sentences; none if all is well."""

@@ -75,7 +75,7 @@ def advice(driver: Driver) -> list[str]:
         )
     if settings.policy not in ("", "noeviction"):
         found.append(
-            f"maxmemory-policy is {settings.policy}: under memory pressure the server deletes jobs. Set it to noeviction."
+            f"maxmemory-policy is {settings.policy}: a server short of memory deletes jobs. Set it to noeviction."
         )
     if int(settings.info.get("evicted_keys", "0")) > 0:
         found.append(

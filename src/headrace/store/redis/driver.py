@@ -105,7 +105,7 @@ class Driver:
         while True:
             try:
                 step = work.send(self._run(step))
-            except StopIteration as end:  # noqa: PERF203
+            except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
 
     def _run(self, script: Script[T]) -> T:

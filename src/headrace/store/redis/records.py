@@ -63,7 +63,7 @@ class _Reader:
 
 
 def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING) -> Lease:
-    """A record as the right to run it. `large` has the body (b) and the data (d) if they are not in it; more is not needed."""
+    """A record as the right to run it. `large` has the body (b) and the data (d) if they are not in it."""
     (
         _, flags, token, attempts, crashes, due_high, due, created_high, created, arrival_high, arrival, priority,
         max_crashes, length,
@@ -98,7 +98,8 @@ def snapshot(
 ) -> Snapshot:
     """A record as the job it tells of."""
     (
-        state, flags, token, attempts, crashes, due_high, due, created_high, created, _, _, priority, max_crashes, length,
+        state, flags, token, attempts, crashes, due_high, due, created_high, created, _, _, priority, max_crashes,
+        length,
     ) = _HEAD.unpack_from(record)  # fmt: skip
     at = _HEAD.size
     started = finished = 0

@@ -1,8 +1,8 @@
 """Ears at the server: a subscription, a pipe to be poked through, and no polling.
 
-A worker that asked for more than there was is registered as hungry by that very request, in the same step. News for its
-queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. An ear subscribes when it is armed
-for the first time and stays subscribed, so arming costs nothing after that.
+A worker that asked for more than there was is registered as hungry by that very request, in the same step. News for
+its queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. An ear
+subscribes when it is armed for the first time and stays subscribed, so arming costs nothing after that.
 
 A hint can get lost: with the worker that got it, with a connection. So a sleeper with free slots asks every few seconds
 whether there is work, and one whose connection broke takes that as news.
@@ -34,7 +34,7 @@ WATCH_MILLISECONDS = 60_000
 class Ear:
     """A waiter.
 
-    `question` is a script that says whether there is news already, and how many milliseconds from now there will be (or -1).
+    `question` is a script that says whether there is news already, and in how many milliseconds there will be (or -1).
     """
 
     def __init__(
@@ -150,12 +150,12 @@ class Ear:
     def _descriptors(self) -> list[int]:
         if self._connection is None:
             return [self._reader]
-        return [self._reader, self._connection._sock.fileno()]  # noqa: SLF001  (redis-py has no other way to it)
+        return [self._reader, self._connection._sock.fileno()]  # redis-py has no other way to it
 
     # -- one course of waiting, for threads and event loops alike --
 
     def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
-        """Yields a script to be run, None to be connected, or how many seconds to sleep at most. Ends with whether there is news."""
+        """Yields a script to run, None to be connected, or for how many seconds to sleep. Ends with: is there news?"""
         deadline = None if timeout is None else time.monotonic() + timeout
         next_due = None
         if self._has_room() is None:  # nothing was asked yet, so nothing was registered
@@ -192,7 +192,7 @@ class Ear:
     def _pause(self, now: float, moments: Sequence[float | None]) -> float:
         pause = min([moment - now for moment in moments if moment is not None], default=3600.0)
         if self._connection is None:
-            pause = min(pause, min(0.05 * 2.0**self._failures, 2.0))
+            pause = min(pause, 0.05 * 2.0**self._failures, 2.0)
         else:
             pause = min(pause, self._tested + PING_SECONDS - now)
         return max(pause, 0.0)

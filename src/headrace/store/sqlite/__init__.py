@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
@@ -86,6 +87,7 @@ class SqliteStore:
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
         self._bells: Bells | None = None
         self._old_bells: list[Bells] = []
+        self._trying_bells = Lock()
         self._bells_tried = self._db.in_memory or options["immutable"] == "1"
         self._gongs: set[Gong] = set()
 
@@ -147,11 +149,11 @@ class SqliteStore:
     def _find_bells(self) -> Bells | None:
         """Bells where they can be had: not in memory, not on every file system."""
         if not self._bells_tried:
-            self._bells_tried = True
-            try:
-                self._bells = Bells(Path(self._run_folder))
-            except OSError:
-                self._bells = None
+            with self._trying_bells:
+                if not self._bells_tried:
+                    with suppress(OSError):
+                        self._bells = Bells(Path(self._run_folder))
+                    self._bells_tried = True
         return self._bells
 
     def close(self) -> None:

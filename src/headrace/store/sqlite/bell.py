@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from zlib import crc32
 
 SLOTS = 4096
@@ -227,27 +228,31 @@ class Poll:
     def __init__(self, change_counter: Callable[[], int]) -> None:
         self._change_counter = change_counter
         self._seen = change_counter()
-        self._poked = threading.Event()
+        self._pokes: SimpleQueue[None] = SimpleQueue()  # an Event can't be set by a signal handler of who waits for it
 
     def arm(self) -> None:
         self._seen = self._change_counter()
 
     def wait(self, timeout: float | None) -> bool:
         for pause in self._pauses(timeout):
-            if self._poked.wait(pause):
-                break
+            with suppress(Empty):
+                self._pokes.get(timeout=pause)
+                return True
         return self._is_news()
 
     async def wait_async(self, timeout: float | None) -> bool:
         for pause in self._pauses(timeout):
-            if self._poked.is_set():
+            if not self._pokes.empty():
                 break
             await asyncio.sleep(pause)
         return self._is_news()
 
     def _is_news(self) -> bool:
-        poked = self._poked.is_set()
-        self._poked.clear()
+        poked = False
+        with suppress(Empty):
+            while True:
+                self._pokes.get_nowait()
+                poked = True
         return poked or self._change_counter() != self._seen
 
     def _pauses(self, timeout: float | None) -> Iterable[float]:
@@ -261,7 +266,7 @@ class Poll:
             pause = min(pause * 1.5, self.LONGEST)
 
     def poke(self) -> None:
-        self._poked.set()
+        self._pokes.put(None)
 
     def close(self) -> None:
         pass

@@ -226,7 +226,7 @@ class Database:
             self.close()
             self._open()
             raise StoreReplaced(
-                f"{self.path} was deleted or replaced while it was in use. What was in the old file is not in the new one."
+                f"{self.path} was deleted or replaced while it was in use. What was in the old file is not in this one."
             )
 
     def _check_in(self, connection: Connection) -> None:

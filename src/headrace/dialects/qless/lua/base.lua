@@ -48,10 +48,3 @@ local function json(command, name, text)
   end
   return value
 end
-
--- If a job is tracked, say its jid on a channel.
-local function tell_trackers(jid, channel)
-  if call('ZSCORE', 'ql:tracked', jid) then
-    call('PUBLISH', channel, jid)
-  end
-end

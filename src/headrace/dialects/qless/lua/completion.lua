@@ -43,7 +43,7 @@ end
 -- Complete a job. With `to` it goes on in that queue after `delay` seconds and once the jobs it `depends` on are complete;
 -- jobs that depend on it go on waiting then. Answers with the job's new state.
 function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
-  local _, _, job_queue, priority, retries, time, history, grace = unpack(Qless.Job.held('Complete', jid, worker,
+  local _, _, job_queue, priority, retries, time, history, grace = unpack(Qless.Holder.held('Complete', jid, worker,
     'queue', 'priority', 'retries', 'time', 'history', 'grace'))
   if job_queue ~= queue then
     error('Complete(): Job ' .. jid .. ' running in another queue: ' .. tostring(job_queue))
@@ -56,7 +56,7 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   if grace then
     call('HDEL', key, 'grace')
   end
-  Qless.History.append(now, key, 'done', nil, history, most_entries)
+  Qless.History.append(key, '[' .. floor(now) .. ',"done"]', history, most_entries)
   if call('ZREM', 'ql:q:' .. queue .. '-locks', jid) == 0 then
     -- Not where it should be: somebody else's script may have left it in another place.
     call('ZREM', 'ql:q:' .. queue .. '-work', jid)
@@ -64,11 +64,11 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   end
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
   time = tonumber(time)
-  Qless.Statistics.add(now, 'run', queue, {time and now - time or 0})
-  tell_trackers(jid, 'ql:completed')
+  Qless.Samples.add(now, 'run', queue, {time and now - time or 0})
+  Qless.Events.tell_trackers(jid, 'ql:completed')
   if to then
     call('PUBLISH', 'ql:log', encode({jid = jid, event = 'advanced', queue = queue, to = to}))
-    Qless.History.append(now, key, 'put', {q = to}, nil, most_entries)
+    Qless.History.append(key, encode({floor(now), 'put', {q = to}}), nil, most_entries)
     call('ZADD', 'ql:queues', 'NX', now, to)
     local state = advance(now, jid, tonumber(priority) or 0, to, delay, depends)
     if state ~= 'waiting' then

@@ -1,4 +1,4 @@
--- Messages to workers.
+-- Messages to workers, and to those who track jobs.
 local Events = {}
 Qless.Events = Events
 
@@ -7,6 +7,13 @@ function Events.tell(worker, message)
   local text = encode(message)
   call('PUBLISH', 'ql:w:' .. worker, text)
   call('PUBLISH', 'ql:log', text)
+end
+
+-- If a job is tracked, say its jid on a channel.
+function Events.tell_trackers(jid, channel)
+  if call('ZSCORE', 'ql:tracked', jid) then
+    call('PUBLISH', channel, jid)
+  end
 end
 
 return Events

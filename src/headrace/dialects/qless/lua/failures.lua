@@ -33,20 +33,20 @@ end
 
 -- The worker says that its job has failed.
 function Failures.fail(now, jid, worker, group, message, data)
-  local values = Qless.Job.held('Fail', jid, worker, 'queue', 'history')
+  local values = Qless.Holder.held('Fail', jid, worker, 'queue', 'history')
   local queue, history = values[3] or '', values[4]
   local failure = {group = group, message = message, when = floor(now), worker = worker}
   Failures.record(now, jid, queue, queue, failure, data and {'data', data})
-  Qless.History.append(now, 'ql:j:' .. jid, 'failed', {worker = worker, group = group}, history)
+  Qless.History.append('ql:j:' .. jid, encode({floor(now), 'failed', {worker = worker, group = group}}), history)
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
   call('PUBLISH', 'ql:log', encode({jid = jid, event = 'failed', worker = worker, group = group, message = message}))
-  tell_trackers(jid, 'ql:failed')
+  Qless.Events.tell_trackers(jid, 'ql:failed')
   return jid
 end
 
 -- The worker gives its job back: it has one attempt fewer, or has failed if there was none left. Answers with what is left.
 function Failures.retry(now, jid, queue, worker, delay, group, message)
-  local values = Qless.Job.held('Retry', jid, worker, 'queue', 'priority', 'remaining', 'history')
+  local values = Qless.Holder.held('Retry', jid, worker, 'queue', 'priority', 'remaining', 'history')
   local old_queue, priority = values[3] or '', tonumber(values[4]) or 0
   local remaining = (tonumber(values[5]) or 0) - 1
   local key = 'ql:j:' .. jid
@@ -70,8 +70,8 @@ function Failures.retry(now, jid, queue, worker, delay, group, message)
   group = group or 'failed-retries-' .. queue
   local failure = told or Failures.exhausted(now, group, old_queue)
   Failures.record(now, jid, old_queue, queue, failure, {'remaining', remaining, 'queue', queue})
-  Qless.History.append(now, key, 'failed', {group = group}, values[6])
-  tell_trackers(jid, 'ql:failed')
+  Qless.History.append(key, encode({floor(now), 'failed', {group = group}}), values[6])
+  Qless.Events.tell_trackers(jid, 'ql:failed')
   return remaining
 end
 
@@ -106,7 +106,7 @@ function Failures.unfail(now, queue, group, count)
     if exists then
       call('HMSET', key, 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', queue,
         'remaining', tonumber(retries) or 5)
-      Qless.History.append(now, key, 'put', {q = queue}, history)
+      Qless.History.append(key, encode({floor(now), 'put', {q = queue}}), history)
       call('ZADD', 'ql:q:' .. queue .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
       Qless.Statistics.no_longer_failed(old_queue, Qless.Values.stored(failure))
       put_back = put_back + 1

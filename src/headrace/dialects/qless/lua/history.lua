@@ -4,8 +4,8 @@ Qless.History = History
 
 local DEFAULT_LIMIT = 100
 
--- Append an entry, which is JSON text: `[when,what]` or `[when,what,{extra}]`, `when` in whole seconds. `field` is the job's field `history` (only very old records have one), `limit` the option
--- `max-job-history` where the caller has read it already.
+-- Append an entry: JSON text, `[when,what]` or `[when,what,{extra}]` with `when` in whole seconds. `field` is the job's
+-- field `history` (only very old records have one), `limit` the option `max-job-history` where the caller has read it.
 --
 -- The first entry is always kept, and the newest: a limit of 1 counts as 2, and none of 0 or less as no limit.
 function History.append(key, entry, field, limit)

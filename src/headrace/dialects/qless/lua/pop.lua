@@ -8,7 +8,7 @@ local function warn(now, queue, jid, worker, grace, history, most_entries)
   call('HSET', key, 'grace', 1)
   call('ZADD', 'ql:q:' .. queue .. '-locks', now + grace, jid)
   Qless.History.append(now, key, 'timed-out', nil, history, most_entries)
-  tell_trackers(jid, 'ql:stalled')
+  Qless.Events.tell_trackers(jid, 'ql:stalled')
   Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
   Qless.Statistics.count(now, queue, 'retries', 1)
 end
@@ -26,7 +26,7 @@ local function take_away(now, queue, jid, worker, job_queue, remaining, history,
   local failure = Qless.Failures.exhausted(now, group, job_queue)
   Qless.Failures.record(now, jid, queue, queue, failure, {'remaining', remaining})
   Qless.History.append(now, key, 'failed', {group = group}, history, most_entries)
-  tell_trackers(jid, 'ql:failed')
+  Qless.Events.tell_trackers(jid, 'ql:failed')
   call('PUBLISH', 'ql:log', encode(
     {jid = jid, event = 'failed', group = group, worker = worker, message = failure.message}))
   return false
@@ -123,7 +123,7 @@ local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
   Qless.Values.call_with('ZADD', 'ql:w:' .. worker .. ':jobs', scores)
   Qless.Values.call_with('ZADD', 'ql:q:' .. queue .. '-locks', scores)
   Qless.Values.call_with('ZREM', 'ql:q:' .. queue .. '-work', jids)
-  Qless.Statistics.add(now, 'wait', queue, samples)
+  Qless.Samples.add(now, 'wait', queue, samples)
 end
 
 local function objects(jobs, tracked)

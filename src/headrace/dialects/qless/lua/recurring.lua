@@ -48,7 +48,7 @@ local function occur(now, record, due)
     'tags', encode(record.tags), 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', record.queue,
     'retries', record.retries, 'remaining', record.retries, 'time', string.format('%.20f', due),
     'spawned_from_jid', record.jid)
-  Qless.History.append(due, key, 'put', {q = record.queue})
+  Qless.History.append(key, encode({floor(due), 'put', {q = record.queue}}))
   Qless.Tags.index(now, jid, record.tags)
   call('ZADD', 'ql:q:' .. record.queue .. '-work', record.priority - due / 10000000000, jid)
 end

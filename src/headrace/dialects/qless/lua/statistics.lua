@@ -4,65 +4,24 @@ Qless.Statistics = Statistics
 
 local DAY = 86400
 
-local function day_of(time)
+function Statistics.day_of(time)
   return string.format('%.0f', time - (time % DAY))
 end
 
 -- Statistics go when `stats-history` days (and one to be sure) have passed since they were last added to in a new way.
 -- It is a relative expiry: the caller's clock and the server's need not agree.
-local function expire_later(key)
+function Statistics.expire_later(key)
   local days = tonumber(call('HGET', 'ql:config', 'stats-history')) or 30
   if days >= 0 then
     call('EXPIRE', key, floor((days + 1) * DAY))
   end
 end
 
--- The histogram's field for a sample: seconds below a minute, minutes below an hour, and so on.
-local function bucket_of(sample)
-  local seconds = floor(sample)
-  if seconds < 60 then
-    return string.format('s%.0f', seconds)
-  elseif seconds < 3600 then
-    return 'm' .. floor(seconds / 60)
-  elseif seconds < DAY then
-    return 'h' .. floor(seconds / 3600)
-  end
-  return string.format('d%.0f', floor(seconds / DAY))
-end
-
--- Add samples of one kind (`wait` or `run`): a running mean, the sum of squares about it, and the histogram.
-function Statistics.add(now, kind, queue, samples)
-  local key = 'ql:s:' .. kind .. ':' .. day_of(now) .. ':' .. queue
-  local total, mean, squares = unpack(call('HMGET', key, 'total', 'mean', 'vk'))
-  local new = not total
-  total, mean, squares = tonumber(total) or 0, tonumber(mean) or 0, tonumber(squares) or 0
-  local buckets = {}
-  for _, sample in ipairs(samples) do
-    total = total + 1
-    if total == 1 then
-      mean, squares = sample, 0
-    else
-      local before = mean
-      mean = mean + (sample - before) / total
-      squares = squares + (sample - mean) * (sample - before)
-    end
-    local bucket = bucket_of(sample)
-    buckets[bucket] = (buckets[bucket] or 0) + 1
-  end
-  call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
-  for bucket, more in pairs(buckets) do
-    new = call('HINCRBY', key, bucket, more) == more or new
-  end
-  if new then
-    expire_later(key)
-  end
-end
-
 -- Add to a counter: `failures`, `failed` or `retries`. `time` says which day's.
 function Statistics.count(time, queue, counter, change)
-  local key = 'ql:s:stats:' .. day_of(time) .. ':' .. queue
+  local key = 'ql:s:stats:' .. Statistics.day_of(time) .. ':' .. queue
   if call('HINCRBY', key, counter, change) == change then
-    expire_later(key)
+    Statistics.expire_later(key)
   end
 end
 
@@ -100,7 +59,7 @@ end
 
 -- All there is to say about a queue on the day of `date`.
 function Statistics.report(queue, date)
-  local tail = ':' .. day_of(date) .. ':' .. queue
+  local tail = ':' .. Statistics.day_of(date) .. ':' .. queue
   local fields = fields_of_histogram()
   local retries, failed, failures = unpack(call('HMGET', 'ql:s:stats' .. tail, 'retries', 'failed', 'failures'))
   return {

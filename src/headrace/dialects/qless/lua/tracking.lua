@@ -18,7 +18,7 @@ end
 
 -- The number of jobs newly tracked: 1 or 0.
 function Tracking.track(now, jid)
-  Qless.Job.existing('Track', jid)
+  Qless.Holder.existing('Track', jid)
   local added = call('ZADD', 'ql:tracked', now, jid)
   call('PUBLISH', 'ql:track', jid)
   return added
@@ -26,7 +26,7 @@ end
 
 -- The number of jobs no longer tracked: 1 or 0.
 function Tracking.untrack(jid)
-  Qless.Job.existing('Track', jid)
+  Qless.Holder.existing('Track', jid)
   local removed = call('ZREM', 'ql:tracked', jid)
   call('PUBLISH', 'ql:untrack', jid)
   return removed

@@ -1,4 +1,5 @@
--- The commands that people and their tools send now and then. As in `work.lua`: `now`, the arguments after it, a class.
+-- The commands that people and their tools send now and then. Each takes `now` and the arguments after it, checks these,
+-- and leaves the rest to a class. (Those that producers and workers send all the time have files of their own.)
 local commands = {}
 Qless.Manage = commands
 
@@ -40,6 +41,12 @@ commands['config.unset'] = function(_, arguments)
   Qless.Config.unset(required('Config', 'option', arguments[1]))
 end
 
+-- requeue: the same as put, for a job that must exist.
+commands['requeue'] = function(now, arguments)
+  Qless.Holder.existing('Requeue', required('Requeue', 'jid', arguments[3]))
+  return Qless.put(now, arguments)
+end
+
 -- peek queue count
 -- Shows what a pop would consider, ended locks first; recurring and scheduled jobs do get in line.
 -- Reply: JSON list of job objects.
@@ -77,14 +84,14 @@ end
 -- Takes running jobs from their workers and puts them at the front. All of them or, if one is not running, none.
 -- Reply: nil.
 commands['timeout'] = function(now, arguments)
-  Qless.Job.time_out(now, some('Timeout', 'jid', arguments))
+  Qless.Change.time_out(now, some('Timeout', 'jid', arguments))
 end
 
 -- cancel jid ...
 -- Removes jobs that are not complete. None, if a job that is not named depends on one of them.
 -- Reply: list of the jids given.
 commands['cancel'] = function(_, arguments)
-  return Qless.Put.cancel(arguments)
+  return Qless.Cancel.cancel(arguments)
 end
 
 -- depends jid on jid ... | off jid ... | off all
@@ -109,7 +116,7 @@ end
 -- Reply: the priority as a whole number.
 commands['priority'] = function(_, arguments)
   local jid = required('Priority', 'jid', arguments[1])
-  return Qless.Job.set_priority(jid, number('Priority', 'priority', arguments[2]))
+  return Qless.Change.set_priority(jid, number('Priority', 'priority', arguments[2]))
 end
 
 -- log jid message [data]
@@ -122,7 +129,7 @@ commands['log'] = function(now, arguments)
   if data and type(data) ~= 'table' then
     error('Log(): Arg "data" not an object')
   end
-  Qless.Job.log(now, jid, message, data)
+  Qless.Change.log(now, jid, message, data)
 end
 
 -- tag add|remove jid tag ...      Reply: JSON list of the job's tags.
@@ -131,9 +138,9 @@ end
 commands['tag'] = function(now, arguments)
   local command = required('Tag', 'command', arguments[1])
   if command == 'add' then
-    return encode(Qless.Job.tag(now, required('Tag', 'jid', arguments[2]), from(arguments, 3)))
+    return encode(Qless.Change.tag(now, required('Tag', 'jid', arguments[2]), from(arguments, 3)))
   elseif command == 'remove' then
-    return encode(Qless.Job.untag(required('Tag', 'jid', arguments[2]), from(arguments, 3)))
+    return encode(Qless.Change.untag(required('Tag', 'jid', arguments[2]), from(arguments, 3)))
   elseif command == 'get' then
     local tag = required('Tag', 'tag', arguments[2])
     local offset = whole('Tag', 'offset', arguments[3], 0)

@@ -1,0 +1,55 @@
+-- The end of jobs that nobody wants any more.
+local Cancel = {}
+Qless.Cancel = Cancel
+
+-- One job leaves everything it is in, and is gone.
+local function remove(jid)
+  local key = 'ql:j:' .. jid
+  local state, queue, worker, failure, tags = unpack(
+    call('HMGET', key, 'state', 'queue', 'worker', 'failure', 'tags'))
+  if state == 'complete' then
+    return
+  end
+  call('DEL', key, key .. '-history')
+  local message = encode({jid = jid, worker = worker, event = 'canceled', queue = queue})
+  call('PUBLISH', 'ql:log', message)
+  if worker and worker ~= '' then
+    call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
+    call('PUBLISH', 'ql:w:' .. worker, message)
+  end
+  if queue and queue ~= '' then
+    for _, place in ipairs({'-work', '-locks', '-scheduled', '-depends'}) do
+      call('ZREM', 'ql:q:' .. queue .. place, jid)
+    end
+  end
+  Qless.Dependencies.remove(jid, call('SMEMBERS', key .. '-dependencies'))
+  if state == 'failed' then
+    Qless.Failures.forget(jid, queue, Qless.Values.stored(failure))
+  end
+  Qless.Tags.forget(jid, Qless.Values.stored(tags))
+  Qless.Events.tell_trackers(jid, 'ql:canceled')
+end
+
+-- Make an end of jobs that are not complete. Refused while a job that stays depends on one of them.
+function Cancel.cancel(jids)
+  local given = {}
+  for _, jid in ipairs(jids) do
+    given[jid] = true
+  end
+  for _, jid in ipairs(jids) do
+    for _, dependent in ipairs(call('SMEMBERS', 'ql:j:' .. jid .. '-dependents')) do
+      if not given[dependent] then
+        error('Cancel(): ' .. jid .. ' is a dependency of ' .. dependent .. ' but is not mentioned to be canceled')
+      end
+    end
+  end
+  for _, jid in ipairs(jids) do
+    if given[jid] then
+      given[jid] = nil
+      remove(jid)
+    end
+  end
+  return jids
+end
+
+return Cancel

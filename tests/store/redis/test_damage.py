@@ -1,0 +1,132 @@
+"""Foreign and damaged values at our keys: named before anything is written, or passed over; never met half way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.errors import SessionGone, StoreCorrupt
+from headrace.store.redis import RedisStore
+
+from . import servers
+from .scenes import REQUESTS, Scene
+from .servers import contents
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    """One server is enough: what is checked is what the scripts check."""
+    return next(iter(servers.programs()))
+
+
+def attempt(scene: Scene, name: str) -> bool:
+    """Run a request that may find something damaged: then nothing may have changed."""
+    before = contents(scene.store)
+    try:
+        scene.store.run(scene.requests()[name]())
+    except StoreCorrupt as error:
+        complaint = str(error)
+    else:
+        return True
+    assert scene.store.keys.prefix in complaint
+    assert contents(scene.store) == before
+    return False
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
+    make: Callable[..., RedisStore], clock: ManualClock, name: str
+) -> None:
+    scene = Scene(make(clock), clock)
+    names = [key.removeprefix(scene.store.keys.prefix) for key in contents(scene.store)]
+    refused = 0
+    for name_of_key in [*names, "hungry:default", "row:elsewhere"]:
+        key, command = scene.store.keys.prefix + name_of_key, scene.store.driver.command
+        command("DEL", "backup")
+        if command("EXISTS", key):
+            command("RENAME", key, "backup")
+        command("SET", key, "a string")
+        if attempt(scene, name):  # it went through without that key: the next one needs another scene
+            clock = ManualClock()
+            scene = Scene(make(clock), clock)
+            continue
+        refused += 1
+        command("DEL", key)
+        if command("EXISTS", "backup"):
+            command("RENAME", "backup", key)
+    assert refused
+
+
+@pytest.mark.parametrize("garbage", [b"", b"x", b"\x01" * 41, b"\xff" * 200], ids=["empty", "short", "head", "long"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_garbage_in_place_of_a_record_is_named_before_anything_is_written(
+    make: Callable[..., RedisStore], clock: ManualClock, name: str, garbage: bytes
+) -> None:
+    scene = Scene(make(clock), clock)
+    command = scene.store.driver.command
+    jobs = ("run 1", "run 2", "in the row 1", "in the line", "soon", "failed", "of the dead", "replaceable", "later")
+    for job_id in jobs:
+        record = command("HGET", scene.store.keys.job, job_id)
+        command("HSET", scene.store.keys.job, job_id, garbage)
+        if attempt(scene, name):
+            clock = ManualClock()
+            scene = Scene(make(clock), clock)
+            command = scene.store.driver.command
+        else:
+            command("HSET", scene.store.keys.job, job_id, record)
+
+
+@pytest.mark.parametrize("field", ["jobs", "sessions", "1default", "2default"])
+def test_garbage_in_place_of_a_number_stops_no_request_half_way(
+    store: RedisStore, clock: ManualClock, field: str
+) -> None:
+    scene = Scene(store, clock)
+    scene.store.driver.command("HSET", scene.store.keys.known[1], field, "garbage")
+    for name in REQUESTS:
+        if name not in ("exchange in turn", "close"):
+            attempt(scene, name)
+    attempt(scene, "close")
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        ("RPUSH", "row:default", "x"),
+        ("LSET", "row:default", "0", ""),
+        ("ZADD", "line:default", "-99", "x"),
+        ("ZADD", "line:default", "-99", "a member with the id of nobody"),
+        ("ZADD", "due", "1", "x"),
+        ("ZADD", "due", "1", "a member with the id of nobody"),
+        ("ZADD", "done", "1", "nobody"),
+        ("ZADD", "failed", "1", "in the row 1"),
+        ("SADD", "held:session of w", "nobody", "in the row 1"),
+        ("SADD", "held:session of dead", "nobody", "run 1"),
+        ("HSET", "unique", "k ready", "12345678nobody"),
+        ("HSET", "unique", "k ready", "x"),
+        ("ZADD", "sessions", "99", "nobody"),
+        ("ZADD", "hungry:default", "1", "nobody"),
+        ("HSET", "session:session of w", "hungry", "garbage", "handed", "garbage"),
+        ("HSET", "session:session of w", "seen", "garbage"),
+        ("HSET", "session:session of dead", "timeout", "garbage"),
+        ("HDEL", "large", "b:run large", "b:failed"),
+        ("DEL", "due"),
+        ("DEL", "held:session of w"),
+        ("DEL", "done"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_belong_together_stops_no_request_half_way(
+    make: Callable[..., RedisStore], plant: tuple[str, ...]
+) -> None:
+    for name in REQUESTS:
+        clock = ManualClock()
+        scene = Scene(make(clock), clock)
+        command, key, *values = plant
+        scene.store.driver.command(command, scene.store.keys.prefix + key, *values)
+        before = contents(scene.store)
+        try:
+            scene.store.run(scene.requests()[name]())
+        except (StoreCorrupt, SessionGone):
+            assert contents(scene.store) == before

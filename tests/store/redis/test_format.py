@@ -1,0 +1,78 @@
+"""docs/formats/redis.md is enough to enqueue and to work: its two programs are run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from conformance.helpers import Worker, look, put
+from headrace.clock import SystemClock
+from headrace.job import NewJob, State
+from headrace.store.redis import RedisStore, records
+from headrace.store.redis.keys import KNOWN, TYPES
+
+from .servers import Server
+
+PAGE = (Path(__file__).parents[3] / "docs/formats/redis.md").read_text()
+PROGRAMS = dict(re.findall(r"```python\n# (\w+)\.py .*?\n(.*?)```", PAGE, re.DOTALL))
+
+
+def play(name: str, server: Server, store: RedisStore) -> str:
+    lua = str(resources.files("headrace.store.redis").joinpath("lua"))
+    command = [sys.executable, "-c", PROGRAMS[name], server.socket, store.keys.namespace, lua]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_job_put_by_the_page_is_run_by_us(server: Server, lone: RedisStore) -> None:
+    play("enqueue", server, lone)
+    play("enqueue", server, lone)  # the same id: a repeat
+    (lease,) = Worker(lone, SystemClock(), "w", "mail").take(5)
+    assert (lease.task, lease.queue, lease.priority, lease.max_crashes) == ("greet", "mail", 7, 3)
+    assert lease.body == b'{"who": "world"}'
+
+
+def test_jobs_put_by_us_are_run_by_the_page(server: Server, lone: RedisStore) -> None:
+    jobs = [NewJob(id=name, task="greet", queue="mail", body=b'{"who": "%s"}' % name.encode()) for name in ("Ada", "Bob")]
+    lone.run(lone.put(jobs))
+    assert play("work", server, lone) == "2 [0, 0]\n"
+    ada = look(lone, "Ada")
+    assert (ada.state, ada.result, ada.attempts) == (State.DONE, b'"Hello, Ada!"', 1)
+    assert ada.worker == "a worker in another language"
+    assert ada.started == ada.finished - 5
+    assert lone.run(lone.sessions()) == []
+
+
+def test_a_job_goes_through_both_programs(server: Server, lone: RedisStore) -> None:
+    play("enqueue", server, lone)
+    assert play("work", server, lone) == "1 [0]\n"
+    assert look(lone, "0123456789abcdef0123456789abcdef").result == b'"Hello, world!"'
+
+
+def test_the_page_names_every_key_state_and_flag() -> None:
+    for name in TYPES:
+        assert f"`{{ns}}:{name}" in PAGE, name
+    assert " ".join(f"{{ns}}:{name}" for name in KNOWN) in PAGE
+    for number, state in enumerate(records.STATES):
+        assert f"{number} {state.value}" in PAGE
+    assert f"{records.INLINE:,} bytes" in PAGE
+
+
+def test_the_page_says_where_things_are_in_a_record(server: Server, lone: RedisStore) -> None:
+    put(lone, "a", priority=-2, options=b"O", unique_key="k")
+    record = server.command("HGET", lone.keys.job, "a")
+    job = look(lone, "a")
+    assert record[0] == 1
+    assert int.from_bytes(record[1:3]) == 8 | 16
+    assert int.from_bytes(record[13:19]) == int.from_bytes(record[19:25]) == job.due
+    assert int.from_bytes(record[31:35], signed=True) == -2
+    assert record[41:] == b"\0\7default\0\4task\0\0\0\1O\0\1kbody of a"
+
+
+@pytest.mark.parametrize("name", ["enqueue", "work"])
+def test_the_programs_use_nothing_of_headrace(name: str) -> None:
+    assert "headrace" not in PROGRAMS[name]
