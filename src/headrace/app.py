@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints
-from headrace.clock import Clock
+from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError
 from headrace.handle import Job
 from headrace.job import Put
@@ -74,7 +74,7 @@ class Headrace:
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
-        self._clock = clock
+        self.clock: Clock = clock or SystemClock()
         self._store: Store | None = None
         self._opening = threading.Lock()
         self.start_hooks: list[Callable[[], Any]] = []
@@ -89,7 +89,7 @@ class Headrace:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = open_store(self.url, clock=self._clock)
+                    self._store = open_store(self.url, clock=self.clock)
         return self._store
 
     def use_store(self, store: Store | None) -> Store | None:

@@ -146,7 +146,9 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     if options.get("require_worker"):
         fields["require_worker"] = True
     if "run_after" in options:
-        fields["run_at"], fields["delay"] = moment(options["run_after"], task.app.zone, "run_after")
+        fields["run_at"], fields["delay"] = moment(
+            options["run_after"], task.app.zone, "run_after", task.app.clock.now()
+        )
     overrides = Overrides(
         retries=check_count("retries", options["retries"]) if "retries" in options else None,
         timeout=_timeout_override(options),

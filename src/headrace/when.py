@@ -31,11 +31,13 @@ def milliseconds(value: Duration, what: str) -> int:
     return round(length.total_seconds() * 1000)
 
 
-def moment(value: Instant, zone: ZoneInfo, what: str) -> tuple[int | None, int | None]:
+def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | None, int | None]:
     """When something is to run: as an instant, or as a delay that the store's own clock will count.
 
-    >>> moment(90, ZoneInfo("UTC"), "run_after")
+    >>> moment(90, ZoneInfo("UTC"), "run_after", now=0)
     (None, 90000)
+    >>> moment("noon tomorrow", ZoneInfo("UTC"), "run_after", now=0)
+    (129600000, None)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta | str | datetime):
         raise ConfigurationError(f"{what} takes a datetime, a timedelta, seconds or words, not {value!r}.")
@@ -47,7 +49,7 @@ def moment(value: Instant, zone: ZoneInfo, what: str) -> tuple[int | None, int |
         except ConfigurationError:
             pass  # not a duration: then it is an instant, or nothing
     try:
-        instant = parse_instant(value, now=datetime.now(UTC), tz=zone)
+        instant = parse_instant(value, now=datetime.fromtimestamp(now / 1000, UTC), tz=zone)
     except (ScheduleError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
     return _in_range(round(instant.timestamp() * 1000), what), None

@@ -31,7 +31,10 @@ def new(app: Headrace, **options: Any) -> NewJob:
     return app.tasks["task"].using(**options).call().new
 
 
-KNOWN = "queue, priority, run_after, retries, timeout, max_crashes, unique, unique_key, unique_for, on_clash, require_worker"
+KNOWN = (
+    "queue, priority, run_after, retries, timeout, max_crashes, "
+    "unique, unique_key, unique_for, on_clash, require_worker"
+)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None
         ("sqlite:///x.db?durability=node", "durability is process or host, not 'node'."),
         (
             "sqlite:///x.db?speed=fast",
-            "unknown option 'speed'. A SQLite store takes durability=process|host, immutable",
+            "unknown option 'speed'. A SQLite store takes durability=process|host",
         ),
     ],
 )

@@ -1,5 +1,4 @@
 """The tasks that the worker tests run, in real worker processes: `worker.tasks:app`."""
-# ruff: noqa: B008  (inject is made for defaults)
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from logging import getLogger
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,14 @@ def wait_for_isolated(path: str) -> None:
     tell("end")
 
 
+def _log(line: str) -> None:
+    getLogger("shop").info(line)
+
+
+logging = app.task(name="logging")(_log)
+logging_isolated = app.task(name="logging_isolated", isolate=True)(_log)
+
+
 # -- jobs that kill --
 
 
@@ -139,6 +147,15 @@ def deaf(seconds: float) -> None:
     tell("start")
     time.sleep(seconds)
     tell("end")
+
+
+@app.task
+def large(size: int, path: str) -> str:
+    """Returns something large once a file appears."""
+    tell("start")
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    return "x" * size
 
 
 _hoard: list[bytearray] = []
@@ -469,6 +486,8 @@ events: list[str] = []
 @app.on_start
 def _start() -> None:
     events.append("start")
+    if "HEADRACE_BAD_START" in os.environ:
+        raise OSError("the database is down")
 
 
 @app.on_stop

@@ -250,6 +250,14 @@ def test_a_crash_of_an_isolated_job_is_its_own(how: str, words: str) -> None:
     assert tasks.nothing.enqueue(1).result(timeout=20) == 1
 
 
+def test_on_failure_after_the_last_crash(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(app, "failure_hooks", [lambda context, error: seen.append((context.id, str(error)))])
+    job = tasks.killer_isolated.using(max_crashes=2).enqueue("kill")
+    failure(job)
+    assert seen == [(job.id, "its process was killed by SIGKILL")]
+
+
 def test_a_memory_hog() -> None:
     assert failure(tasks.memory_hog.enqueue()).message == "its process was killed by SIGKILL"
 

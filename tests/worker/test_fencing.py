@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -140,3 +142,35 @@ def test_a_cancelled_job_stops_under_full_load(app: Headrace, witness: Witness, 
         job.result(timeout=20)
     print(f"\ncancelled after {(time.monotonic() - asked) * 1000:.0f} ms, {done()} of {flood} jobs done")
     assert done() < flood, "while the flood was on"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs to mount a file system")
+def test_a_full_disk_delays_and_loses_nothing(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """The outcome of a job that ends while there is no space is kept, and recorded once there is."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        app.url = f"sqlite:///{disk}/jobs.db"
+        app.use_store(None)
+        worker = start_worker("--slots", "1")
+        job = tasks.large.enqueue(100_000, str(tmp_path / "go"))
+        witness.wait("start", job.id)
+        with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+        (tmp_path / "go").touch()
+        worker.logged("the disk .* is full|the disk reports an error")
+        freed = time.monotonic()
+        (disk / "filler").unlink()
+        assert job.result(timeout=20) == "x" * 100_000
+        print(f"\nsettled {time.monotonic() - freed:.2f} s after there was space again")
+        assert (job.attempts, job.crashes) == (1, 0)
+        assert len(witness.marks("start", job.id)) == 1
+        worker.kill()
+        app.close()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import Context, Headrace, JobFailed, State, current
+from headrace import Context, Headrace, JobFailed, State, current, inject
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.job import NewJob
@@ -78,7 +79,7 @@ def test_clean_up_that_fails_is_logged(app: Headrace, caplog: pytest.LogCaptureF
 
 
 def test_a_value_that_nothing_provides(app: Headrace) -> None:
-    def needy(pool: Any = tasks.inject("nowhere")) -> None: ...
+    def needy(pool: Any = inject("nowhere")) -> None: ...
 
     with pytest.raises(ConfigurationError, match=r"asks for 'nowhere', which nothing provides. Write @app.provide"):
         app.task(needy)
@@ -128,10 +129,8 @@ def test_middleware_wraps_runs(app: Headrace) -> None:
 def test_middleware_may_swallow_an_exception(app: Headrace) -> None:
     @app.middleware
     def forgive(context: Context) -> Iterator[None]:
-        try:
+        with suppress(ValueError):
             yield
-        except ValueError:
-            pass
 
     @app.task
     def bad() -> int:

@@ -204,6 +204,22 @@ def test_only_the_guilty_one_is_failed(
     assert len([line for line in worker.log.splitlines() if " died (" in line]) == 1, "one dead worker process in all"
 
 
+def test_poison(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    """Jobs that kill, in front of jobs that don't: all of the good ones finish, the others are put aside."""
+    ways = ["segfault", "kill", "abort", "0"]
+    poison = [tasks.killer.using(priority=1).enqueue(ways[n % len(ways)]) for n in range(volume(4))]
+    good = app.enqueue_many([tasks.nothing.call(number) for number in range(volume(300))])
+    worker = start_worker("--slots", "4")
+    eventually(lambda: unfinished(app) == 0, "all jobs to end", 60 + len(poison))
+    assert all(job.refresh().state is State.DONE for job in good)
+    for job in poison:
+        assert job.refresh().state is State.FAILED
+        assert (job.snapshot.group, job.crashes, job.attempts) == ("crashed", 3, 0)
+    deaths = worker.log.count(" died (")
+    print(f"\n{len(poison)} poisonous jobs took {deaths} worker processes with them; {len(good)} good ones finished")
+    assert deaths <= len(poison)
+
+
 @pytest.mark.parametrize("code", ["0", "78"])
 def test_an_exit_code_of_ours_does_not_deceive(
     code: str, app: Headrace, witness: Witness, start_worker: StartWorker

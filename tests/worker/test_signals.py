@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -140,6 +141,19 @@ def test_sigusr1_shows_what_everyone_does(
     job.result(timeout=20)
 
 
+def test_log_lines_name_their_job(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+    """Whichever way it runs; as JSON when asked."""
+    jobs = [tasks.logging.enqueue("on a thread"), tasks.logging_isolated.enqueue("in a process")]
+    worker = start_worker("--burst", "--log-json")
+    assert worker.wait() == 0
+    lines = [json.loads(line) for line in worker.log.splitlines()]
+    found = {line["message"]: (line["job_id"], line["task"]) for line in lines if line["logger"] == "shop"}
+    assert found == {
+        "on a thread": (jobs[0].id, "logging"),
+        "in a process": (jobs[1].id, "logging_isolated"),
+    }
+
+
 def test_a_process_makes_way_after_so_many_jobs(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
     jobs = app.enqueue_many([tasks.work.call(number) for number in range(60)])
     worker = start_worker("--slots", "1", "--max-jobs", "20", "--burst")
@@ -193,6 +207,15 @@ def test_a_run_far_past_its_time_out_is_ended(app: Headrace, witness: Witness, s
     worker.logged("has a run far past its time-out: ending it")
     eventually(lambda: job.refresh().state is State.FAILED, "the job to be charged")
     assert job.snapshot.group == "crashed"
+
+
+def test_a_start_hook_that_fails_ends_the_worker(app: Headrace, start_worker: StartWorker) -> None:
+    """Starting it again would not help."""
+    worker = start_worker(env={"HEADRACE_BAD_START": "1"})
+    assert worker.wait() == 78
+    assert "a start hook or a provider failed" in worker.log
+    assert "OSError: the database is down" in worker.log
+    assert worker.log.count("started, queues") == 1
 
 
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")

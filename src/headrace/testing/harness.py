@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -55,8 +54,8 @@ class Testing:
     Jobs run when you say so, in this thread, one after the other, through the same code as in a worker: arguments are
     encoded and decoded, retries back off, hooks and middleware run, provided values are injected. What differs:
     isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The
-    clock begins at the present time; durations ("in 5 minutes") are counted by it, but words that name a time of day
-    ("7pm tomorrow") are read by the real clock.
+    clock begins at the present time; durations ("in 5 minutes") are counted by it, and words that name a time of day
+    ("7pm tomorrow") are read by it.
 
     >>> from headrace import Headrace
     >>> app = Headrace()
@@ -93,6 +92,7 @@ class Testing:
             raise HeadraceError("This app.testing() is in use already: make another one.")
         self._store = store = TestingStore("sqlite:///:memory:", clock=self.clock)
         self._previous = self.app.use_store(store)
+        self._previous_clock, self.app.clock = self.app.clock, self.clock
         self.app.failure_hooks.append(self._remember)
         info = introduce(default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
         self._session = info.id
@@ -111,6 +111,7 @@ class Testing:
         finally:
             self.app.failure_hooks.remove(self._remember)
             self.app.use_store(self._previous)
+            self.app.clock = self._previous_clock
             self._open_store.close()
             self._store = self._resources = self._runner = None
 

@@ -56,8 +56,25 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+_chosen = ""
+
+
+def chosen_logging() -> str:
+    """What `set_up_logging` was told, for a process that this one starts; empty if it was not called."""
+    return _chosen
+
+
+def set_up_logging_as(chosen: str) -> None:
+    """Log as the process did that started this one."""
+    if chosen:
+        level, _, form = chosen.partition(" ")
+        set_up_logging(level, as_json=form == "json")
+
+
 def set_up_logging(level: str, *, as_json: bool) -> None:
     """Send everything to standard error, with the job it belongs to."""
+    global _chosen  # noqa: PLW0603
+    _chosen = f"{level} {'json' if as_json else 'text'}"
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(JobFilter())
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())

@@ -258,13 +258,18 @@ def _retry(
 def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException) -> Outcome:
     text = describe_error(error)
     log.error("job %s (%s) failed: %s: %s", run.id, run.task, text.type, text.message)
+    tell_of_failure(run, task, error)
+    return _ended_badly(run, group, text)
+
+
+def tell_of_failure(run: Context, task: Task[Any, Any], error: BaseException) -> None:
+    """Call what wants to know of jobs that have failed for good."""
     hooks = [*task.app.failure_hooks, *([task.options.on_failure] if task.options.on_failure else [])]
     for hook in hooks:
         try:
             hook(run, error)
         except BaseException:
             log.exception("on_failure of job %s (%s) raised", run.id, run.task)
-    return _ended_badly(run, group, text)
 
 
 def _ended_badly(run: Context, group: str, text: ErrorText) -> Outcome:
@@ -305,7 +310,7 @@ def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
 
 def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
     if at is not None:
-        instant, wait = moment(at, task.app.zone, "at")
+        instant, wait = moment(at, task.app.zone, "at", task.app.clock.now())
         return {"at": instant} if instant is not None else {"delay": wait}
     return {"delay": milliseconds(delay, "delay")}
 

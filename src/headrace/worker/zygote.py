@@ -27,12 +27,14 @@ from headrace.clock import SystemClock
 from headrace.job import Lease, Outcome
 from headrace.loading import load_app
 from headrace.worker.context import Context
+from headrace.worker.logs import set_up_logging_as
 from headrace.worker.resources import Resources
 from headrace.worker.run import perform
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
+STORE_VARIABLE = "HEADRACE_ZYGOTE_STORE"
 PR_SET_PDEATHSIG = 1
 _LENGTH = struct.Struct("<I")
 
@@ -90,10 +92,12 @@ def die_with_parent() -> None:
 
 
 def main() -> NoReturn:
-    """Arguments: how to import the app, and the descriptor of the socket to the worker process."""
+    """Arguments: how to import the app, the descriptor of the socket to the worker process, how to log."""
     path, descriptor = sys.argv[1], int(sys.argv[2])
     control = socket.socket(fileno=descriptor)
+    set_up_logging_as(sys.argv[3])
     app = load_app(path)
+    app.url = os.environ.pop(STORE_VARIABLE)  # what an isolated job enqueues goes where it came from
     # Children share what is loaded so far, untouched: the collector must not write into it.
     gc.collect()
     gc.freeze()

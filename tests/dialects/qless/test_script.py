@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 
 import pytest
-from headrace.dialects.qless.scripts import CLASSES, COMMANDS, library, script
+from headrace.dialects.qless import scripts
+from headrace.dialects.qless.scripts import library, script
 
 from .recorder import Recorder
 
-LUA = {
-    path.name: path.read_text("utf-8")
-    for path in resources.files("headrace.dialects.qless").joinpath("lua").iterdir()
-    if path.name.endswith(".lua")
-}
+FOLDER = Path(scripts.__file__).parent / "lua"
+LUA = {str(path.relative_to(FOLDER)): path.read_text("utf-8") for path in FOLDER.rglob("*.lua")}
 
 
 def test_every_module_is_used_short_and_commented() -> None:
-    assert LUA.keys() == {f"{name}.lua" for name in ("base", "dispatch", *CLASSES.values(), *COMMANDS.values())}
+    modules = {"base", "dispatch", "commands/manage", *scripts.CLASSES.values()}
+    assert LUA.keys() == {f"{name}.lua" for name in modules | {f"commands/{name}" for name in scripts.COMMANDS}}
     for name, text in LUA.items():
         assert text.startswith("-- "), name
         assert len(text.splitlines()) < 400, name
@@ -33,9 +32,8 @@ def test_comments_are_on_lines_of_their_own_and_stripped() -> None:
 
 
 def test_every_command_has_its_contract_in_a_comment() -> None:
-    text = LUA["work.lua"] + LUA["manage.lua"]
-    commands = re.findall(r"^  (\w+) = function|^commands\['([\w.]+)'\]", text, re.MULTILINE)
-    names = [first or second for first, second in commands]
+    text = "\n".join(text for name, text in LUA.items() if name.startswith("commands/"))
+    names = re.findall(r"^commands\['([\w.]+)'\] = function", text, re.MULTILINE) + list(scripts.COMMANDS)
     assert len(names) == 37
     for name in names:
         assert re.search(rf"^ *-- {re.escape(name)}\b", text, re.MULTILINE), name

@@ -6,26 +6,36 @@ import hashlib
 from functools import cache
 from importlib import resources
 
+COMMANDS = ("put", "pop", "complete", "heartbeat", "fail", "retry", "get")
+"""Commands that have modules of their own, because they are sent all the time."""
+
 CLASSES = {
-    "Config": "config",
+    "Put": "put",
+    "Pop": "pop",
+    "Completion": "completion",
     "History": "history",
+    "Samples": "samples",
+    "Holder": "holder",
+    "Job": "job",
+    "Values": "values",
+    "After": "after",
+    "Cancel": "cancel",
+    "Change": "change",
+    "Config": "config",
+    "Dependencies": "dependencies",
+    "Events": "events",
+    "Failures": "failures",
+    "Locks": "locks",
+    "Move": "move",
+    "OldHistory": "old_history",
+    "Queue": "queue",
+    "Recurring": "recurring",
     "Statistics": "statistics",
     "Tags": "tags",
-    "Job": "job",
-    "Dependencies": "dependencies",
-    "Failures": "failures",
-    "Put": "put",
-    "Completion": "completion",
-    "Queue": "queue",
-    "Pop": "pop",
-    "Recurring": "recurring",
-    "Worker": "worker",
     "Tracking": "tracking",
+    "Worker": "worker",
 }
 """Classes, and the modules that they are in. Each is found as `Qless.<class>`."""
-
-COMMANDS = {"Work": "work", "Manage": "manage"}
-"""The two halves of the table of commands: those that are sent all the time, and the others."""
 
 
 @cache
@@ -35,7 +45,8 @@ def script() -> str:
     >>> "Unknown command" in script()
     True
     """
-    return _assembled(CLASSES | COMMANDS) + _module("dispatch")
+    commands = {name: f"commands/{name}" for name in COMMANDS}
+    return _assembled(commands | CLASSES | {"Manage": "commands/manage"}) + _module("dispatch")
 
 
 @cache
@@ -62,6 +73,6 @@ def _assembled(classes: dict[str, str]) -> str:
 
 def _module(name: str) -> str:
     """A module without comments (which are on lines of their own, always) and without empty lines."""
-    text = resources.files("headrace.dialects.qless").joinpath("lua", f"{name}.lua").read_text("utf-8")
+    text = resources.files("headrace.dialects.qless").joinpath("lua", *f"{name}.lua".split("/")).read_text("utf-8")
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("--"))

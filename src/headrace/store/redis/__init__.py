@@ -183,6 +183,7 @@ class RedisStore:
             requests.outcomes(outcomes, steady),
             requests.numbers(started),
             requests.wanted(take),
+            self._retention[2],
         )
         return Script("exchange", arguments, read)
 

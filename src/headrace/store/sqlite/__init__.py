@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar, cast
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 import apsw
 
@@ -73,7 +73,8 @@ class SqliteStore:
         mount_table: str = "/proc/self/mounts",
     ) -> None:
         path, options = _parse(url)
-        self.url = url
+        # Absolute, as it is handed to processes that may run in another folder.
+        self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
         self._clock = clock or SystemClock()
         self._retention = upkeep.Retention(keep_done, keep_failed, keep_count)
         self._db = Database(
@@ -253,6 +254,10 @@ class SqliteStore:
             except OSError:
                 pass
         return Poll(self._db.change_counter())
+
+
+def _query(url: str) -> str:
+    return "".join(url.partition("?")[1:])
 
 
 def _parse(url: str) -> tuple[str, dict[str, str]]:

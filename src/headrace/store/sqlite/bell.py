@@ -253,7 +253,8 @@ class Poll:
             while True:
                 self._pokes.get_nowait()
                 poked = True
-        return poked or self._change_counter() != self._seen
+        before, self._seen = self._seen, self._change_counter()
+        return poked or self._seen != before
 
     def _pauses(self, timeout: float | None) -> Iterable[float]:
         end = None if timeout is None else time.monotonic() + timeout

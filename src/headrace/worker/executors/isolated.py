@@ -18,10 +18,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from headrace.codec import ErrorText, encode_error
+from headrace.errors import HeadraceError
 from headrace.job import Kind, Outcome
 from headrace.worker.context import Context
-from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude
-from headrace.worker.zygote import Request, Words, receive, send
+from headrace.worker.logs import chosen_logging
+from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude, tell_of_failure
+from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
 if TYPE_CHECKING:
     from headrace.worker.pump import Pump
@@ -143,7 +145,7 @@ class IsolatedExecutor:
                 assert self._app_path is not None
                 if self._zygote is not None:
                     self._zygote.close()
-                self._zygote = Zygote(self._app_path, self._folder)
+                self._zygote = Zygote(self._app_path, self._pump.app.store.url, self._folder)
             return self._zygote
 
     def close(self) -> None:
@@ -180,6 +182,8 @@ def _not_started(run: Context, reason: str) -> Outcome:
 def _crashed(run: Context, reason: str) -> Outcome:
     log.error("job %s (%s) crashed: %s", run.id, run.task, reason)
     lease = run.lease
+    if lease.crashes + 1 >= lease.max_crashes and run.task_object is not None:
+        tell_of_failure(run, run.task_object, HeadraceError(reason))
     return Outcome(
         ref=lease.ref,
         token=lease.token,
@@ -193,13 +197,14 @@ def _crashed(run: Context, reason: str) -> Outcome:
 class Zygote:
     """The worker process' end of the zygote."""
 
-    def __init__(self, app_path: str, folder: str) -> None:
+    def __init__(self, app_path: str, store: str, folder: str) -> None:
         self._control, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno())],
+            [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno()), chosen_logging()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             cwd=folder,
+            env={**os.environ, STORE_VARIABLE: store},
         )
         theirs.close()
         self._ends: dict[int, int] = {}

@@ -18,7 +18,9 @@ local call, encode, decode, floor = redis.call, cjson.encode, cjson.decode, math
 local CHUNK = 1000
 
 -- The classes: Qless.Job, Qless.Queue, ... Each is made when it is first asked for (see the end of the library).
-local Qless = {}
+--
+-- The names in the constructor have no values: they only make room, so that the table need not grow while a call runs.
+local Qless = {put = nil, pop = nil, complete = nil, Put = nil, Pop = nil, Job = nil, History = nil, Holder = nil}
 
 -- An argument that must be there. An empty text names nothing.
 local function required(command, name, value)

@@ -57,4 +57,24 @@ function Change.time_out(now, jids)
   end
 end
 
+-- Extend a worker's lock, and store new data if there are any. Answers with the time at which the lock will end.
+function Change.heartbeat(now, jid, worker, data)
+  local values = Qless.Holder.held('Heartbeat', jid, worker, 'queue', 'grace')
+  local queue, grace = values[3] or '', values[4]
+  local key = 'ql:j:' .. jid
+  local expires = now + Qless.Config.heartbeat(queue)
+  if data then
+    call('HMSET', key, 'expires', expires, 'worker', worker, 'data', data)
+  else
+    call('HMSET', key, 'expires', expires, 'worker', worker)
+  end
+  if grace then
+    call('HDEL', key, 'grace')
+  end
+  call('ZADD', 'ql:w:' .. worker .. ':jobs', expires, jid)
+  call('ZADD', 'ql:q:' .. queue .. '-locks', expires, jid)
+  call('ZADD', 'ql:workers', now, worker)
+  return expires
+end
+
 return Change

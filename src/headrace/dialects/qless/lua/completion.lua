@@ -2,44 +2,6 @@
 local Completion = {}
 Qless.Completion = Completion
 
--- Forget completed jobs that are too old, and then those that are too many. Both in bounded steps: what is left over
--- goes with the next completions.
-local function retain(now, seconds, most)
-  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - seconds, 'LIMIT', 0, CHUNK)
-  local too_many = call('ZCARD', 'ql:completed') - #doomed - most
-  if too_many > 0 and #doomed < CHUNK then
-    local first = #doomed
-    for _, jid in ipairs(call('ZRANGE', 'ql:completed', first, first + math.min(too_many, CHUNK) - 1)) do
-      doomed[#doomed + 1] = jid
-    end
-  end
-  for _, jid in ipairs(doomed) do
-    local key = 'ql:j:' .. jid
-    Qless.Tags.forget(jid, Qless.Values.stored(call('HGET', key, 'tags')))
-    call('DEL', key, key .. '-history')
-    call('ZREM', 'ql:completed', jid)
-  end
-end
-
--- On to the next queue. `depends` (a list) and `delay` hold there. Answers with the job's new state.
-local function advance(now, jid, priority, to, delay, depends)
-  local key = 'ql:j:' .. jid
-  local waits_for = depends and Qless.Dependencies.unsatisfied(jid, depends) or {}
-  if #waits_for > 0 then
-    Qless.Dependencies.add(jid, waits_for)
-    call('ZADD', 'ql:q:' .. to .. '-depends', now, jid)
-    if delay > 0 then
-      call('HSET', key, 'scheduled', now + delay)
-    end
-    return 'depends'
-  elseif delay > 0 then
-    call('ZADD', 'ql:q:' .. to .. '-scheduled', now + delay, jid)
-    return 'scheduled'
-  end
-  call('ZADD', 'ql:q:' .. to .. '-work', priority - now / 10000000000, jid)
-  return 'waiting'
-end
-
 -- Complete a job. With `to` it goes on in that queue after `delay` seconds and once the jobs it `depends` on are complete;
 -- jobs that depend on it go on waiting then. Answers with the job's new state.
 function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
@@ -52,11 +14,12 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   local most_entries, seconds, most = unpack(
     call('HMGET', 'ql:config', 'max-job-history', 'jobs-history', 'jobs-history-count'))
   call('HMSET', key, 'data', data, 'state', to and 'waiting' or 'complete', 'worker', '', 'failure', '{}',
-    'queue', to or '', 'expires', 0, 'remaining', tonumber(retries) or 5, 'time', string.format('%.20f', now))
+    'queue', to or '', 'expires', '0', 'remaining', retries or '5', 'time', string.format('%.20f', now))
   if grace then
     call('HDEL', key, 'grace')
   end
-  Qless.History.append(key, '[' .. floor(now) .. ',"done"]', history, most_entries)
+  local append = Qless.History.append
+  append(key, '[' .. floor(now) .. ',"done"]', history, most_entries)
   if call('ZREM', 'ql:q:' .. queue .. '-locks', jid) == 0 then
     -- Not where it should be: somebody else's script may have left it in another place.
     call('ZREM', 'ql:q:' .. queue .. '-work', jid)
@@ -65,21 +28,25 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
   time = tonumber(time)
   Qless.Samples.add(now, 'run', queue, {time and now - time or 0})
-  Qless.Events.tell_trackers(jid, 'ql:completed')
+  if call('ZSCORE', 'ql:tracked', jid) then
+    call('PUBLISH', 'ql:completed', jid)
+  end
   if to then
     call('PUBLISH', 'ql:log', encode({jid = jid, event = 'advanced', queue = queue, to = to}))
-    Qless.History.append(key, encode({floor(now), 'put', {q = to}}), nil, most_entries)
-    call('ZADD', 'ql:queues', 'NX', now, to)
-    local state = advance(now, jid, tonumber(priority) or 0, to, delay, depends)
-    if state ~= 'waiting' then
-      call('HSET', key, 'state', state)
-    end
-    return state
+    append(key, encode({floor(now), 'put', {q = to}}), nil, most_entries)
+    return Qless.After.advance(now, jid, tonumber(priority) or 0, to, delay, depends)
   end
-  call('PUBLISH', 'ql:log', encode({jid = jid, event = 'completed', queue = queue}))
+  call('PUBLISH', 'ql:log', '{"jid":' .. encode(jid) .. ',"event":"completed","queue":' .. encode(queue) .. '}')
   call('ZADD', 'ql:completed', now, jid)
-  retain(now, tonumber(seconds) or 604800, tonumber(most) or 50000)
-  Qless.Dependencies.release(now, jid)
+  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - (tonumber(seconds) or 604800), 'LIMIT', 0, CHUNK)
+  local too_many = call('ZCARD', 'ql:completed') - #doomed - (tonumber(most) or 50000)
+  if doomed[1] or too_many > 0 then
+    Qless.After.purge(doomed, too_many)
+  end
+  local dependents = call('SMEMBERS', key .. '-dependents')
+  if dependents[1] then
+    Qless.Dependencies.release(now, jid, dependents)
+  end
   return 'complete'
 end
 

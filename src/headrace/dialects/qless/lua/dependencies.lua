@@ -44,13 +44,8 @@ local function unlock(now, jid, queue, priority, scheduled)
   end
 end
 
--- A job is complete: those that waited for it alone may run.
-function Dependencies.release(now, jid)
-  local key = 'ql:j:' .. jid .. '-dependents'
-  local dependents = call('SMEMBERS', key)
-  if #dependents == 0 then
-    return
-  end
+-- A job is complete: of those that depend on it, those that waited for it alone may run.
+function Dependencies.release(now, jid, dependents)
   for _, other in ipairs(dependents) do
     local waits_for = 'ql:j:' .. other .. '-dependencies'
     if call('SREM', waits_for, jid) == 1 and call('SCARD', waits_for) == 0 then
@@ -60,7 +55,7 @@ function Dependencies.release(now, jid)
       end
     end
   end
-  call('DEL', key)
+  call('DEL', 'ql:j:' .. jid .. '-dependents')
 end
 
 local function in_depends_state(jid)

@@ -3,8 +3,9 @@ if #KEYS > 0 then
   error('No keys should be provided')
 end
 local command = required('Qless', 'command', ARGV[1])
-local run = Qless.Work[command] or Qless.Manage[command]
-if not run then
+local run = Qless[command] or Qless.Manage[command]
+-- (A class is no command.)
+if type(run) ~= 'function' then
   error('Unknown command ' .. command)
 end
 local now = number(command, 'now', ARGV[2])

@@ -1,21 +1,34 @@
--- A job: the hash `ql:j:<jid>` and the keys beside it.
+-- A job as clients see it, read from the hash `ql:j:<jid>` and the keys beside it.
 local Job = {}
 Qless.Job = Job
 
--- The fields that a job object is made of, in the order in which `Job.object` takes them.
-local FIELDS = {
-  'jid', 'klass', 'state', 'queue', 'worker', 'priority', 'expires', 'retries', 'remaining', 'data', 'tags', 'failure',
-  'spawned_from_jid', 'history', 'time',
-}
-
+-- The fields that a job object is made of, in the order in which `Job.object` takes them; and `time`, for pop.
 function Job.read(jid)
-  return call('HMGET', 'ql:j:' .. jid, unpack(FIELDS))
+  return call('HMGET', 'ql:j:' .. jid, 'jid', 'klass', 'state', 'queue', 'worker', 'priority', 'expires', 'retries',
+    'remaining', 'data', 'tags', 'failure', 'spawned_from_jid', 'history', 'time')
 end
 
--- A job as clients see it: always these 17 keys. A missing field is `false` where nothing better is known.
+-- One object per entry of the history: what was noted, with `when` and `what` on top.
+local function read_history(key)
+  local texts = call('LRANGE', key .. '-history', 0, -1)
+  -- All entries at once is quicker than one after the other; with one that is damaged it has to be the latter.
+  local valid, entries = pcall(decode, '[' .. table.concat(texts, ',') .. ']')
+  for i = 1, #texts do
+    local entry = valid and entries[i] or Qless.Values.stored(texts[i])
+    local object = type(entry[3]) == 'table' and entry[3] or {}
+    object.when, object.what = entry[1], entry[2]
+    texts[i] = object
+  end
+  return texts
+end
+
+-- Always these 17 keys. A missing field is `false` where nothing better is known.
 function Job.object(values, tracked)
-  local jid = values[1]
+  local jid, tags, failure = values[1], values[11], values[12]
   local key = 'ql:j:' .. jid
+  if values[14] then
+    Qless.OldHistory.convert(key, values[14])
+  end
   return {
     jid = jid,
     klass = values[2],
@@ -28,10 +41,10 @@ function Job.object(values, tracked)
     retries = tonumber(values[8]) or 0,
     remaining = floor(tonumber(values[9]) or 0),
     data = values[10],
-    tags = Qless.Values.stored(values[11]),
-    failure = Qless.Values.stored(values[12]),
+    tags = (not tags or tags == '{}') and {} or Qless.Values.stored(tags),
+    failure = (not failure or failure == '{}') and {} or Qless.Values.stored(failure),
     spawned_from_jid = values[13],
-    history = Qless.History.read(key, values[14]),
+    history = read_history(key),
     dependents = call('SMEMBERS', key .. '-dependents'),
     dependencies = call('SMEMBERS', key .. '-dependencies'),
   }
@@ -43,15 +56,6 @@ function Job.get(jid)
   if values[1] then
     return Job.object(values, call('ZSCORE', 'ql:tracked', jid) and true)
   end
-end
-
--- Those of the jobs that exist, in the order asked for.
-function Job.get_all(jids)
-  local found = {}
-  for _, jid in ipairs(jids) do
-    found[#found + 1] = Job.get(jid)
-  end
-  return found
 end
 
 return Job

@@ -2,11 +2,10 @@
 local Queue = {}
 Qless.Queue = Queue
 
--- Scheduled jobs whose time has come get in line, the earliest first.
-function Queue.promote(now, queue, most)
+-- Scheduled jobs whose time has come get in line.
+function Queue.promote(now, queue, jids)
   local prefix = 'ql:q:' .. queue
-  local due = call('ZRANGEBYSCORE', prefix .. '-scheduled', 0, now, 'LIMIT', 0, most)
-  for _, jid in ipairs(due) do
+  for _, jid in ipairs(jids) do
     local exists, priority = unpack(call('HMGET', 'ql:j:' .. jid, 'jid', 'priority'))
     call('ZREM', prefix .. '-scheduled', jid)
     if exists then
@@ -16,11 +15,15 @@ function Queue.promote(now, queue, most)
   end
 end
 
+local function promote_some(now, queue)
+  Queue.promote(now, queue, call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-scheduled', 0, now, 'LIMIT', 0, CHUNK))
+end
+
 -- Counts as they are with everything due promoted. (More than `CHUNK` jobs at once are only counted as if they were, so
 -- that nobody has to wait for it.)
 function Queue.counts(now, queue)
   local prefix = 'ql:q:' .. queue
-  Queue.promote(now, queue, CHUNK)
+  promote_some(now, queue)
   local due = call('ZCOUNT', prefix .. '-scheduled', 0, now)
   local stalled = call('ZCOUNT', prefix .. '-locks', 0, now)
   return {
@@ -51,7 +54,7 @@ function Queue.jobs(now, state, queue, offset, count)
   elseif state == 'stalled' then
     return call('ZRANGEBYSCORE', prefix .. '-locks', '-inf', now, 'LIMIT', offset, count)
   elseif state == 'scheduled' then
-    Queue.promote(now, queue, CHUNK)
+    promote_some(now, queue)
     return call('ZRANGEBYSCORE', prefix .. '-scheduled', string.format('(%.17g', now), '+inf', 'LIMIT', offset, count)
   elseif state == 'depends' then
     return call('ZRANGEBYSCORE', prefix .. '-depends', '-inf', '+inf', 'LIMIT', offset, count)

@@ -53,10 +53,10 @@ local function occur(now, record, due)
   call('ZADD', 'ql:q:' .. record.queue .. '-work', record.priority - due / 10000000000, jid)
 end
 
--- Occurrences that are due get in line, at most so many: those that are not needed yet are made by a later call.
-function Recurring.spawn(now, queue, most)
+-- Occurrences of those that are due (a list of jids and times) get in line, at most so many: those that are not needed yet
+-- are made by a later call.
+function Recurring.spawn(now, queue, due_ones, most)
   local recur = 'ql:q:' .. queue .. '-recur'
-  local due_ones = call('ZRANGEBYSCORE', recur, 0, now, 'WITHSCORES', 'LIMIT', 0, most)
   local spawned = 0
   for i = 1, #due_ones, 2 do
     local record, due = Recurring.get(due_ones[i]), floor(tonumber(due_ones[i + 1]))

@@ -73,7 +73,7 @@ local function commit(first)
     end
   end
   local counts, zeros = changed_counts()
-  local records, removed = plan.records, {}
+  local records, removed = plan.records, plan.removed
   for _, id in ipairs(plan.changed) do
     local job = plan.jobs[id]
     if job then
@@ -108,6 +108,9 @@ local function commit(first)
   end
   bulk('ZADD', DUE, plan.due_in)
   bulk('ZREM', DUE, plan.due_out)
+  for state, number in pairs(plan.ended_heads) do
+    call('ZREMRANGEBYRANK', ENDED[state], 0, number - 1)
+  end
   for state, key in pairs(ENDED) do
     bulk('ZADD', key, plan.ended_in[state])
     bulk('ZREM', key, plan.ended_out[state])

@@ -7,9 +7,10 @@
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error)
 -- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name
+-- ARGV[7]  how many done jobs are kept at most; those beyond go in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large}
 -- Fails    GONE, STALE
---@include prelude job plan session outcome wake commit busy
+--@include prelude job plan session outcome wake commit busy purge
 
 local OK, ALREADY, STALE = 0, 1, 2
 local PROMOTED_AT_MOST = 1000
@@ -18,64 +19,68 @@ local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])
 local is_again = is_repeat(session, request)
 
-local sent, at = ARGV[4], 1
-
--- The next outcome: the numbers that all have come in one go, what is rare comes after them.
-local function next_outcome()
-  local id, arrival, token, kind, charge, when, began, ended, given
-  id, arrival, token, kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
-  local queue, task, group, note, body, data, result, error_
-  if given >= 8 then
-    if band(given, 8) ~= 0 then queue, at = unpack_from('>Hc0', sent, at) end
-    if band(given, 16) ~= 0 then task, at = unpack_from('>Hc0', sent, at) end
-    if band(given, 32) ~= 0 then group, at = unpack_from('>Hc0', sent, at) end
-    if band(given, 64) ~= 0 then note, at = unpack_from('>Hc0', sent, at) end
-    if band(given, 128) ~= 0 then body, at = unpack_from('>Ic0', sent, at) end
-    if band(given, 256) ~= 0 then data, at = unpack_from('>Ic0', sent, at) end
-    if band(given, 512) ~= 0 then result, at = unpack_from('>Ic0', sent, at) end
-    if band(given, 1024) ~= 0 then error_, at = unpack_from('>Ic0', sent, at) end
+-- The outcomes, as lists of what all have, and a table of what only some have.
+local function read_outcomes()
+  local sent, at, n = ARGV[4], 1, 0
+  local ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares =
+    {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+  while at <= #sent do
+    n = n + 1
+    local given
+    ids[n], arrivals[n], tokens[n], kinds[n], charges[n], whens[n], begans[n], endeds[n], given, at =
+      unpack_from('>Hc0ddBBdddH', sent, at)
+    givens[n] = given
+    if given >= 8 then
+      local rare = given % 512 >= 8 or given >= 1024
+      rare = rare and {} or nil
+      rares[n] = rare
+      if band(given, 8) ~= 0 then rare.queue, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 16) ~= 0 then rare.task, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 32) ~= 0 then rare.group, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 64) ~= 0 then rare.note, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 128) ~= 0 then rare.body, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 256) ~= 0 then rare.data, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 512) ~= 0 then results[n], at = unpack_from('>Ic0', sent, at) end
+      if band(given, 1024) ~= 0 then rare.error, at = unpack_from('>Ic0', sent, at) end
+    end
   end
-  began = band(given, 2) ~= 0 and began or nil
-  ended = band(given, 4) ~= 0 and ended or nil
-  return id, arrival, token, kind, charge, began, ended, result, data, when, given, queue, task, group, note, body, error_
+  return ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares
 end
 
 local function settle_all()
-  local ids = {}
-  while at <= #sent do
-    ids[#ids + 1] = next_outcome()
-  end
+  local ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares = read_outcomes()
   load_many(ids)
-  at = 1
   local plain, before, after = happy_stories(session.name)
-  local verdicts, settled, finished_in, held_out, ended_ids = {}, {}, plan.ended_in[DONE], {}, plan.ended
+  local verdicts, numbers, finished_in, held_out, ended = {}, {}, plan.ended_in[DONE], {}, plan.ended
   plan.held_out[session.held] = held_out
   for i = 1, #ids do
-    local id, arrival, token, kind, charge, began, ended, result, data, when, given, queue, task, group, note, body, error_ =
-      next_outcome()
-    local record, line
-    if kind == K_DONE and not data and charge ~= C_DEFERRAL and plan.jobs[id] == nil and not (result and #result > INLINE) then
-      local finished = math.max(now - (ended or 0), 1)
+    local id, arrival, token, given, result = ids[i], arrivals[i], tokens[i], givens[i], results[i]
+    local record, queue
+    if kinds[i] == K_DONE and not rares[i] and charges[i] ~= C_DEFERRAL and plan.jobs[id] == nil
+      and not (result and #result > INLINE) then
+      local finished = band(given, 4) ~= 0 and math.max(now - endeds[i], 1) or now
+      local started = band(given, 2) ~= 0 and math.max(now - begans[i], 1) or nil
       local story = result and before .. pack('>Ic0', #result, result) .. after or plain
-      record, line = done(
-        raw[id], session, arrival, token, charge, began and math.max(now - began, 1), finished, story, result)
+      record, queue = done(raw[id], session, arrival, token, charges[i], started, finished, story, result)
       if record then
         rewrite(id, record)
         finished_in[#finished_in + 1] = finished
         finished_in[#finished_in + 1] = id
         held_out[#held_out + 1] = id
-        ended_ids[#ended_ids + 1] = id
-        settled[line] = (settled[line] or 0) + 1
+        ended[#ended + 1] = id
+        numbers[queue] = (numbers[queue] or 0) + 1
         verdicts[i] = OK
       end
     end
     if not record then
       local job = find_job(id)
       if holds(session, job, arrival, token) then
-        end_run(session, job, {
-          kind = kind, charge = charge, at = band(given, 1) ~= 0 and when or nil, delay = when, began = began, ended = ended,
-          queue = queue, task = task, group = group, note = note, body = body, data = data, result = result, error = error_,
-        })
+        local outcome = rares[i] or {}
+        outcome.kind, outcome.charge, outcome.delay, outcome.result = kinds[i], charges[i], whens[i], result
+        outcome.at = band(given, 1) ~= 0 and whens[i] or nil
+        outcome.began = band(given, 2) ~= 0 and begans[i] or nil
+        outcome.ended = band(given, 4) ~= 0 and endeds[i] or nil
+        end_run(session, job, outcome)
         verdicts[i] = OK
       elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
         and job.session == session.number then
@@ -85,12 +90,16 @@ local function settle_all()
       end
     end
   end
-  for queue, number in pairs(settled) do
+  for queue, number in pairs(numbers) do
     count(queue, RUNNING, -number)
     count(queue, DONE, number)
   end
   if not held_out[1] then
     plan.held_out[session.held] = nil
+  end
+  local surplus = finished_in[1] and call('ZCARD', ENDED[DONE]) + #finished_in / 2 - (tonumber(ARGV[7]) or math.huge) or 0
+  if surplus >= 100 then
+    purge(DONE, math.min(surplus, #finished_in + 100))
   end
   local bytes = {}
   for first = 1, #verdicts, 4000 do

@@ -4,6 +4,7 @@ local plan = {
   jobs = {},      -- id -> the job as it will be; false: removed
   changed = {},   -- the ids of these, once each
   records = {},   -- id, record, ...: jobs whose bytes are ready
+  removed = {},   -- ids of jobs whose records are to be removed, and nothing else
   enter = {},     -- queue -> list of score, member
   leave = {},     -- queue -> list of members
   heads = {},     -- queue -> how many are taken from the head of the line
@@ -11,7 +12,8 @@ local plan = {
   due_in = {}, due_out = {},
   ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
-  counts = {},    -- field of COUNT -> change
+  ended_heads = {}, -- state -> how many of the oldest leave
+  counts = {},    -- field of META -> change
   held_in = {}, held_out = {}, -- key of a held set -> ids
   large_in = {}, large_out = {},
   unique_in = {}, unique_out = {},

@@ -2,7 +2,7 @@
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do}
---@include prelude job plan session outcome wake commit closing
+--@include prelude job plan session outcome wake commit closing purge
 
 local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
 local SILENT = 24 * 3600000 -- a session without leases that was silent for so long is not coming back
@@ -30,25 +30,14 @@ for state, key in pairs(ENDED) do
   local surplus = call('ZCARD', key) - tonumber(ARGV[4])
   local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keeps[state]))
   local given_up = math.min(math.max(surplus, too_old), PURGED_AT_ONCE)
-  local ids = given_up > 0 and call('ZRANGE', key, 0, given_up - 1) or {}
-  load_many(ids)
-  for _, id in ipairs(ids) do
-    local job = find_job(id)
-    if job and job.state == state then
-      remove(job)
-      purged = purged + 1
-    else
-      append(plan.ended_out, state, id)
-    end
-  end
-  if #ids == PURGED_AT_ONCE then
-    more = 1
+  if given_up > 0 then
+    purged = purged + purge(state, given_up)
+    more = given_up == PURGED_AT_ONCE and 1 or more
   end
 end
 
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
-if closed[1] or plan.changed[1] or forgotten or next(plan.ended_out[DONE]) or next(plan.ended_out[FAILED])
-  or next(plan.ended_out[CANCELLED]) then
+if closed[1] or next(plan.ended_heads) or forgotten then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do

@@ -7,6 +7,6 @@ Qless.heartbeat = function(now, arguments)
   if arguments[3] then
     json('Heartbeat', 'data', arguments[3])
   end
-  return Qless.Holder.heartbeat(now, jid, worker, arguments[3])
+  return Qless.Change.heartbeat(now, jid, worker, arguments[3])
 end
 return Qless.heartbeat

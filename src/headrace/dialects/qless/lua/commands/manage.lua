@@ -58,7 +58,11 @@ end
 -- multiget jid ...
 -- Reply: JSON list of those job objects that there are, in the order asked for.
 commands['multiget'] = function(_, arguments)
-  return encode(Qless.Job.get_all(arguments))
+  local found = {}
+  for _, jid in ipairs(arguments) do
+    found[#found + 1] = Qless.Job.get(jid)
+  end
+  return encode(found)
 end
 
 -- failed [group [start [limit]]]

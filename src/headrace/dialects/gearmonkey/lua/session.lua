@@ -1,0 +1,120 @@
+-- Sessions: a worker as we know it, beside its registrations in count:FN.
+
+local DAY = 86400
+
+local function session_key(id)
+  return SIDE .. id .. ':session'
+end
+
+local function held_key(id)
+  return SIDE .. id .. ':held'
+end
+
+local function expired(session)
+  return steady >= session.seen + session.timeout
+end
+
+local function read_session(id)
+  local flat = call('HMGET', session_key(id), 'closed', 'timeout', 'seen', 'number', 'functions', 'name', 'tasks', 'registered')
+  if not flat[2] then
+    return flat[1] and { id = id, closed = true } or nil
+  end
+  return {
+    id = id, closed = flat[1], timeout = tonumber(flat[2]), seen = tonumber(flat[3]), number = tonumber(flat[4]),
+    functions = cmsgpack.unpack(flat[5]), name = flat[6], tasks = cmsgpack.unpack(flat[7]), registered = flat[8] == '1',
+  }
+end
+
+-- The session, if it may still ask for anything.
+local function guard(id)
+  local session = read_session(id)
+  if not session or session.closed then
+    fail('GONE', 'session ' .. id .. ' is unknown or closed')
+  end
+  if expired(session) and call('HLEN', held_key(id)) > 0 then
+    fail('GONE', 'session ' .. id .. ' has expired')
+  end
+  return session
+end
+
+-- "On worker start: INCR count:{FN}", and a member that tells which of those counted are ours.
+local function register(session)
+  for _, fn in ipairs(session.functions) do
+    if call('ZADD', SIDE .. fn .. ':workers', steady + session.timeout, session.id) == 1 then
+      call('INCR', 'count:' .. fn)
+    end
+    call('SADD', FUNCTIONS, fn)
+  end
+  call('HSET', session_key(session.id), 'registered', '1')
+end
+
+-- "On worker exit: DECR count:{FN}": exactly once for each member, and never below 0.
+local function unregister(session)
+  for _, fn in ipairs(session.functions) do
+    if call('ZREM', SIDE .. fn .. ':workers', session.id) == 1 and (tonumber(call('GET', 'count:' .. fn) or 0) or 0) > 0 then
+      call('DECR', 'count:' .. fn)
+    end
+  end
+  call('HSET', session_key(session.id), 'registered', '0')
+end
+
+local function mark_seen(session, number)
+  call('HSET', session_key(session.id), 'seen', digits(steady), 'number', digits(number or session.number))
+  call('ZADD', SESSIONS, steady + session.timeout, session.id)
+  if not session.registered then
+    register(session) -- it was thought dead meanwhile
+  end
+end
+
+-- A job whose worker has gone. `crashed`: the worker died inside of it.
+local function take_back(session_id, fn, number, level, record, crashed)
+  local key, job = record_key(fn, number), job_key(fn, number)
+  call('ZREM', leases_key(fn), level .. ':' .. number)
+  call('HDEL', held_key(session_id), record.ref or '')
+  local status = call('HGET', job, 'status')
+  if status ~= 'idle' and status ~= 'busy' then
+    return false -- finished by another, or deleted
+  end
+  local crashes = tonumber(record.crashes or 0) + (crashed and 1 or 0)
+  call('HSET', key, 'token', digits(tonumber(record.token or 0) + 1), 'crashes', crashes)
+  call('HDEL', key, 'spare', 'cancelling')
+  if record.cancelling then
+    call('HSET', key, 'state', 'cancelled', 'finished', digits(now))
+    finish(fn, number, 'error', 'cancelled', record.id)
+  elseif crashed and crashes >= tonumber(record.max or 3) then
+    call('HSET', key, 'group', 'crashed', 'finished', digits(now))
+    finish(fn, number, 'error', 'crashed: ' .. crashes .. ' workers died while running this job', record.id)
+  else
+    give_back(fn, number, level, math.floor(now / 1000))
+  end
+  return true
+end
+
+-- Everything that a session holds goes back. `guilty` names hand-outs to be charged with a crash, nil: all but spares.
+local function return_held(session_id, guilty)
+  local returned = {}
+  local held = call('HGETALL', held_key(session_id))
+  for i = 1, #held, 2 do
+    local level, number, fn = held[i + 1]:match('^(%a+):(%d+):(.+)$')
+    local record = read_record(fn, number)
+    if record.ref == held[i] then
+      local crashed = guilty == nil and not record.spare or guilty ~= nil and guilty[held[i]] or false
+      if take_back(session_id, fn, number, level, record, crashed) then
+        returned[#returned + 1] = id_of(record, fn, number)
+      end
+    end
+  end
+  flush_put_back()
+  return returned
+end
+
+-- Its jobs, its registrations, itself.
+local function end_session(session, guilty)
+  local returned = return_held(session.id, guilty)
+  unregister(session)
+  call('ZREM', SESSIONS, session.id)
+  call('DEL', held_key(session.id), session_key(session.id))
+  call('HSET', session_key(session.id), 'closed', '1')
+  call('EXPIRE', session_key(session.id), DAY)
+  return returned
+end

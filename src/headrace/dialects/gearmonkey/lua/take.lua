@@ -1,0 +1,76 @@
+-- Hand out jobs. A group is {label, functions in order}: in it due scheduled jobs come first, then all high ones, then all
+-- normal ones, then all low ones; within a level function by function, and first in, first out.
+
+-- The next few jobs of a group; it remembers which of its lines are empty, as nothing arrives meanwhile.
+local function next_of(group, most)
+  while group.line <= 4 * #group.functions do
+    local level = LEVELS[math.floor((group.line - 1) / #group.functions) + 1]
+    local fn = group.functions[(group.line - 1) % #group.functions + 1]
+    local key = queue_key(fn, level)
+    local numbers
+    if level == 'scheduled' then
+      numbers = call('ZRANGEBYSCORE', key, 0, math.floor(now / 1000), 'LIMIT', 0, most)
+      if numbers[1] then
+        call('ZREM', key, unpack(numbers))
+      end
+    else
+      numbers = call('RPOP', key, most) or {}
+    end
+    if numbers[1] then
+      return fn, level, numbers
+    end
+    group.line = group.line + 1
+  end
+end
+
+-- A job becomes ours: "Publish a 'start' event", "Update the job status", and the lease beside it.
+local function hand_out(session, number_of_request, fn, level, number, label, spare)
+  local key = job_key(fn, number)
+  local known = call('HMGET', key, 'status', 'input')
+  if known[1] ~= 'idle' and known[1] ~= 'busy' then
+    return nil -- deleted, expired, or finished by a worker that was slow: its number is dropped
+  end
+  call('PUBLISH', 'channel:' .. fn, 'start:' .. number)
+  call('HSET', key, 'status', 'busy')
+  local flat = call('HGETALL', record_key(fn, number))
+  local record = table_of(flat)
+  local ref = digits(call('INCR', REFS))
+  local token = digits(tonumber(record.token or 0) + 1)
+  call('HSET', record_key(fn, number), 'token', token, 'ref', ref, 'session', session.id, 'worker', session.name,
+    'started', digits(now), 'level', level, 'number', number_of_request, 'spare', spare and '1' or '')
+  call('ZADD', leases_key(fn), steady + session.timeout, level .. ':' .. number)
+  call('HSET', held_key(session.id), ref, level .. ':' .. number .. ':' .. fn)
+  return { fn, number, label, known[2] or '', flat, level, spare and 1 or 0, tonumber(ref), tonumber(token) }
+end
+
+-- `wanted`: {labels, slots, spare, round robin}.
+local function take(session, number_of_request, wanted)
+  local groups, leases, dropped = {}, {}, {}
+  for i, label in ipairs(wanted[1]) do
+    groups[i] = { label = label, functions = label == 'default' and session.tasks or { label }, line = 1 }
+  end
+  local slots, most, round_robin = wanted[2], wanted[2] + wanted[3], wanted[4]
+  local empty, at = 0, 1
+  while #leases < most and empty < #groups do
+    local group = groups[at]
+    local fn, level, numbers = next_of(group, round_robin and 1 or math.min(most - #leases, 1000))
+    if fn then
+      empty = 0
+      for _, number in ipairs(numbers) do
+        local lease = hand_out(session, number_of_request, fn, level, number, group.label, #leases >= slots)
+        if lease then
+          leases[#leases + 1] = lease
+        else
+          dropped[#dropped + 1] = fn .. ':' .. number
+        end
+      end
+      if round_robin then
+        at = at % #groups + 1
+      end
+    else
+      empty = empty + 1
+      at = at % #groups + 1
+    end
+  end
+  return leases, dropped
+end

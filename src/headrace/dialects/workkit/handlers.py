@@ -1,0 +1,103 @@
+"""Which jobs this program can run: the app's tasks, and functions of modules that the operator has allowed."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigurationError
+from headrace.names import check_name
+from headrace.task import Task
+
+from .names import VAR, likeness, python_name, wire_name
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.workkit")
+
+
+class Handlers:
+    """Finds the task that a job on the wire names.
+
+    `modules` are imported when a job names a function of theirs, and only functions that they define themselves are run.
+    """
+
+    def __init__(self, modules: Sequence[str] = ()) -> None:
+        self._modules = frozenset(check_name("module", module) for module in modules)
+        self._app: Headrace | None = None
+        self._names: tuple[str, ...] = ()
+        """Without an app: what the sessions of this process say they know."""
+        self._by_wire: dict[str, str] = {}
+        self._likenesses = b""
+        self._counted = -1
+
+    def serve(self, app: Headrace) -> None:
+        """The app whose tasks these are."""
+        self._app = app
+        self._counted = -1
+
+    def add_names(self, names: Iterable[str]) -> None:
+        """A session has introduced itself."""
+        self._names = tuple(sorted({*self._names, *names}))
+        self._counted = -1
+
+    @property
+    def likenesses(self) -> bytes:
+        """What the scripts tell our jobs by, a line each."""
+        self._refresh()
+        return self._likenesses
+
+    def task(self, name: str) -> Task[Any, Any] | None:
+        """The task with this name in Python."""
+        return None if self._app is None else self._app.tasks.get(name)
+
+    def find(self, job: str) -> str | None:
+        """The name of the task that a job on the wire names, or None if it can't be run here."""
+        self._refresh()
+        known = self._known()
+        python = python_name(job)
+        for name in (job, job.removeprefix(VAR), self._by_wire.get(job, ""), python):
+            if name and name in known:
+                return name
+        return self._import(python) if self._app is not None else None
+
+    def _known(self) -> Iterable[str]:
+        return self._names if self._app is None else self._app.tasks
+
+    def _refresh(self) -> None:
+        names = list(self._known())
+        if len(names) == self._counted:
+            return
+        self._by_wire = {}
+        for name in names:
+            other = self._by_wire.setdefault(wire_name(name), name)
+            if other != name:
+                raise ConfigurationError(
+                    f"The tasks {other!r} and {name!r} would both be written as {wire_name(name)!r}: rename one of them."
+                )
+        modules = [f"{likeness(module)}:" for module in sorted(self._modules)]
+        self._likenesses = "\n".join([*map(likeness, names), *modules]).encode()
+        self._counted = len(names)
+
+    def _import(self, name: str) -> str | None:
+        """A function of an allowed module, made a task."""
+        module_name, _, function_name = name.partition(":")
+        if module_name not in self._modules or not function_name.isidentifier() or function_name.startswith("_"):
+            return None
+        try:
+            module = importlib.import_module(module_name)
+            function = vars(module).get(function_name)
+        except Exception as error:
+            log.warning("the module %r cannot be imported: %s: %s", module_name, type(error).__name__, error)
+            return None
+        if isinstance(function, Task):  # of another app: it runs here as the function that it is
+            function = function.function
+        if not inspect.isfunction(function) or function.__module__ != module_name:
+            return None
+        assert self._app is not None
+        self._app.task(name=name)(function)
+        return name

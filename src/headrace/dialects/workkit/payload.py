@@ -1,0 +1,76 @@
+"""What stands in `S:jobs`: the canonical text of a job, its id, and how foreign texts are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from headrace.errors import ArgumentsError
+
+
+class Payload(Struct, frozen=True):
+    """A job as its text says. Arguments stay as they were written: whoever runs the job knows their types."""
+
+    cron: str
+    job: str
+    args: list[Raw] | None = None
+
+    @property
+    def arguments(self) -> list[bytes]:
+        """Each argument as JSON."""
+        return [bytes(argument) for argument in self.args or ()]
+
+
+_decoder = msgspec.json.Decoder(Payload)
+
+
+def canonical(job: str, cron: str, args: Sequence[Any]) -> bytes:
+    r"""The text that every producer writes for the same job, to the byte.
+
+    >>> canonical("#'clojure.core/println", "2014 3 *  0/2,3 9-17 * */5", ["Zo\u00eb"]).decode()
+    '{"args":["Zo\\u00eb"],"cron":"2014 3 * 0\\/2,3 9-17 * *\\/5","job":"#\'clojure.core\\/println"}'
+    """
+    payload = {"args": list(args), "cron": " ".join(cron.split()), "job": job}
+    try:
+        text = json.dumps(payload, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        json.dumps(payload, ensure_ascii=False).encode()  # half of a surrogate pair is no text: nobody could read it
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentsError(f"{job}: the arguments cannot be written as JSON: {error}.") from None
+    # A solidus stands in strings only, so that nothing else is hit.
+    return text.replace("/", "\\/").encode()
+
+
+def job_id(text: bytes) -> str:
+    """The SHA-1 of a text.
+
+    >>> job_id(canonical("#'clojure.core/println", "* * * * * * *", ["test"]))
+    'b47c4f60e77f631e8045ca999ec215fa74d4d658'
+    """
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+def member_of(identity: str) -> bytes:
+    """How `S:next` names a job: its bytes are its identity in the set.
+
+    >>> member_of("ab")
+    b'{"id":"ab"}'
+    """
+    return b'{"id":"%s"}' % identity.encode()
+
+
+def read_payload(text: bytes) -> Payload | None:
+    """What a text says, whatever its order and white space; None if it is not a job.
+
+    >>> read_payload(b'{"job": "#\\'a/b", "cron": "* * * * * * *", "since": 1}').job
+    "#'a/b"
+    >>> read_payload(b"[]")
+    """
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
