@@ -16,6 +16,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent.parent / part) for part in ("src", "tests")]
 
 import redis
+
 from headrace.dialects.qless import Client
 from headrace.dialects.qless.scripts import script
 from store.redis.servers import Server

@@ -89,13 +89,20 @@ class Headrace:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = open_store(self.url, clock=self.clock)
+                    self._store = self._introduced(open_store(self.url, clock=self.clock))
         return self._store
 
     def use_store(self, store: Store | None) -> Store | None:
         """Put another store in place (None: open `url` anew when needed). Returns the one before."""
-        previous, self._store = self._store, store
+        previous, self._store = self._store, None if store is None else self._introduced(store)
         return previous
+
+    def _introduced(self, store: Store) -> Store:
+        """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
+        serve = getattr(store, "serve", None)
+        if serve is not None:
+            serve(self)
+        return store
 
     def close(self) -> None:
         """Let go of the store."""

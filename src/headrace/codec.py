@@ -81,7 +81,7 @@ class Arguments:
                 self.injected[name] = parameter.default.name
                 continue
             annotation = hints.get(name, Any)
-            if annotation is str:
+            if annotation is str and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 self._texts.append(name)
             field: tuple[Any, ...]
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -97,6 +97,11 @@ class Arguments:
                 self._loose.append(name)
             (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
         return positional, keyword
+
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """Those that a call fills in, in order: for wires that carry arguments by position."""
+        return [self._signature.parameters[name] for name in self._names]
 
     # -- the client's side --
 

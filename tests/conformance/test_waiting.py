@@ -232,6 +232,14 @@ def test_a_poke_ends_the_next_wait_even_when_armed_in_between(store: Store, work
         assert woken(ear)
 
 
+def test_a_wait_that_timed_out_goes_on_listening(store: Store, worker: Worker) -> None:
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        assert not ear.wait(0.01)
+        put(store, "a")
+        assert woken(ear)
+
+
 def test_a_watcher_can_be_poked_too(store: Store) -> None:
     put(store, "a")
     with closing(store.watcher("a")) as ear:

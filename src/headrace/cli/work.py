@@ -46,6 +46,7 @@ GRACE = 30_000
     show_default=True,
     help="After how long a silent worker counts as dead.",
 )
+@click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
 @click.option("--max-memory", type=SIZE, help="Replace a process that uses more, as in 500MB.")
 @click.option("--reload", is_flag=True, help="For development: start again when a Python file of yours changes.")
@@ -61,6 +62,7 @@ def worker_command(
     burst: bool,
     grace: int | None,
     session_timeout: int,
+    no_monitor: bool,
     max_jobs: int | None,
     max_memory: int | None,
     reload: bool,
@@ -107,6 +109,7 @@ def worker_command(
         round_robin=round_robin or queues is None,
         processes=processes,
         burst=burst,
+        monitor=not no_monitor,
         timeout=session_timeout,
         grace=((RELOAD_GRACE if reload else GRACE) if grace is None else grace) / 1000,
         max_jobs=max_jobs,

@@ -28,6 +28,18 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         from headrace.store.redis import RedisStore  # noqa: PLC0415
 
         return RedisStore(url, clock=clock)
+    if scheme.startswith("workkit+"):
+        from headrace.dialects.workkit import WorkKitStore  # noqa: PLC0415
+
+        return WorkKitStore(url, clock=clock)
+    if scheme.startswith("hworker+"):
+        from headrace.dialects.hworker.store import HworkerStore  # noqa: PLC0415
+
+        return HworkerStore(url, clock=clock)
+    if scheme.startswith("gearmonkey+"):
+        from headrace.dialects.gearmonkey import GearMonkeyStore  # noqa: PLC0415
+
+        return GearMonkeyStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
     raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). This version knows {EXAMPLES}.")

@@ -44,6 +44,7 @@ class Worker:
     `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
     `session_timeout`: how long after its last sign of life others may take over its jobs.
+    `monitor`: whether it looks after jobs of workers that have died; if nobody does, those stay where they are.
 
     >>> from headrace import Headrace
     >>> app = Headrace("sqlite:///:memory:")
@@ -63,6 +64,7 @@ class Worker:
         slots: int | None = None,
         round_robin: bool | None = None,
         session_timeout: Duration = 15,
+        monitor: bool = True,
         max_jobs: int | None = None,
     ) -> None:
         if isinstance(queues, str):
@@ -74,6 +76,7 @@ class Worker:
         self.timeout = milliseconds(session_timeout, "session_timeout")
         if self.timeout < 1000:
             raise ConfigurationError("session_timeout must be at least a second.")
+        self._monitor = monitor
         self._max_jobs = max_jobs
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None
@@ -134,6 +137,7 @@ class Worker:
             slots=self.slots,
             round_robin=self.round_robin,
             burst=burst,
+            monitor=self._monitor,
             timeout=self.timeout,
             app_path=path_of(self.app),
             max_jobs=self._max_jobs,

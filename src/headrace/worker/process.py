@@ -42,6 +42,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     slots: int
     round_robin: bool
     burst: bool
+    monitor: bool
     timeout: int
     grace: float
     max_jobs: int | None
@@ -85,6 +86,7 @@ def _run(config: ProcessConfig) -> int:
         slots=config.slots,
         round_robin=config.round_robin,
         burst=config.burst,
+        monitor=config.monitor,
         timeout=config.timeout,
         app_path=config.app,
         max_jobs=config.max_jobs,
@@ -100,6 +102,8 @@ def _run(config: ProcessConfig) -> int:
         return EXIT_BAD_APP
     try:
         pump.run()
+        if app.store.leases_in_jobs:  # what is still held only this process knows, and it ends in a moment
+            app.store.run(app.store.close_session(config.session))
     except SessionGone:
         return EXIT_SESSION_GONE
     except HeadraceError as error:

@@ -68,6 +68,7 @@ class Pump:
         slots: int,
         round_robin: bool = False,
         burst: bool = False,
+        monitor: bool = True,
         timeout: int = 15_000,
         app_path: str | None = None,
         max_jobs: int | None = None,
@@ -79,6 +80,7 @@ class Pump:
         self.session = session
         self.slots = slots
         self.burst = burst
+        self._monitor = monitor
         self.makes_way = False
         self.payload_limit = app.payload_limit
         self.steady = (clock or SystemClock()).steady
@@ -440,7 +442,8 @@ class Pump:
             self._check_leases()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now + random.uniform(-0.2, 0.2)  # noqa: S311
-            self._sweep()
+            if self._monitor:
+                self._sweep()
             self._check_memory()
 
     def _check_memory(self) -> None:

@@ -58,6 +58,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     round_robin: bool = False
     processes: int = 1
     burst: bool = False
+    monitor: bool = True
     timeout: int = 15_000
     grace: float = 30.0
     max_jobs: int | None = None
@@ -197,6 +198,7 @@ class Supervisor:
             slots=settings.slots,
             round_robin=settings.round_robin,
             burst=settings.burst,
+            monitor=settings.monitor,
             timeout=settings.timeout,
             grace=settings.grace,
             max_jobs=settings.max_jobs,
@@ -258,7 +260,8 @@ class Supervisor:
         if not in_good_order and not child.told_to_stop:
             log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))
         self._to_start += 1
-        short = not in_good_order and time.monotonic() - child.born < SHORT_LIFE
+        # (One that a job took with it did not die of its own: that job is dealt with by counting its crashes.)
+        short = not (in_good_order or started) and time.monotonic() - child.born < SHORT_LIFE
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)

@@ -5,6 +5,7 @@ from contextlib import closing
 from functools import cache
 
 import pytest
+
 from store.redis.servers import Server, programs
 
 from .recorder import Recorder

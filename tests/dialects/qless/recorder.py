@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import redis
+
 from headrace.dialects.qless.scripts import script
 from store.redis.servers import Server
 

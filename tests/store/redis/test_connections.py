@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -163,17 +164,16 @@ def test_a_half_open_connection_is_given_up_and_the_request_repeated(proxy: Prox
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_stays_silent_is_unavailable_and_a_write_to_it_unsure(private: Callable[..., Server]) -> None:
-    server = private("--enable-debug-command", "yes") if servers.programs().get("path") else private()
+    server = private(tcp=True)
     with closing(RedisStore(f"{server.url}?ns=silent")) as store:
         put(store, "a")
-        sleeper = threading.Thread(target=server.command, args=("DEBUG", "SLEEP", "1.5"))
-        sleeper.start()
-        time.sleep(0.05)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
         with pytest.raises(MaybeApplied, match="may or may not"):
             put(store, "b")
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store.run(store.get(["a"]))
-        sleeper.join()
+        server.process.send_signal(signal.SIGCONT)
         assert put(store, "b")[0].created
 
 

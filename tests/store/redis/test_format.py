@@ -37,7 +37,9 @@ def test_a_job_put_by_the_page_is_run_by_us(server: Server, lone: RedisStore) ->
 
 
 def test_jobs_put_by_us_are_run_by_the_page(server: Server, lone: RedisStore) -> None:
-    jobs = [NewJob(id=name, task="greet", queue="mail", body=b'{"who": "%s"}' % name.encode()) for name in ("Ada", "Bob")]
+    jobs = [
+        NewJob(id=name, task="greet", queue="mail", body=b'{"who": "%s"}' % name.encode()) for name in ("Ada", "Bob")
+    ]
     lone.run(lone.put(jobs))
     assert play("work", server, lone) == "2 [0, 0]\n"
     ada = look(lone, "Ada")

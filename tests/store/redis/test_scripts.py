@@ -6,18 +6,20 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from hashlib import sha1
 
 import pytest
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from conformance.helpers import Worker, outcome
+from conformance.helpers import Worker, outcome, put
 from headrace.clock import ManualClock
 from headrace.errors import StoreFull
 from headrace.ids import new_id
-from headrace.job import Kind, NewJob, Verdict
+from headrace.job import Kind, NewJob, State, Verdict
 from headrace.store.redis import RedisStore, scripts
 from headrace.store.redis.operation import Script
+from headrace.store.redis.scripts import digest, source
 
 from .scenes import REQUESTS, Scene
 from .servers import Server, contents, programs, shared
@@ -98,11 +100,11 @@ def test_every_key_touched_is_in_the_slot_of_the_namespace(scene: Scene, program
 
 TRAP = """
 local calls, real = 0, redis
-local redis = { call = function(name, ...)
+local redis = setmetatable({ call = function(name, ...)
   calls = calls + 1
   if calls == %d then error('TRAP ' .. name:lower() .. ' ;', 0) end
   return real.call(name, ...)
-end }
+end }, { __index = real })
 """
 
 
@@ -140,6 +142,74 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(scene: Scene
     pytest.fail("a script with so many calls is not bounded")
 
 
+def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
+    make: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = scripts.source("exchange")
+    long_way = real
+    for short_cut in (
+        b"local function taken(record, run, spare)\n",
+        b"charge, started, finished, story, result)\n  if",
+    ):
+        assert short_cut in real
+        head, _, rest = long_way.partition(short_cut)
+        opening = short_cut.removesuffix(b"  if")
+        long_way = head + opening + b"  do return nil end\n" + short_cut.removeprefix(opening) + rest
+    seen = []
+    for text in (real, long_way):
+        monkeypatch.setattr(scripts, "source", lambda name, text=text: text if name == "exchange" else source(name))
+        monkeypatch.setattr(
+            scripts,
+            "digest",
+            lambda name, text=text: sha1(text).hexdigest().encode() if name == "exchange" else digest(name),
+        )
+        clock = ManualClock()
+        store = make(clock)
+        worker = Worker(store, clock)
+        put(store, *"abc", options=b"O")
+        put(store, *"de", priority=2, unique_key=None)
+        put(store, "u", unique_key="k")
+        put(store, "other", queue="other")
+        clock.advance(5)
+        leases = worker.take(3, 9, "default", "other")
+        clock.advance(5)
+        fields = [
+            {}, {"result": b"R"}, {"began": 2}, {"ended": 3}, {"charge": 1}, {"result": b"", "began": 1, "ended": 4},
+            {"result": b"R" * 3_000},
+        ]  # fmt: skip
+        outcomes = [outcome(lease, **more) for lease, more in zip(leases, fields, strict=True)]
+        turn = worker.exchange([*outcomes, outcomes[0]], worker.asks(3))
+        jobs = store.run(store.get([lease.id for lease in leases]))
+        seen.append((leases, turn, jobs, visible(store)))
+    assert seen[0] == seen[1]
+    assert [job.state for job in seen[0][2]] == [State.DONE] * 7
+
+
+def visible(store: RedisStore) -> dict[str, object]:
+    return {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
+
+
+def test_what_is_done_beyond_the_number_to_keep_goes_as_fast_as_it_comes(
+    make: Callable[..., RedisStore], clock: ManualClock
+) -> None:
+    store = make(clock, keep_count=50)
+    worker = Worker(store, clock)
+    for batch in range(10):
+        ids = [f"job {batch}.{i}" for i in range(100)]
+        put(store, *ids[1:])
+        put(store, ids[0], unique_key=f"k {batch}", body=b"B" * 5_000)
+        clock.advance(1)
+        leases = worker.take(100)
+        worker.exchange(
+            [outcome(lease, began=0, result=b"R" * (10 + 3_000 * (i == 5))) for i, lease in enumerate(leases)]
+        )
+    assert 50 <= store.run(store.counts())[0].by_state[State.DONE] < 350
+    while store.run(store.sweep()).more:
+        pass
+    assert store.run(store.counts())[0].by_state == {State.DONE: 50}
+    assert len(visible(store)["job"]) == len(visible(store)["done"]) / 2 == 50
+
+
 # -- a full server --
 
 
@@ -157,7 +227,19 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
         turn = store.run(scene.requests()["exchange"]())
         assert list(turn.verdicts) == [Verdict.OK] * 4
         assert turn.leases
-        for name in ("renew", "sweep", "cancel", "revive", "delete", "get", "find", "counts", "sessions", "close"):
+        for name in (
+            "open",
+            "renew",
+            "sweep",
+            "cancel",
+            "revive",
+            "delete",
+            "get",
+            "find",
+            "counts",
+            "sessions",
+            "close",
+        ):
             store.run(scene.requests()[name]())
         assert not any(job is not None for job in store.run(store.get(["n1", "p1"])))
         server.command("CONFIG", "SET", "maxmemory", "0")

@@ -189,6 +189,15 @@ def test_a_watcher_costs_nothing_when_there_is_none(server: Server, lone: RedisS
     assert server.client().info("commandstats")["cmdstat_publish"]["calls"] == 1
 
 
+def test_a_user_who_may_not_listen_is_served_all_the_same(server: Server) -> None:
+    server.command("ACL", "SETUSER", "deaf", "on", ">d", "~*", "resetchannels", "+@all")
+    with closing(RedisStore(f"unix://deaf:d@{server.socket}?ns=lone")) as store:
+        assert any("may not publish" in sentence for sentence in store.advice())
+        with sleepers(store, 2) as workers:
+            put(store, "a", "b", "c")
+            until(lambda: sum(len(worker.taken) for worker in workers) == 3)
+
+
 def test_an_ear_closed_twice_and_poked_late_does_no_harm(lone: RedisStore) -> None:
     ear = lone.waiter("nobody", ["default"])
     ear.arm()

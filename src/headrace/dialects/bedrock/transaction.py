@@ -112,10 +112,11 @@ class Transaction:
         self.run("set_state", row.job_id, "FAILED")
         self.promote(row.sequential_key)
 
-    def resume_parent(self, parent_id: int, blocking: frozenset[str] = PENDING_STATES) -> None:
-        """A child has ended: its parent goes on when no sibling is pending."""
-        if blocking.isdisjoint(state for (state,) in self.rows("children", parent_id)):
-            parent = self.find(parent_id)
-            if parent is not None and parent.state == "PAUSED":  # one that runs is with a worker, and stays there
-                self.run("set_state", parent_id, "QUEUED")
-                self.queued(parent.name, parent.next_run)
+    def resume_parent(self, parent_id: int, blocked_by: str = "pending_child") -> None:
+        """A child has ended: its parent goes on when there is no sibling to wait for."""
+        if self.first(blocked_by, parent_id) is not None:
+            return
+        parent = self.find(parent_id)
+        if parent is not None and parent.state == "PAUSED":  # one that runs is with a worker, and stays there
+            self.run("set_state", parent_id, "QUEUED")
+            self.queued(parent.name, parent.next_run)

@@ -211,8 +211,10 @@ def _is_text(value: str) -> bool:
     return True
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_CONTROL = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_CODE = re.compile(r"\\u([0-9A-Fa-f]{4})")
+_CONTROL = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\b", "\b"), ("\\f", "\f"))
+MOST_CODES = 100_000
+"""So many characters of one header may be written as codes: reading them is what takes longest."""
 
 
 def unescape(value: str) -> str:
@@ -224,15 +226,28 @@ def unescape(value: str) -> str:
     if "\\" not in value:
         return value
 
-    def replace(found: re.Match[str]) -> str:
-        code, character = found.groups()
-        return chr(int(code, 16)) if code else _CONTROL.get(character, character)
+    # Between two doubled backslashes each single one escapes what follows it, so that all of a kind go at once.
+    parts = value.split("\\\\")
+    trailing = parts[-1].endswith("\\")
+    return "\\".join([_unescape_singles(part) for part in parts]) + ("\\" if trailing else "")
 
-    value = _ESCAPE.sub(replace, value)
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        # A pair of escapes may stand for one character; half a pair stands for none, and stays unreadable.
-        value = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    return value
+
+def _unescape_singles(part: str) -> str:
+    if "\\" not in part:
+        return part
+    for escaped, character in _CONTROL:
+        part = part.replace(escaped, character)
+    if "\\u" in part:
+        if part.count("\\u") > MOST_CODES:
+            raise Unreadable("413 Request too large", ("error", f"more than {MOST_CODES} characters as codes"))
+        part = _CODE.sub(lambda found: chr(int(found[1], 16)), part)
+        if _SURROGATE.search(part):
+            # A pair of codes may stand for one character; half a pair stands for none, and stays unreadable.
+            part = part.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return part.replace("\\", "")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\t"})

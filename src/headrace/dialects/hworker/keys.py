@@ -27,6 +27,10 @@ class Keys:
         failed = self._failed_key or f"{self.prefix}failed-{name}"
         return f"{self.prefix}jobs-{name}", f"{self.prefix}progress-{name}", f"{self.prefix}broken-{name}", failed
 
+    def wake(self, session: str) -> str:
+        """A channel that nobody listens to: the dialect needs none."""
+        return f"{self.prefix}wake-{session}"
+
     def expected_type(self, key: str) -> str | None:
         """What should be at a key of ours; None for a key that is not."""
         if key == self._failed_key:

@@ -42,12 +42,11 @@ class Shape:
         kinds = [parameter.kind for parameter in parameters]
         self._rest = inspect.Parameter.VAR_POSITIONAL in kinds
         if len(parameters) > 1 and (
-            inspect.Parameter.VAR_KEYWORD in kinds
-            or (self._rest and inspect.Parameter.VAR_POSITIONAL is not kinds[-1])
+            inspect.Parameter.VAR_KEYWORD in kinds or (self._rest and inspect.Parameter.VAR_POSITIONAL is not kinds[-1])
         ):
             raise ConfigurationError(
-                f"Task {task}: hworker payloads carry arguments by position, which **{_names(parameters)} leave open. "
-                "Give the task one argument, or a fixed list of them."
+                f"Task {task}({_names(parameters)}): an hworker payload carries arguments by position. "
+                "Give the task one argument, or a fixed list of them, or end the list with *args."
             )
         self._keys = [msgspec.json.encode(parameter.name) + b":" for parameter in parameters]
         self._single = len(parameters) == 1
@@ -82,7 +81,9 @@ class Shape:
         try:
             return msgspec.json.encode(parameter.default)
         except TypeError as error:
-            raise ArgumentsError(f"{self._task}: the default of {parameter.name!r} cannot be encoded: {error}.") from None
+            raise ArgumentsError(
+                f"{self._task}: the default of {parameter.name!r} cannot be encoded: {error}."
+            ) from None
 
     def to_body(self, payload: bytes) -> bytes:
         """The body that our own decoder reads. Raises `ArgumentsError` when the payload cannot be this task's."""
@@ -106,4 +107,4 @@ class Shape:
 
 
 def _names(parameters: list[inspect.Parameter]) -> str:
-    return ", ".join(parameter.name for parameter in parameters)
+    return ", ".join(map(str, parameters))

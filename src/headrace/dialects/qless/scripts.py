@@ -38,6 +38,10 @@ CLASSES = {
 """Classes, and the modules that they are in. Each is found as `Qless.<class>`."""
 
 
+STORE = {"Sessions": "store/sessions", "Exchange": "store/exchange", "Clients": "store/clients"}
+"""Classes of headrace's own store: a use of the library, like anybody's."""
+
+
 @cache
 def script() -> str:
     """The unified script, as clients in every language call it: `EVALSHA sha 0 command now argument…`.
@@ -60,9 +64,14 @@ def library() -> str:
 
 
 @cache
-def digest() -> str:
-    """What EVALSHA calls the script."""
-    return hashlib.sha1(script().encode(), usedforsecurity=False).hexdigest()
+def store_script() -> str:
+    """The script with which headrace's own worker settles and takes in one step."""
+    return _assembled(CLASSES | STORE) + _module("store/dispatch")
+
+
+def digest(text: str) -> str:
+    """What EVALSHA calls a script."""
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _assembled(classes: dict[str, str]) -> str:

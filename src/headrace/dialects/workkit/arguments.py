@@ -38,7 +38,11 @@ def places_of(task: Task[Any, Any]) -> Places:
         found = _places[task] = Places(
             tuple(parameter.name for parameter in by_position),
             next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None),
-            {parameter.name: parameter.default for parameter in by_position if parameter.default is not parameter.empty},
+            {
+                parameter.name: parameter.default
+                for parameter in by_position
+                if parameter.default is not parameter.empty
+            },
         )
     return found
 
@@ -85,7 +89,7 @@ def _default(task: Task[Any, Any], name: str, places: Places) -> Any:
 
 
 def by_name(task: Task[Any, Any] | None, args: list[bytes]) -> bytes:
-    """From `args`, each as JSON, to a body. What has no parameter gets a name that no task knows: it won't fit, and says so."""
+    """From `args`, each as JSON, to a body. What has no parameter gets a name that no task knows: it won't fit."""
     if task is None:
         return b"[%s]" % b",".join(args)
     places = places_of(task)

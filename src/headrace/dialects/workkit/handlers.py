@@ -23,7 +23,7 @@ log = logging.getLogger("headrace.workkit")
 class Handlers:
     """Finds the task that a job on the wire names.
 
-    `modules` are imported when a job names a function of theirs, and only functions that they define themselves are run.
+    `modules` are imported when a job names a function of theirs; only functions that they define themselves are run.
     """
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
@@ -77,7 +77,7 @@ class Handlers:
             other = self._by_wire.setdefault(wire_name(name), name)
             if other != name:
                 raise ConfigurationError(
-                    f"The tasks {other!r} and {name!r} would both be written as {wire_name(name)!r}: rename one of them."
+                    f"The tasks {other!r} and {name!r} would both be written as {wire_name(name)!r}: rename one."
                 )
         modules = [f"{likeness(module)}:" for module in sorted(self._modules)]
         self._likenesses = "\n".join([*map(likeness, names), *modules]).encode()

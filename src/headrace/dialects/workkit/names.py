@@ -38,7 +38,7 @@ def python_name(job: str) -> str:
 
 
 def likeness(name: str) -> str:
-    """The same for all spellings under which a name may be found: the scripts compare these (`scan.lua` computes them, too).
+    """The same for all spellings under which a name may be found. The scripts compare these (see `scan.lua`).
 
     >>> likeness("#'your-app.cache/clear") == likeness("your_app.cache:clear") == "your_app.cache:clear"
     True

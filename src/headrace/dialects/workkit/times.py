@@ -1,7 +1,7 @@
 """When a job runs: cron texts to milliseconds and back, and what time it is at the server.
 
-The server's clock is the one that counts. Every reply tells it; in between it is reckoned with this machine's steady clock, so
-that neither a wrong nor a jumping clock here matters.
+The server's clock is the one that counts. Every reply tells it; in between it is reckoned with this machine's steady
+clock, so that neither a wrong nor a jumping clock here matters.
 """
 
 from __future__ import annotations

@@ -24,6 +24,11 @@ class Settings:
                 self.forbidden = True
                 break
             self.told.update(zip(map(_text, answer[::2]), map(_text, answer[1::2]), strict=True))
+        self.deaf = False
+        try:
+            driver.command("PUBLISH", driver.keys.wake(""), "")
+        except wire.NoPermissionError:
+            self.deaf = True
         self.info: dict[str, str] = {}
         for section in ("persistence", "memory", "server", "stats"):
             try:
@@ -83,6 +88,11 @@ def advice(driver: Driver) -> list[str]:
         )
     if settings.forbidden:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
+    if settings.deaf:
+        found.append(
+            "This user may not publish and subscribe: workers ask for work once a second instead of being told. "
+            "Allow the channels of the namespace (ACL SETUSER ... &{ns}:*)."
+        )
     version = settings.info.get("redis_version", "")
     if version and tuple(map(int, version.split(".")[:2])) < (6, 2):
         found.append(f"Redis {version} is too old: headrace needs 6.2 or newer.")

@@ -27,7 +27,7 @@ from headrace.store.redis import requests, scripts
 from headrace.store.redis.addresses import Address, Finder, Place
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, answer_of, diagnose
+from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, answer_of, diagnose, redirection
 
 T = TypeVar("T")
 
@@ -101,12 +101,13 @@ class Driver:
         if isinstance(operation, Script):
             return self._run(operation)
         work = operation.begin()
-        step = next(work)
+        answer: Any = None
         while True:
             try:
-                step = work.send(self._run(step))
+                step = work.send(answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
+            answer = self._run(step)
 
     def _run(self, script: Script[T]) -> T:
         journey = self._journey(script)
@@ -219,12 +220,13 @@ class Driver:
         if isinstance(operation, Script):
             return await self._arun(operation)
         work = operation.begin()
-        step = next(work)
+        answer: Any = None
         while True:
             try:
-                step = work.send(await self._arun(step))
+                step = work.send(answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
+            answer = await self._arun(step)
 
     async def _arun(self, script: Script[T]) -> T:
         journey = self._journey(script)
@@ -309,10 +311,12 @@ class Driver:
 
     def _learn(self, error: Exception, journey: Journey) -> None:
         """Where our keys live may have changed."""
-        if isinstance(error, wire.MovedError):  # which is an AskError, too
-            self._finder.moved((error.host, error.port))
-        elif isinstance(error, wire.AskError):
-            journey.asking = (error.host, error.port)
+        if redirected := redirection(error):
+            kind, address = redirected
+            if kind == "ASK":
+                journey.asking = address
+            else:
+                self._finder.moved(address)
         elif isinstance(error, (*BROKEN, Replica)):
             self._finder.lost()
 

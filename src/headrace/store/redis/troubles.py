@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis import exceptions as wire
 
@@ -23,12 +23,14 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from headrace.store.redis.addresses import Address
 
 _OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.DOTALL)
 
 _IN_SCRIPT = re.compile(r"^.*@user_script: ?\d+: -?")
 """How servers before 7.0 wrap what a command inside a script answered."""
 
+_REDIRECTION = re.compile(r"^(?P<kind>MOVED|ASK) \d+ (?P<host>.*):(?P<port>\d+)$")
 _REARRANGED = (wire.TryAgainError, wire.ClusterDownError, wire.MasterDownError, wire.MovedError, wire.AskError)
 
 BROKEN = (wire.ConnectionError, wire.TimeoutError, OSError, EOFError)
@@ -73,6 +75,17 @@ def answer_of(error: BaseException) -> str:
     return _IN_SCRIPT.sub("", str(error))
 
 
+def redirection(error: BaseException) -> tuple[str, Address] | None:
+    """Where a node of a cluster sends us: `MOVED` for good, `ASK` for once. (Text in older versions of redis-py.)"""
+    if isinstance(error, wire.MovedError):  # which is an AskError, too
+        return "MOVED", (error.host, error.port)
+    if isinstance(error, wire.AskError):
+        return "ASK", (error.host, error.port)
+    if isinstance(error, wire.ResponseError) and (found := _REDIRECTION.match(str(error))):
+        return found["kind"], (found["host"], int(found["port"]))
+    return None
+
+
 def diagnose(error: BaseException, where: str) -> Trouble:
     """From what redis-py raised to what we raise."""
     text = answer_of(error)
@@ -98,7 +111,8 @@ def diagnose(error: BaseException, where: str) -> Trouble:
         return Trouble(StoreUnavailable(f"{where} cannot write to its disk and refuses writes: {text}"))
     if text.startswith("NOREPLICAS"):
         return Trouble(StoreUnavailable(f"{where} has too few replicas and refuses writes."), True)
-    if isinstance(error, _REARRANGED):
+    rearranged = text.startswith(("TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "ASK"))
+    if rearranged or isinstance(error, _REARRANGED):
         return Trouble(StoreUnavailable(f"{where} is being rearranged: {text}"), True)
     if isinstance(error, wire.ResponseError):
         return Trouble(StoreError(f"{where} answered: {text}"))
@@ -118,7 +132,8 @@ class Journey:
         self.sent = False
         """All of it is on its way: from now on a broken connection leaves us unsure."""
         self.unsure = False
-        self.asking: Any = None
+        self.asking: Address | None = None
+        """A node that is to be asked this once."""
         self.redirects = 0
         self._repeatable = repeatable or reads
         self._reads = reads
@@ -132,7 +147,7 @@ class Journey:
     def stumble(self, error: Exception) -> tuple[float, bool]:
         """How long to pause before the next attempt, and whether to hang up. Raises if there is to be none."""
         self._attempt += 1
-        if isinstance(error, wire.MovedError | wire.AskError) and self.redirects < 5:
+        if self.redirects < 5 and redirection(error):
             self.redirects += 1
             return 0.0, True
         self.redirects = 0

@@ -19,6 +19,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from redis import exceptions as wire
+
 from headrace.errors import HeadraceError
 from headrace.store.redis.driver import Driver, pack
 from headrace.store.redis.operation import Script
@@ -26,6 +28,8 @@ from headrace.store.redis.troubles import BROKEN, Replica
 
 ASK_SECONDS = 5.0
 """How often a sleeper asks for what it may have missed."""
+DEAF_SECONDS = 1.0
+"""And one that may not listen."""
 PING_SECONDS = 15.0
 """How often a silent connection is tested; the answer may take as long."""
 WATCH_MILLISECONDS = 60_000
@@ -54,6 +58,8 @@ class Ear:
         self._tested = 0.0
         self._unanswered = False
         self._failures = 0
+        self._deaf = False
+        """This user may not subscribe to anything: all that is left is to ask, now and then."""
 
     @classmethod
     def for_worker(
@@ -78,9 +84,8 @@ class Ear:
     # -- the contract --
 
     def arm(self) -> None:
-        if self._connection is None:
-            with suppress(*BROKEN, Replica, HeadraceError):  # `wait` will try again, with pauses
-                self._subscribe()
+        if self._connection is None and not self._deaf:
+            self._connected()  # if it is not, `wait` will try again, with pauses
 
     def poke(self) -> None:
         with suppress(OSError):  # full: it will wake up; closed: nobody waits
@@ -163,7 +168,9 @@ class Ear:
         while True:
             if self._poked():
                 return True
-            if self._connection is None:
+            if self._deaf:
+                pass
+            elif self._connection is None:
                 if (yield None):
                     self._failures = 0
                     self._asked = 0.0
@@ -177,8 +184,8 @@ class Ear:
             now = time.monotonic()
             if next_due is not None and now >= next_due:
                 return True
-            ask_at = None if self._has_room() is False else self._asked + ASK_SECONDS
-            if self._connection is not None and ask_at is not None and now >= ask_at:
+            ask_at = self._ask_at()
+            if ask_at is not None and now >= ask_at:
                 news, milliseconds = yield self._question
                 self._asked = time.monotonic()
                 if news:
@@ -189,9 +196,19 @@ class Ear:
                 return False
             yield self._pause(now, (deadline, next_due, ask_at))
 
+    def _ask_at(self) -> float | None:
+        """When to ask next: not while there is no server, nor for work that there is no room for."""
+        if self._deaf:
+            return self._asked + DEAF_SECONDS
+        if self._connection is None or self._has_room() is False:
+            return None
+        return self._asked + ASK_SECONDS
+
     def _pause(self, now: float, moments: Sequence[float | None]) -> float:
         pause = min([moment - now for moment in moments if moment is not None], default=3600.0)
-        if self._connection is None:
+        if self._deaf:
+            pass
+        elif self._connection is None:
             pause = min(pause, 0.05 * 2.0**self._failures, 2.0)
         else:
             pause = min(pause, self._tested + PING_SECONDS - now)
@@ -204,6 +221,8 @@ class Ear:
             self._subscribe()
         except (*BROKEN, Replica, HeadraceError):
             return False
+        except wire.ResponseError:
+            self._deaf = True
         return True
 
     def _subscribe(self) -> None:

@@ -17,7 +17,8 @@ from headrace.dialects.bedrock.values import (
 )
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Request
 
-RUNNING_SIBLINGS = frozenset({"QUEUED", "RUNQUEUED", "RUNNING"})
+MOST_IDS = 100_000
+"""RequeueJobs takes no more at once: everybody else waits while it works."""
 
 
 def update_job(tx: Transaction, request: Request) -> Answer:
@@ -86,13 +87,15 @@ def cancel_job(tx: Transaction, request: Request) -> Answer:
     if row.state in ("RUNNING", "FINISHED", "PAUSED"):
         return ""
     tx.run("set_state", row.job_id, "CANCELLED")
-    tx.resume_parent(row.parent_id, RUNNING_SIBLINGS)
+    tx.resume_parent(row.parent_id, "running_child")
     return ""
 
 
 def requeue_jobs(tx: Transaction, request: Request) -> Answer:
     """Put jobs back in line, whatever state they are in."""
     ids = [read_integer(entry) for entry in read_list(request.get("jobids"))]
+    if len(ids) > MOST_IDS:
+        raise Refused("402 Malformed jobIDs", ("error", f"more than {MOST_IDS} ids"))
     put_back(tx, ids, name=request.get("name"), undo_try=read_flag(request.get("decrementfailures")))
     return ""
 

@@ -12,6 +12,8 @@ from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, is_mocked, read_i
 from headrace.dialects.bedrock.wire import Refused, Request
 
 LONGEST_NAME = 255
+MOST_JOBS = 10_000
+"""CreateJobs takes no more at once: everybody else waits while it works."""
 _decode_jobs = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
@@ -34,6 +36,8 @@ def _elements(request: Request) -> list[Request]:
         raise Refused("401 Invalid JSON") from None
     if not elements or not all(elements):
         raise Refused("401 Invalid JSON")
+    if len(elements) > MOST_JOBS:
+        raise Refused("401 Invalid JSON", ("error", f"more than {MOST_JOBS} jobs"))
     mocked = {"mockrequest": "true"} if request.find("mockrequest") is not None else {}
     found = []
     for element in elements:
@@ -137,7 +141,7 @@ def _of_its_kind(tx: Transaction, data: str, wanted: Request, parent: Row | None
 
 def _find_twin(tx: Transaction, name: str, mocked: bool) -> tuple[int, int, str] | None:
     """The oldest job of the same name and kind, in whatever state."""
-    for job_id, parent_id, data in tx.rows("by_name", name):
+    for job_id, parent_id, data in tx.stream("by_name", name):
         if is_mocked(data) == mocked:
             return job_id, parent_id, data
     return None

@@ -20,12 +20,14 @@ CREATE TABLE jobs (
 CREATE INDEX jobsName ON jobs (name);
 -- A parent's children.
 CREATE INDEX jobsParentJobIDState ON jobs (parentJobID, state) WHERE parentJobID != 0;
--- The line of one name: what GetJob reads for exact names, and name by name for patterns.
-CREATE INDEX jobsNamePriorityNextRun ON jobs (name, priority, nextRun, jobID) WHERE state IN ('QUEUED', 'RUNQUEUED');
+-- (Both lines carry the state, or SQLite would look it up in the table.) The line of one name: what GetJob reads for exact names, and name by name for patterns.
+CREATE INDEX jobsNamePriorityNextRun ON jobs (name, priority, nextRun, jobID, state)
+WHERE state IN ('QUEUED', 'RUNQUEUED');
 -- The line of all names: what GetJob reads for '*', and what falls due.
-CREATE INDEX jobsPriorityNextRunName ON jobs (priority, nextRun, jobID, name) WHERE state IN ('QUEUED', 'RUNQUEUED');
--- The jobs of one sequence.
-CREATE INDEX jobsSequentialKeyState ON jobs (sequentialKey, state) WHERE sequentialKey != '';
+CREATE INDEX jobsPriorityNextRunName ON jobs (priority, nextRun, jobID, name, state)
+WHERE state IN ('QUEUED', 'RUNQUEUED');
+-- The jobs of one sequence, in order.
+CREATE INDEX jobsSequentialKeyState ON jobs (sequentialKey, state, created) WHERE sequentialKey != '';
 
 -- How many writes have been committed: one row.
 CREATE TABLE server (commitCount INTEGER NOT NULL);

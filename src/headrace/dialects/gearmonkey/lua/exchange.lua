@@ -25,11 +25,7 @@ local function taken_before()
     local flat = call('HGETALL', record_key(fn, id))
     local record = table_of(flat)
     if record.number == ARGV[3] and record.ref == held[i] then
-      local label = 'default'
-      for _, queue in ipairs(session.functions) do
-        label = queue == fn and not session.by_task and fn or label
-      end
-      leases[#leases + 1] = { fn, id, record.label or label, call('HGET', job_key(fn, id), 'input') or '', flat, level,
+      leases[#leases + 1] = { fn, id, record.label, call('HGET', job_key(fn, id), 'input') or '', flat, level,
         record.spare == '1' and 1 or 0, tonumber(held[i]), tonumber(record.token) }
     end
   end
@@ -47,10 +43,17 @@ for _, ref in ipairs(cmsgpack.unpack(ARGV[5])) do
   end
 end
 local verdicts, leases, dropped = {}, {}, {}
-for i, outcome in ipairs(cmsgpack.unpack(ARGV[4])) do
-  verdicts[i] = settle(session, outcome)
+if repeated then
+  for i = 1, #session.verdicts do
+    verdicts[i] = tonumber(session.verdicts:sub(i, i))
+  end
+else
+  for i, outcome in ipairs(cmsgpack.unpack(ARGV[4])) do
+    verdicts[i] = settle(session, outcome)
+  end
+  flush_put_back()
+  call('HSET', session_key(session.id), 'verdicts', table.concat(verdicts))
 end
-flush_put_back()
 local wanted = cmsgpack.unpack(ARGV[6])
 if repeated then
   leases = taken_before()

@@ -2,7 +2,7 @@
 --
 -- Fields of a record, all optional: id (ours), task and queue (where they are not the function), options, max (crashes),
 -- priority, created, due, attempts, crashes, token, ref (the hand-out), session, worker, level (taken from), number (of
--- the exchange that took it), spare, started, finished, data, error, group, deferred, cancelling, state (`cancelled`),
+-- the exchange that took it), label (of the queue it was asked for by), spare, started, finished, data, error, group, deferred, cancelling, state (`cancelled`),
 -- result (how the output was made from it: n none, t text, b bytes, j as it is).
 
 local function table_of(flat)

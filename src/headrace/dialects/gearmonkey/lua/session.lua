@@ -15,13 +15,15 @@ local function expired(session)
 end
 
 local function read_session(id)
-  local flat = call('HMGET', session_key(id), 'closed', 'timeout', 'seen', 'number', 'functions', 'name', 'tasks', 'registered')
+  local flat = call('HMGET', session_key(id), 'closed', 'timeout', 'seen', 'number', 'functions', 'name', 'tasks', 'registered',
+    'verdicts')
   if not flat[2] then
     return flat[1] and { id = id, closed = true } or nil
   end
   return {
     id = id, closed = flat[1], timeout = tonumber(flat[2]), seen = tonumber(flat[3]), number = tonumber(flat[4]),
     functions = cmsgpack.unpack(flat[5]), name = flat[6], tasks = cmsgpack.unpack(flat[7]), registered = flat[8] == '1',
+    verdicts = flat[9] or '',
   }
 end
 
@@ -77,7 +79,7 @@ local function take_back(session_id, fn, number, level, record, crashed)
   end
   local crashes = tonumber(record.crashes or 0) + (crashed and 1 or 0)
   call('HSET', key, 'token', digits(tonumber(record.token or 0) + 1), 'crashes', crashes)
-  call('HDEL', key, 'spare', 'cancelling')
+  call('HDEL', key, 'spare', 'cancelling', 'deferred')
   if record.cancelling then
     call('HSET', key, 'state', 'cancelled', 'finished', digits(now))
     finish(fn, number, 'error', 'cancelled', record.id)

@@ -37,7 +37,10 @@ local function hand_out(session, number_of_request, fn, level, number, label, sp
   local ref = digits(call('INCR', REFS))
   local token = digits(tonumber(record.token or 0) + 1)
   call('HSET', record_key(fn, number), 'token', token, 'ref', ref, 'session', session.id, 'worker', session.name,
-    'started', digits(now), 'level', level, 'number', number_of_request, 'spare', spare and '1' or '')
+    'started', digits(now), 'level', level, 'number', number_of_request, 'label', label)
+  if spare then
+    call('HSET', record_key(fn, number), 'spare', '1')
+  end
   call('ZADD', leases_key(fn), steady + session.timeout, level .. ':' .. number)
   call('HSET', held_key(session.id), ref, level .. ':' .. number .. ':' .. fn)
   return { fn, number, label, known[2] or '', flat, level, spare and 1 or 0, tonumber(ref), tonumber(token) }

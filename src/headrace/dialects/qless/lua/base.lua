@@ -8,7 +8,7 @@
 -- Three rules for everything below:
 --   * Time is an argument. Only functions that need `now` take it, always in first place.
 --   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
---     care (`stored_list`, `tonumber(...) or default`), never asserted.
+--     care (`Values.stored`, `tonumber(...) or default`), never asserted.
 --   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
 --     by one function, because making functions is what costs.
 local call, encode, decode, floor = redis.call, cjson.encode, cjson.decode, math.floor
@@ -33,18 +33,16 @@ end
 -- A finite number (a zset takes no NaN, and JSON no infinity).
 local function number(command, name, value)
   local found = tonumber(value)
-  if not found or found ~= found or found == math.huge or found == -math.huge then
+  if not found or found - found ~= 0 then
     error(command .. '(): Arg "' .. name .. '" not a number: ' .. tostring(value))
   end
   return found
 end
 
--- JSON text, decoded. `false` counts as missing, as it always has.
+-- JSON text, decoded: it must be such, and `false` counts as missing, as it always has. (What is wrong with the text is
+-- said by the decoder itself: catching that would cost every call.)
 local function json(command, name, text)
-  local valid, value = pcall(decode, text or '')
-  if not valid then
-    error(command .. '(): Arg "' .. name .. '" not JSON: ' .. tostring(value))
-  end
+  local value = decode(required(command, name, text))
   if value == false then
     error(command .. '(): Arg "' .. name .. '" missing')
   end

@@ -2,10 +2,9 @@
 local Put = {}
 Qless.Put = Put
 
--- Put a job. `new` has worker (the caller), queue, jid, klass, data and delay, and may have priority, tags, retries and
--- depends (lists). What is not given is taken from the job as it is, if there is one.
-function Put.put(now, new)
-  local jid, queue, delay, depends, tags = new.jid, new.queue, new.delay, new.depends, new.tags
+-- Put a job. `caller` is the worker that does it. Of priority, tags (a list), retries and depends (a list of jids) what is
+-- nil is taken from the job as it is, if there is one.
+function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, retries, depends)
   local key = 'ql:j:' .. jid
   local exists, state, old_queue, worker, old_priority, old_retries, old_tags, failure, history = unpack(call('HMGET', key,
     'jid', 'state', 'queue', 'worker', 'priority', 'retries', 'tags', 'failure', 'history'))
@@ -19,11 +18,11 @@ function Put.put(now, new)
   local blocked = kept > 0 or waits_for and #waits_for > 0
 
   -- Text is what Redis takes: every number would have to be printed first.
-  local priority = new.priority or tonumber(old_priority) or 0
-  local retries = new.retries or tonumber(old_retries) or 5
+  priority = priority or tonumber(old_priority) or 0
+  retries = retries or tonumber(old_retries) or 5
   retries = retries == 5 and '5' or retries
   local quoted = encode(queue)
-  call('HMSET', key, 'jid', jid, 'klass', new.klass, 'data', new.data, 'priority', priority == 0 and '0' or priority,
+  call('HMSET', key, 'jid', jid, 'klass', klass, 'data', data, 'priority', priority == 0 and '0' or priority,
     'tags', tags and tags[1] and encode(tags) or '{}', 'state', blocked and 'depends' or delay > 0 and 'scheduled' or 'waiting',
     'worker', '', 'expires', '0', 'queue', queue, 'retries', retries, 'remaining', retries,
     'time', string.format('%.20f', now))
@@ -31,7 +30,7 @@ function Put.put(now, new)
   Qless.History.append(key, '[' .. floor(now) .. ',"put",{"q":' .. quoted .. '}]', history)
   if exists then
     call('HDEL', key, 'grace', 'scheduled')
-    Qless.Move.leave(new.worker, jid, state, old_queue, worker, failure)
+    Qless.Move.leave(caller, jid, state, old_queue, worker, failure)
     Qless.Tags.forget(jid, old_tags)
     Qless.Dependencies.remove(jid, dropped)
   end

@@ -136,20 +136,14 @@ local function commit(first)
     wake(queue, number)
   end
   for session in pairs(plan.tell) do
-    call('PUBLISH', PREFIX .. 'wake:' .. session, '')
+    publish('wake:' .. session)
   end
   if watched then
     local until_when = read_many('ZMSCORE', WATCHED, plan.ended)
     for i, id in ipairs(plan.ended) do
       if until_when[i] then
-        call('PUBLISH', PREFIX .. 'ended:' .. id, '')
+        publish('ended:' .. id)
       end
     end
   end
-end
-
--- A write that changes nothing and that a server let through which has no memory left: what follows it may then take some.
--- Used where giving work back is the way to have memory again.
-local function even_when_full()
-  call('DEL', PREFIX .. 'nothing')
 end

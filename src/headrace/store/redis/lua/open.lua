@@ -22,6 +22,7 @@ local number = (tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no numbe
 local fields = cmsgpack.unpack(ARGV[6])
 check_type(SESSIONS, 'zset')
 local stamp = string.format('%.0f', now)
+even_when_full() -- who works makes room
 call('HSET', META, 'format', '1', 'sessions', number)
 call('ZADD', SESSIONS, number, id)
 call('HSET', session_key(id), 'number', number, 'name', ARGV[3], 'timeout', ARGV[4], 'info', ARGV[5],

@@ -1,3 +1,9 @@
+-- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
+local function publish(channel)
+  local heard = redis.pcall('PUBLISH', PREFIX .. channel, '')
+  return type(heard) == 'number' and heard or 0
+end
+
 -- As many sleepers as there are jobs for them. One whose process is gone does not count. A hint carries no job.
 local function wake(queue, number)
   local key = PREFIX .. 'hungry:' .. queue
@@ -10,7 +16,7 @@ local function wake(queue, number)
     if not session then
       return
     end
-    if call('PUBLISH', PREFIX .. 'wake:' .. session, queue) > 0 then
+    if publish('wake:' .. session) > 0 then
       woken = woken + 1
     end
   end

@@ -1,7 +1,7 @@
 -- get jid
 -- Reply: JSON job object, or nil.
-Qless.get = function(_, arguments)
-  local job = Qless.Job.get(required('Get', 'jid', arguments[1]))
+Qless.get = function(_, jid)
+  local job = Qless.Job.get(required('Get', 'jid', jid))
   return job and encode(job)
 end
 return Qless.get

@@ -1,12 +1,12 @@
 -- heartbeat jid worker [data]
 -- Extends the lock of the worker that holds the job, and stores data if given.
 -- Reply: when the lock will end, in whole seconds. An error if the job is not the worker's.
-Qless.heartbeat = function(now, arguments)
-  local jid = required('Heartbeat', 'jid', arguments[1])
-  local worker = required('Heartbeat', 'worker', arguments[2])
-  if arguments[3] then
-    json('Heartbeat', 'data', arguments[3])
+Qless.heartbeat = function(now, jid, worker, data)
+  required('Heartbeat', 'jid', jid)
+  required('Heartbeat', 'worker', worker)
+  if data then
+    json('Heartbeat', 'data', data)
   end
-  return Qless.Change.heartbeat(now, jid, worker, arguments[3])
+  return Qless.Change.heartbeat(now, jid, worker, data)
 end
 return Qless.heartbeat

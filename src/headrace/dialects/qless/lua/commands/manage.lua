@@ -44,7 +44,7 @@ end
 -- requeue: the same as put, for a job that must exist.
 commands['requeue'] = function(now, arguments)
   Qless.Holder.existing('Requeue', required('Requeue', 'jid', arguments[3]))
-  return Qless.put(now, arguments)
+  return Qless.put(now, unpack(arguments))
 end
 
 -- peek queue count

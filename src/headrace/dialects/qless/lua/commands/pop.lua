@@ -2,10 +2,9 @@
 -- Hands up to `count` jobs to a worker: first those whose locks have ended twice, then the line, into which
 -- recurring and scheduled jobs get when they are due. A paused queue gives nothing and does nothing.
 -- Reply: JSON list of job objects.
-Qless.pop = function(now, arguments)
-  local queue = required('Pop', 'queue', arguments[1])
-  local worker = required('Pop', 'worker', arguments[2])
-  local count = floor(number('Pop', 'count', arguments[3]))
-  return encode(Qless.Pop.pop(now, queue, worker, count))
+Qless.pop = function(now, queue, worker, count)
+  required('Pop', 'queue', queue)
+  required('Pop', 'worker', worker)
+  return encode(Qless.Pop.pop(now, queue, worker, floor(number('Pop', 'count', count))))
 end
 return Qless.pop

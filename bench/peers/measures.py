@@ -1,0 +1,251 @@
+"""The figures of one peer. Each measure starts from an empty database and leaves none behind."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.peers.peer import Failure, Place, place, wait_until
+from bench.peers.servers import Service
+
+WARM = 0.1
+"""The share of a drain that is left out at its start: not all worker processes have come up."""
+PAYLOAD = 100
+"""Bytes of the argument when memory is measured."""
+CRASH_JOBS = 2_000
+PATIENCE = 20.0
+"""Seconds without any progress after which a peer counts as stuck."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything. A round's drain takes about `seconds`."""
+
+    rounds: int
+    seconds: float
+    ones: int
+    samples: int
+    stored: int
+    deep: int
+    deep_by_ones: int
+    million: int
+    crash_patience: float
+
+
+QUICK = Sizes(
+    rounds=3,
+    seconds=2,
+    ones=1_000,
+    samples=100,
+    stored=2_000,
+    deep=50_000,
+    deep_by_ones=10_000,
+    million=1_000_000,
+    crash_patience=30,
+)
+FULL = Sizes(
+    rounds=3,
+    seconds=8,
+    ones=5_000,
+    samples=500,
+    stored=10_000,
+    deep=50_000,
+    deep_by_ones=50_000,
+    million=1_000_000,
+    crash_patience=120,
+)
+TINY = Sizes(
+    rounds=1,
+    seconds=0.2,
+    ones=100,
+    samples=10,
+    stored=500,
+    deep=2_000,
+    deep_by_ones=1_000,
+    million=5_000,
+    crash_patience=15,
+)
+"""To see that everything works; the figures mean nothing."""
+
+
+@dataclass
+class Peer:
+    """Who is measured, and what was found: figure -> values, one per round."""
+
+    name: str
+    python: Path
+    service: Service
+    about: dict[str, Any]
+    commands: dict[str, list[list[str]]] = field(default_factory=dict)
+    values: dict[str, list[float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_bulk(self) -> bool:
+        return bool(self.about["bulk"])
+
+    def place(self, purpose: str) -> Any:
+        return place(self.name, self.python, self.service, purpose)
+
+    def add(self, figure: str, value: float) -> None:
+        self.values.setdefault(figure, []).append(value)
+
+    def median(self, figure: str) -> float | None:
+        values = self.values.get(figure)
+        return statistics.median(values) if values else None
+
+
+def speed(peer: Peer, sizes: Sizes) -> None:
+    """Enqueue one at a time and in bulk, then drain what was enqueued."""
+    with peer.place("drain") as here:
+        here.ask("enqueue", task="noop", count=10)
+        total = max(int(peer.about["pace"] * sizes.seconds), 2 * sizes.ones)
+        ones = sizes.ones if peer.has_bulk else total
+        peer.add("one", ones / here.ask("enqueue", task="noop", count=ones)["seconds"])
+        if peer.has_bulk:
+            peer.add("bulk", (total - ones) / here.ask("enqueue_many", task="noop", count=total - ones)["seconds"])
+        peer.add("drain", _drain(here, total))
+        peer.commands["drain"] = here.ask("workers", purpose="drain")["commands"]
+
+
+def _drain(here: Place, total: int) -> float:
+    """Jobs per second from the moment when a tenth of them is done until all are."""
+    here.start_workers()
+
+    def counted(enough: float) -> Any:
+        here.check_workers()
+        count = here.witness.counted()
+        return True if count >= enough else count
+
+    wait_until(lambda: counted(total * WARM), PATIENCE, f"{here.adapter}: drain of {total}")
+    start, before = time.perf_counter(), here.witness.counted()
+    wait_until(lambda: counted(total), PATIENCE, f"{here.adapter}: drain of {total}")
+    rate = (here.witness.counted() - before) / (time.perf_counter() - start)
+    here.kill_workers()
+    return rate
+
+
+def latency(peer: Peer, sizes: Sizes) -> None:
+    """Enqueue to start with one idle worker."""
+    with peer.place("latency") as here:
+        here.start_workers()
+        # Rounds share the samples.
+        seen = here.ask("latency", count=max(sizes.samples // sizes.rounds, 10))["seconds"]
+        peer.commands["latency"] = here.ask("workers", purpose="latency")["commands"]
+    for seconds in seen:
+        peer.add("latency", seconds * 1000)
+
+
+def memory(peer: Peer, sizes: Sizes) -> None:
+    """Bytes that the server uses for one more waiting job whose argument has 100 bytes."""
+    with peer.place("memory") as here:
+        here.ask("enqueue_many", task="noop", count=sizes.stored, payload=PAYLOAD)
+        before = here.service.bytes_used(here.url)
+        more = 4 * sizes.stored
+        here.ask("enqueue_many", task="noop", count=more, payload=PAYLOAD)
+        peer.add("bytes", (here.service.bytes_used(here.url) - before) / more)
+
+
+def growth(peer: Peer, sizes: Sizes, deep: int, rounds: int) -> None:
+    """Enqueue and drain with many jobs waiting, as a share of the same with few, in turn."""
+    total = max(int(peer.about["pace"] * sizes.seconds), 2 * sizes.ones)
+    with peer.place("drain") as full:
+        full.ask("enqueue_many", task="noop", count=deep)
+        peer.add("deep", deep)
+        done = 0
+        for _ in range(rounds):
+            with peer.place("drain") as empty:
+                empty.ask("enqueue_many", task="noop", count=1_000)
+                few = [empty.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"]]
+                many = [full.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"]]
+                many.append(full.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"])
+                few.append(empty.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"])
+                peer.add("enqueue with many waiting", sum(few) / sum(many))
+                empty.ask("enqueue_many", task="noop", count=total)
+                shallow = _drain(empty, total)
+            done += total
+            peer.add("drain with many waiting", _drain_some(full, total) / shallow)
+            if done + 2 * total > deep:
+                break
+
+
+def _drain_some(here: Place, count: int) -> float:
+    """A drain that ends while there is still much to do."""
+    before = here.witness.counted()
+    start_at = before + count * WARM
+    here.start_workers()
+    for enough in (start_at, before + count):
+        wait_until(
+            lambda enough=enough: here.witness.counted() >= enough or here.witness.counted(), PATIENCE, here.adapter
+        )
+        if enough == start_at:
+            start, first = time.perf_counter(), here.witness.counted()
+    rate = (here.witness.counted() - first) / (time.perf_counter() - start)
+    here.kill_workers()
+    return rate
+
+
+def crash(peer: Peer, sizes: Sizes) -> None:
+    """All workers killed with -9 when a quarter of the jobs is done, and started again at once.
+
+    Lost: jobs that did not reach their end within the patience. Twice: those that reached it more than once, which a queue
+    cannot rule out when a worker dies between the end of a job and its acknowledgement. Again: when the last of those
+    that had been in a worker's hands when it died came to its end, in seconds since the restart.
+    """
+    with peer.place("crash") as here:
+        here.ask("enqueue_many", task="slow", count=CRASH_JOBS)
+        here.start_workers()
+
+        def marked() -> int:
+            here.check_workers()
+            return len(here.witness.marks())
+
+        wait_until(lambda: marked() >= CRASH_JOBS // 4 or marked(), PATIENCE, f"{peer.name}: crash", 0.01)
+        here.kill_workers()
+        ended = {number for number, _ in here.witness.marks()}
+        in_hand = set(range(1, max(ended) + 1)) - ended
+        restart = time.time()
+        here.start_workers()
+        end = time.monotonic() + sizes.crash_patience
+        while time.monotonic() < end and len({number for number, _ in here.witness.marks()}) < CRASH_JOBS:
+            time.sleep(0.05)
+        time.sleep(1)  # a repeat may still come
+        marks = here.witness.marks()
+        numbers = [number for number, _ in marks]
+        peer.add("lost", CRASH_JOBS - len(set(numbers)))
+        peer.add("twice", len(numbers) - len(set(numbers)))
+        again = dict(reversed(marks))
+        waited = [again[number] - restart for number in in_hand if number in again]
+        peer.add("again", max(waited, default=0.0))
+        peer.commands["crash"] = here.ask("workers", purpose="crash")["commands"]
+        settled = here.ask("settled")["settled"]
+        if settled is not None:
+            peer.add("settled", settled)
+
+
+def describe(name: str, python: Path, service: Service) -> dict[str, Any]:
+    """What an adapter says of itself; fails where the peer cannot be imported."""
+    here = Place(name, python, service, "describe")
+    try:
+        return here.ask("describe")
+    finally:
+        here.close()
+
+
+__all__ = [
+    "FULL",
+    "QUICK",
+    "TINY",
+    "Failure",
+    "Peer",
+    "Sizes",
+    "crash",
+    "describe",
+    "growth",
+    "latency",
+    "memory",
+    "speed",
+]

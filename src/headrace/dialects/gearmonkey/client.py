@@ -1,0 +1,294 @@
+"""The protocol's client: `run` and `get`, sync and async, and the events of a function's channel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from headrace.dialects.gearmonkey import records
+from headrace.dialects.gearmonkey.driver import Command
+from headrace.dialects.gearmonkey.events import Happening, Listener
+from headrace.dialects.gearmonkey.protocol import (
+    KEEP_LOCK,
+    Option,
+    Priority,
+    Status,
+    check_function,
+    job_key,
+    lock_key,
+)
+from headrace.dialects.gearmonkey.requests import binary, pack
+from headrace.dialects.gearmonkey.store import GearMonkeyStore
+from headrace.errors import ConfigurationError, JobFailed, JobNotFound, Timeout
+from headrace.store.redis.operation import Script, Steps
+
+SLICE = 1.0
+"""Seconds for which the lock is waited for at a time; between slices the job itself is looked at."""
+
+
+class JobTimeout(Timeout):
+    """The job was waited for as long as asked, and has not finished. It stays where it is; `id` is its number."""
+
+    def __init__(self, function: str, number: int, seconds: float) -> None:
+        super().__init__(f"Job {number} of {function!r} has not finished within {seconds:g} s. It stays in line.")
+        self.function = function
+        self.id = number
+
+
+class JobInfo(NamedTuple):
+    """A job as its hash tells of it."""
+
+    function: str
+    id: int
+    status: str
+    input: str
+    output: str | None
+    """The result, or the error's text; None until the job has finished."""
+    dividend: float | None = None
+    divisor: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in (Status.SUCCESS, Status.ERROR)
+
+    @property
+    def progress(self) -> float | None:
+        """The completed part of the whole, if the worker has told."""
+        if self.dividend is None or not self.divisor:
+            return None
+        return self.dividend / self.divisor
+
+
+class Client:
+    """A GearMonkey client.
+
+    >>> client = Client("gearmonkey+redis://localhost:6379/0")           # doctest: +SKIP
+    >>> number = client.run("mail", "ada@example.org", priority="high")  # doctest: +SKIP
+    >>> client.get("mail", number).status                                # doctest: +SKIP
+    'idle'
+    """
+
+    def __init__(self, url: str | GearMonkeyStore) -> None:
+        self.store = url if isinstance(url, GearMonkeyStore) else GearMonkeyStore(url)
+        self._driver = self.store.driver
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.store.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- run --
+
+    def run(
+        self,
+        function: str,
+        input: str | bytes = "",  # noqa: A002  (the protocol's own word)
+        priority: str = Priority.NORMAL,
+        options: Option = Option.NONE,
+        *,
+        timeout: float = 0,
+        scheduled: float | datetime | None = None,
+        on_timeout: Literal["raise", "return"] = "raise",
+    ) -> int:
+        """Create a job; answers with its number.
+
+        `scheduled`: the UNIX time (or datetime) from which it may run, for the priority `scheduled`.
+        With `OPT_ROLLCALL` raises `NoWorkers`, and creates nothing, unless a worker is registered.
+        With `OPT_BLOCKING` returns when the job has finished, raises `JobFailed` with the worker's error, or, after
+        `timeout` seconds (0: never), `JobTimeout`; `on_timeout="return"` returns the number then, too.
+        `MaybeApplied`: the connection broke before the answer came, and the job may be there or not.
+        """
+        request = _request(function, input, priority, options, scheduled)
+        _check_timeout(timeout)
+        return self._driver.run(Steps(lambda: _run([request], options, timeout, on_timeout)))[0]
+
+    async def arun(
+        self,
+        function: str,
+        input: str | bytes = "",  # noqa: A002
+        priority: str = Priority.NORMAL,
+        options: Option = Option.NONE,
+        *,
+        timeout: float = 0,
+        scheduled: float | datetime | None = None,
+        on_timeout: Literal["raise", "return"] = "raise",
+    ) -> int:
+        """`run` without blocking the event loop."""
+        request = _request(function, input, priority, options, scheduled)
+        _check_timeout(timeout)
+        return (await self._driver.arun(Steps(lambda: _run([request], options, timeout, on_timeout))))[0]
+
+    def run_many(
+        self,
+        function: str,
+        inputs: Sequence[str | bytes],
+        priority: str = Priority.NORMAL,
+        options: Option = Option.NONE,
+        *,
+        scheduled: float | datetime | None = None,
+    ) -> list[int]:
+        """Create several jobs in one step: all of them or none. (They are not waited for.)"""
+        all_ = [_request(function, given, priority, options & ~Option.BLOCKING, scheduled) for given in inputs]
+        return self._driver.run(Steps(lambda: _run(all_, options & ~Option.BLOCKING, 0, "raise")))
+
+    # -- get and wait --
+
+    def get(self, function: str, number: int) -> JobInfo | None:
+        """The job as it is now; None if it is unknown or has expired."""
+        return self._driver.run(_get(check_function(function), number))
+
+    async def aget(self, function: str, number: int) -> JobInfo | None:
+        """`get` without blocking the event loop."""
+        return await self._driver.arun(_get(check_function(function), number))
+
+    def wait(self, function: str, number: int, timeout: float = 0) -> JobInfo:
+        """Wait for a job's end, however many others do; answers with the job. Raises `JobTimeout` or `JobNotFound`."""
+        _check_timeout(timeout)
+        return self._driver.run(Steps(lambda: _wait(check_function(function), number, timeout)))
+
+    async def await_(self, function: str, number: int, timeout: float = 0) -> JobInfo:
+        """`wait` without blocking the event loop."""
+        _check_timeout(timeout)
+        return await self._driver.arun(Steps(lambda: _wait(check_function(function), number, timeout)))
+
+    # -- events --
+
+    def events(self, *functions: str, timeout: float | None = None) -> Iterator[Happening]:
+        """What happens to jobs of these functions from now on, until nothing did for `timeout` seconds.
+
+        Listens from this call on, not only from the first `next`. Events are fire and forget: nothing may depend on
+        receiving one.
+        """
+        listener = Listener(self._driver, tuple(map(check_function, functions)))
+        listener.connect()
+
+        def listen() -> Iterator[Happening]:
+            with closing(listener):
+                while (event := listener.next(timeout)) is not None:
+                    yield event
+
+        return listen()
+
+    async def aevents(self, *functions: str, timeout: float | None = None) -> AsyncIterator[Happening]:
+        """The same on an event loop. Listens from the first `anext` on."""
+        listener = Listener(self._driver, tuple(map(check_function, functions)))
+        with closing(listener):
+            await listener.aconnect()
+            while (event := await listener.anext(timeout)) is not None:
+                yield event
+
+
+# -- described once, run in a thread or on an event loop --
+
+
+def _request(
+    function: str, given: str | bytes, priority: str, options: Option, scheduled: float | datetime | None
+) -> list[Any]:
+    """A job as lua/put.lua takes it. Whatever is wrong is said here, before any command is sent."""
+    check_function(function)
+    if not isinstance(given, str | bytes):
+        raise ConfigurationError(f"input is text or bytes, not {type(given).__name__}: encode it first.")
+    if priority not in set(Priority):
+        raise ConfigurationError(f"priority is one of {', '.join(Priority)}, not {priority!r}.")
+    if (priority == Priority.SCHEDULED) != (scheduled is not None):
+        raise ConfigurationError("priority='scheduled' and scheduled=<UNIX time> belong together.")
+    if isinstance(scheduled, datetime):
+        if scheduled.tzinfo is None:
+            raise ConfigurationError(f"scheduled={scheduled} has no time zone.")
+        scheduled = scheduled.timestamp()
+    if scheduled is not None and not 0 <= scheduled < 2**53:
+        raise ConfigurationError(f"scheduled is a UNIX time in seconds, 0 or later, not {scheduled!r}.")
+    encoded = given.encode(errors="surrogateescape") if isinstance(given, str) else given
+    due = -1 if scheduled is None else int(scheduled * 1000)
+    return [function, binary(encoded), str(priority), due, -1, bool(options & Option.ROLLCALL), False]
+
+
+def _check_timeout(timeout: float) -> None:
+    if not timeout >= 0:
+        raise ConfigurationError(f"timeout is a number of seconds, 0 (for ever) or more, not {timeout!r}.")
+
+
+def _run(
+    requests: list[list[Any]], options: Option, timeout: float, on_timeout: str
+) -> Generator[Script[Any], Any, list[int]]:
+    put: Script[list[int]] = Script(
+        "put", (pack(requests),), lambda reply, _: [int(number) for number, _ in reply], repeatable=False
+    )
+    numbers: list[int] = yield put
+    if options & Option.BLOCKING:
+        function = requests[0][0]
+        try:
+            job = yield from _wait(function, numbers[0], timeout, alone=True)
+        except JobTimeout:
+            if on_timeout == "raise":
+                raise
+            return numbers
+        if job.status == Status.ERROR:
+            raise JobFailed(f"{function}:{numbers[0]}", "error", "", job.output or "", "")
+    return numbers
+
+
+def _get(function: str, number: int) -> Command[JobInfo | None]:
+    # "HGETALLL job:{FN}:{ID}" is a slip of the document's pen.
+    return Command("HGETALL", job_key(function, number), read=lambda reply: _info(function, number, reply), reads=True)
+
+
+def _info(function: str, number: int, reply: Any) -> JobInfo | None:
+    job = records.fields(reply)
+    if not job:
+        return None
+    dividend, divisor = records.progress(job) or (None, None)
+    output = job.get(b"output")
+    return JobInfo(
+        function,
+        number,
+        _text(job.get(b"status", b"")),
+        _text(job.get(b"input", b"")),
+        None if output is None else _text(output),
+        dividend,
+        divisor,
+    )
+
+
+def _text(value: bytes) -> str:
+    """Text as it was written; bytes that are no UTF-8 survive as surrogates."""
+    return value.decode(errors="surrogateescape")
+
+
+def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Generator[Script[Any], Any, JobInfo]:
+    """The lock ends a slice at once; a look between slices finds what the lock cannot tell.
+
+    It is there for one waiter, for ten seconds, and not at all if the worker died before its last step. `alone`: the
+    job has just been put, nobody else can be waiting for it yet.
+    """
+    look_first = not alone
+    end = time.monotonic() + timeout if timeout else None
+    while True:
+        if look_first:
+            job: JobInfo | None = yield _get(function, number)
+            if job is None:
+                raise JobNotFound(f"{function}:{number}")
+            if job.finished:
+                return job
+            if end is not None and time.monotonic() >= end:
+                raise JobTimeout(function, number, timeout)
+        look_first = True
+        seconds = SLICE if end is None else min(SLICE, max(end - time.monotonic(), 0.01))
+        unlocked = yield Command(
+            "BRPOP", lock_key(function, number), f"{seconds:.3f}", read=lambda reply: reply is not None, repeatable=True
+        )
+        if unlocked and not alone:
+            # Somebody else may be waiting for the same job: the lock is left as it was found.
+            yield _put_back(function, number)
+
+
+def _put_back(function: str, number: int) -> Script[Any]:
+    return Script("unlock", (lock_key(function, number).encode(), b"%d" % KEEP_LOCK), lambda reply, _: reply)

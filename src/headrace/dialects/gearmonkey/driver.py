@@ -1,0 +1,89 @@
+"""The connection to the server: the Redis store's own driver, with this dialect's scripts and plain commands."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
+
+from headrace.clock import Clock
+from headrace.errors import StoreCorrupt, Unsupported
+from headrace.store.redis import requests
+from headrace.store.redis.addresses import Place
+from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.keys import Keys
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.troubles import Journey
+
+T = TypeVar("T")
+
+READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch"})
+
+_INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
+
+
+def _read(name: str) -> str:
+    return resources.files("headrace.dialects.gearmonkey").joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+@cache
+def source(name: str) -> bytes:
+    """A whole script as the server gets it: with what it includes, and without its comments."""
+    text = _INCLUDE.sub(lambda match: "\n".join(map(_read, match[1].split())), _read(name))
+    return _COMMENT.sub("", text).encode()
+
+
+@cache
+def digest(name: str) -> bytes:
+    """What EVALSHA calls a script."""
+    return hashlib.sha1(source(name), usedforsecurity=False).hexdigest().encode()
+
+
+class Command(Script[T]):
+    """One plain command of Redis. `reads`: it changes nothing, and may be sent again."""
+
+    __slots__ = ("reads",)
+
+    def __init__(
+        self,
+        *words: str | bytes,
+        read: Callable[[Reply], T],
+        reads: bool = False,
+        repeatable: bool = False,
+    ) -> None:
+        encoded = tuple(word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
+        super().__init__("", encoded, lambda reply, _: read(reply), repeatable=repeatable)
+        self.reads = reads
+
+
+class GearMonkeyDriver(Driver):
+    """Connections to the server where the peers are."""
+
+    def __init__(self, place: Place, clock: Clock | None = None) -> None:
+        if place.kind == "cluster":
+            raise Unsupported(
+                "GearMonkey has no place on a cluster: the keys of one function live in different slots, and its "
+                "script and BRPOP need them in one."
+            )
+        super().__init__(place, Keys("gearmonkey"), clock)
+
+    def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
+        if isinstance(script, Command):
+            return pack(*script.arguments)
+        clock = b"" if self._clock is None else requests.clock(self._clock.now(), self._clock.steady())
+        verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
+        return pack(verb, text, b"0", clock, *script.arguments)
+
+    def _journey(self, script: Script[Any]) -> Journey:
+        reads = script.reads if isinstance(script, Command) else script.name in READS
+        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self._known)
+
+    def _wrong_type(self) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self.where}: one of the keys uid:*, count:*, job:*, queue:* or lock:* is used for something that is not "
+            "GearMonkey. The protocol has no prefix: give it a database of its own (…/1)."
+        )

@@ -1,0 +1,113 @@
+"""Looking at jobs: by id, by what they are like, and how many there are. Walks over all keys go in bounded steps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple
+
+from headrace.dialects.gearmonkey import records
+from headrace.dialects.gearmonkey.mapping import Shapes
+from headrace.job import Counts, Filter, Page, Snapshot, State
+from headrace.store.redis.operation import Reply, Script
+
+
+class Seen(NamedTuple):
+    """A job, as a walk over all of them meets it."""
+
+    function: str
+    number: int
+    status: str
+    ttl: int
+    state: State
+    created: int
+    queue: str
+    task: str
+    group: str | None
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Where it stands among all jobs: by when it was put, as far as we know that."""
+        return self.created, self.number, self.function
+
+
+def get(ids: Sequence[str], shapes: Shapes) -> Script[list[Snapshot | None]]:
+    def read(reply: Reply, _: bool) -> list[Snapshot | None]:
+        return [
+            records.snapshot(job_id, entry, shapes) if entry else None for job_id, entry in zip(ids, reply, strict=True)
+        ]
+
+    return Script("get", tuple(job_id.encode() for job_id in ids), read)
+
+
+def walk() -> Generator[Script[Any], Any, list[Seen]]:
+    """All jobs, of whatever function."""
+    cursor = b"0"
+    found: dict[tuple[bytes, bytes], Seen] = {}
+    while True:
+        cursor, entries, now = yield Script("scan", (cursor,), lambda reply, _: reply)
+        for entry in entries:
+            found[entry[0], entry[1]] = _seen(entry, now)
+        if cursor == b"0":
+            return list(found.values())
+
+
+def _seen(entry: Any, now: int) -> Seen:
+    function, number, status, ttl, score, created, state, queue, task, group = entry
+    name = function.decode()
+    return Seen(
+        function=name,
+        number=int(number),
+        status=status.decode(),
+        ttl=ttl,
+        state=_state(status, score, state, now),
+        created=int(created or 0),
+        queue=queue.decode() if queue else name,
+        task=task.decode() if task else name,
+        group=group.decode() if group else None,
+    )
+
+
+def _state(status: bytes, score: bytes | None, state: bytes | None, now: int) -> State:
+    match status:
+        case b"success":
+            return State.DONE
+        case b"error":
+            return State.CANCELLED if state == b"cancelled" else State.FAILED
+        case b"busy":
+            return State.RUNNING
+    return State.SCHEDULED if score and float(score) * 1000 > now else State.READY
+
+
+def find(wanted: Filter, shapes: Shapes) -> Generator[Script[Any], Any, Page]:
+    """The newest first."""
+    everything = yield from walk()
+    before = None if wanted.after is None else _place(wanted.after)
+    matches = [
+        job
+        for job in everything
+        if (not wanted.states or job.state in wanted.states)
+        and wanted.queue in (None, job.queue)
+        and wanted.task in (None, job.task)
+        and wanted.group in (None, job.group)
+        and (before is None or job.place < before)
+    ]
+    matches.sort(key=lambda job: job.place, reverse=True)
+    page = matches[: wanted.limit]
+    if not page:
+        return Page([], None)
+    jobs = yield get([f"{job.function}:{job.number}" for job in page], shapes)
+    cursor = ":".join(map(str, page[-1].place)) if len(matches) > wanted.limit else None
+    return Page([job for job in jobs if job is not None], cursor)
+
+
+def _place(cursor: str) -> tuple[int, int, str]:
+    created, number, function = cursor.split(":", 2)
+    return int(created), int(number), function
+
+
+def counts() -> Generator[Script[Any], Any, list[Counts]]:
+    queues: dict[str, dict[State, int]] = {}
+    for job in (yield from walk()):
+        states = queues.setdefault(job.queue, {})
+        states[job.state] = states.get(job.state, 0) + 1
+    return [Counts(queue, queues[queue]) for queue in sorted(queues)]

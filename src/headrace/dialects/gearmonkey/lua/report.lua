@@ -1,0 +1,37 @@
+-- report: progress and data of running jobs, fenced.
+--
+-- ARGV[2]  session id
+-- ARGV[3]  number of the request
+-- ARGV[4]  msgpack: a list of {ref, token, id, done and total as text or false, data or false}
+-- Answers  1 per report that was recorded, 0 where the lease is gone
+--@include prelude record session
+
+local session, number = guard(ARGV[2]), tonumber(ARGV[3])
+if number < session.number then
+  fail('STALE', 'request ' .. ARGV[3] .. ' of session ' .. ARGV[2] .. ' comes after ' .. digits(session.number))
+end
+mark_seen(session, number)
+local answers = {}
+if number == session.number then
+  for i = 1, #session.verdicts do
+    answers[i] = tonumber(session.verdicts:sub(i, i))
+  end
+  return answers
+end
+for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local fn, id = locate(report[3])
+  local record = fn and read_record(fn, id) or {}
+  local ours = record.session == session.id and record.ref == digits(report[1]) and record.token == digits(report[2])
+    and call('HEXISTS', held_key(session.id), record.ref) == 1 and call('EXISTS', job_key(fn, id)) == 1
+  if ours then
+    if report[4] then
+      call('HSET', job_key(fn, id), 'status:dividend', report[4], 'status:divisor', report[5])
+    end
+    if report[6] then
+      call('HSET', record_key(fn, id), 'data', report[6])
+    end
+  end
+  answers[i] = ours and 1 or 0
+end
+call('HSET', session_key(session.id), 'verdicts', table.concat(answers))
+return answers

@@ -1,0 +1,70 @@
+-- sweep: the reaper. Ends silent sessions, gives back what dead workers held, forgets records of jobs that are gone.
+--
+-- ARGV[2]  cursor of the search for records of jobs that are gone
+-- Answers  {sessions ended, jobs given back, records forgotten, 1 if there is more to do, next cursor}
+--@include prelude record session
+
+local SESSIONS_AT_ONCE, LEASES_AT_ONCE, KEYS_AT_ONCE = 100, 500, 50
+local closed, returned, forgotten, more = 0, 0, 0, 0
+
+for _, id in ipairs(call('ZRANGEBYSCORE', SESSIONS, '-inf', steady, 'LIMIT', 0, SESSIONS_AT_ONCE)) do
+  local session = read_session(id)
+  if not session or session.closed then
+    call('ZREM', SESSIONS, id)
+  elseif not expired(session) then
+    call('ZADD', SESSIONS, session.seen + session.timeout, id)
+  elseif call('HLEN', held_key(id)) > 0 then
+    returned = returned + #end_session(session, nil)
+    closed = closed + 1
+  else
+    -- It holds nothing: should it be alive after all, its next sign of life registers it again.
+    unregister(session)
+    call('ZREM', SESSIONS, id)
+    call('EXPIRE', session_key(id), DAY)
+    closed = closed + 1
+  end
+end
+
+for _, fn in ipairs(call('SMEMBERS', FUNCTIONS)) do
+  local leases, workers = leases_key(fn), SIDE .. fn .. ':workers'
+  for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', steady, 'LIMIT', 0, LEASES_AT_ONCE)) do
+    local level, number = lease:match('^(%a+):(%d+)$')
+    local record = read_record(fn, number)
+    local session = record.session and read_session(record.session)
+    if session and not session.closed and not expired(session) and call('HEXISTS', held_key(session.id), record.ref) == 1 then
+      call('ZADD', leases, session.seen + session.timeout, lease) -- its worker has been heard of since
+    elseif take_back(record.session or '', fn, number, level, record, true) then
+      returned = returned + 1
+    end
+  end
+  for _, id in ipairs(call('ZRANGEBYSCORE', workers, '-inf', steady, 'LIMIT', 0, SESSIONS_AT_ONCE)) do
+    local session = read_session(id)
+    if session and not session.closed and not expired(session) then
+      call('ZADD', workers, session.seen + session.timeout, id)
+    elseif call('ZREM', workers, id) == 1 and (tonumber(call('GET', 'count:' .. fn) or 0) or 0) > 0 then
+      call('DECR', 'count:' .. fn)
+    end
+  end
+  if call('EXISTS', leases, workers) == 0 then
+    call('SREM', FUNCTIONS, fn)
+  end
+end
+flush_put_back()
+
+-- Records end with their jobs. Those of jobs that a peer finished are found here, a few at a time.
+local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*:job:*', 'COUNT', KEYS_AT_ONCE)
+for _, key in ipairs(page[2]) do
+  local fn, number = key:sub(#SIDE + 1):match('^(.+):job:(%d+)$')
+  if fn and call('EXISTS', job_key(fn, number)) == 0 then
+    local id = call('HGET', key, 'id')
+    call('DEL', key)
+    if id and call('GET', id_key(id)) == fn .. ':' .. number then
+      call('DEL', id_key(id))
+    end
+    forgotten = forgotten + 1
+  end
+end
+if closed == SESSIONS_AT_ONCE or returned >= LEASES_AT_ONCE then
+  more = 1
+end
+return { closed, returned, forgotten, more, page[1] }

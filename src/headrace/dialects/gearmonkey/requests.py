@@ -1,0 +1,132 @@
+"""Requests to bytes: what each script is sent. The formats are those of the headers in lua/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.codec import decode_error
+from headrace.dialects.gearmonkey.mapping import NONE, Shapes
+from headrace.dialects.gearmonkey.protocol import level_of
+from headrace.job import Kind, NewJob, Outcome, Ref, Report, SessionInfo, Take
+
+pack = msgspec.msgpack.Encoder().encode
+
+DEFAULT_QUEUE = "default"
+MOVED = b"GearMonkey cannot move a job to another function."
+
+
+def binary(value: bytes) -> msgspec.Raw:
+    """Bytes as Redis' msgpack reads them: as a string. (It knows no other kind.)"""
+    return msgspec.Raw(b"\xdb" + len(value).to_bytes(4) + value)
+
+
+def function_for(job: NewJob) -> str:
+    """The function whose line a job stands in: the queue, or the task where no queue was named."""
+    return job.task if job.queue == DEFAULT_QUEUE else job.queue
+
+
+def new_jobs(jobs: Sequence[NewJob], shapes: Shapes) -> bytes:
+    return pack([_new_job(job, shapes) for job in jobs])
+
+
+def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
+    function = function_for(job)
+    further: list[Any] = []
+    if job.queue != function:
+        further += ("queue", job.queue)
+    if job.task != function:
+        further += ("task", job.task)
+    if job.options is not None:
+        further += ("options", binary(job.options))
+    if job.max_crashes != 3:
+        further += ("max", job.max_crashes)
+    if job.priority:
+        further += ("priority", job.priority)
+    return [
+        function,
+        binary(shapes.to_input(job.task, job.body)),
+        level_of(job.priority).value,
+        -1 if job.run_at is None else max(job.run_at, 0),
+        -1 if job.delay is None else max(job.delay, 0),
+        job.require_worker,
+        job.id,
+        *further,
+    ]
+
+
+def outcomes(all_: Sequence[Outcome], steady: int, task_of: Any, shapes: Shapes) -> bytes:
+    """What became of runs. `task_of` tells the task of a hand-out, by which its result is put into words."""
+    return pack([_outcome(outcome, steady, task_of(outcome.ref), shapes) for outcome in all_])
+
+
+def _outcome(outcome: Outcome, steady: int, task: str, shapes: Shapes) -> list[Any]:
+    kind, error, output, made = outcome.kind, outcome.error, b"", NONE
+    if kind is Kind.MOVED:
+        kind, error = Kind.FAILED, MOVED
+    if kind is Kind.DONE:
+        output, made = shapes.to_output(task, outcome.result)
+    elif kind in (Kind.FAILED, Kind.BROKEN):
+        # "a raised error": its text is the output; the traceback is kept beside the job.
+        told = decode_error(error)
+        output = (told.message or told.type).encode()
+    return [
+        outcome.ref,
+        outcome.token,
+        outcome.id,
+        int(kind),
+        int(outcome.charge),
+        -1 if outcome.at is None else outcome.at,
+        outcome.delay,
+        _or_false(outcome.data),
+        _or_false(error),
+        _or_false(outcome.group),
+        binary(output),
+        made,
+        -1 if outcome.began is None else steady - outcome.began,
+        -1 if outcome.ended is None else steady - outcome.ended,
+    ]
+
+
+def _or_false(value: Any) -> Any:
+    """An empty place would end a Lua list."""
+    return False if value is None else binary(value) if isinstance(value, bytes) else value
+
+
+def reports(all_: Sequence[Report]) -> bytes:
+    return pack(
+        [
+            [
+                report.ref,
+                report.token,
+                report.id,
+                *([False, False] if report.progress is None else [f"{part:.15g}" for part in report.progress]),
+                _or_false(report.data),
+            ]
+            for report in all_
+        ]
+    )
+
+
+def wanted(take: Take | None) -> bytes:
+    return pack(False if take is None else [list(dict.fromkeys(take.queues)), take.slots, take.spare, take.round_robin])
+
+
+def refs(all_: Sequence[Ref]) -> bytes:
+    return pack(list(all_))
+
+
+def introduction(info: SessionInfo) -> tuple[bytes, ...]:
+    functions: dict[str, None] = {}
+    for queue in info.queues:
+        functions |= dict.fromkeys(info.tasks if queue == DEFAULT_QUEUE else (queue,))
+    return (
+        info.id.encode(),
+        info.name.encode(),
+        b"%d" % info.timeout,
+        msgspec.json.encode(info),
+        pack(list(functions)),
+        pack(list(info.tasks)),
+    )

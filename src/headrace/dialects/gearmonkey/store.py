@@ -1,0 +1,235 @@
+"""GearMonkey as a store: the ordinary app, worker and command line among peers that know only the protocol."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import parse_qsl, urlencode
+
+from headrace.clock import Clock, SystemClock
+from headrace.dialects.gearmonkey import looking, records, requests, waiter
+from headrace.dialects.gearmonkey.doctor import Doctor
+from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
+from headrace.dialects.gearmonkey.mapping import Shapes
+from headrace.errors import ConfigurationError, Unsupported
+from headrace.job import (
+    Counts,
+    Event,
+    Filter,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    Swept,
+    Take,
+    Token,
+    Turn,
+    Verdict,
+)
+from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.redis import NoGuard, doctor
+from headrace.store.redis.addresses import parse
+from headrace.store.redis.operation import Reply, Script, Steps
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+log = logging.getLogger("headrace.gearmonkey")
+
+T = TypeVar("T")
+
+_VERDICTS = tuple(Verdict)
+_PREFIX = "gearmonkey+"
+
+
+class GearMonkeyStore:
+    """Jobs of a GearMonkey installation: `gearmonkey+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
+
+    A task's jobs stand in the line of the function with the task's name, or of the function that the queue names where
+    that is not `default`. `clock` is for tests: the server's clock is the one that counts.
+    """
+
+    leases_in_jobs = False
+    facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self.url = url
+        place, _ = parse(_plain(url))
+        self.driver = GearMonkeyDriver(place, None if clock is None or isinstance(clock, SystemClock) else clock)
+        self.shapes = Shapes()
+        self.doctor = Doctor(self.driver)
+        self._has_room: dict[str, bool] = {}
+        self._tasks: dict[Ref, str] = {}
+        """The tasks of what was handed out here: by their annotations results are put into words."""
+        self._cursor = b"0"
+
+    def serve(self, app: Headrace) -> None:
+        """Learn an app's tasks: their signatures tell how arguments and results look to peers."""
+        self.shapes.tasks = app.tasks
+
+    # -- running --
+
+    def run(self, operation: Operation[T]) -> T:
+        return self.driver.run(cast("Script[T] | Steps[T]", operation))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @cached_property
+    def durability(self) -> Durability:
+        """What the server's own settings promise. Asked once."""
+        return doctor.durability(self.driver)
+
+    def advice(self) -> list[str]:
+        """What an operator should know: about the server, and about jobs and counts that somebody left behind."""
+        return [*doctor.advice(self.driver), *self.doctor.advice()]
+
+    def repair(self, *, orphan_after: float | None = None, alone: bool = False) -> list[str]:
+        """Put right what `advice` tells of; answers with what was done. See `Doctor.repair`."""
+        return self.doctor.repair(orphan_after=orphan_after, alone=alone)
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        for job in jobs:
+            if job.unique_key is not None:
+                raise Unsupported(
+                    "GearMonkey has no unique jobs: every run is given a new number (INCR uid:FN), and a peer does not "
+                    "look whether there is one already."
+                )
+
+        def read(_: Reply, __: bool) -> list[Put]:
+            return [Put(job.id, True) for job in jobs]
+
+        return Script("put", (requests.new_jobs(jobs, self.shapes),), read)
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        return looking.get(ids, self.shapes)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        return Steps(lambda: looking.find(wanted, self.shapes))
+
+    def counts(self) -> Operation[list[Counts]]:
+        return Steps(looking.counts)
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        def read(reply: Reply, _: bool) -> list[Event]:
+            return records.history(records.snapshot(job_id, reply[0], self.shapes) if reply[0] else None)
+
+        return Script("get", (job_id.encode(),), read)
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("cancel", ids, repeatable=True)
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("delete", ids)
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("revive", ids)
+
+    def watcher(self, job_id: str) -> Waiter:
+        return waiter.for_job(self.driver, job_id)
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        return Script("open", requests.introduction(session), lambda reply, _: int(reply))
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        def read(reply: Reply, _: bool) -> Turn:
+            now, due, verdicts, entries, dropped = reply
+            leases = [records.lease(entry, self.shapes) for entry in entries]
+            for outcome in outcomes:
+                self._tasks.pop(outcome.ref, None)
+            for lease in leases:
+                self._tasks[lease.ref] = lease.task
+            for name in dropped:
+                log.warning("job %s has gone or has ended: its number is dropped from the queue", name.decode())
+            self._has_room[session] = take is not None and len(leases) < take.slots
+            return Turn([_VERDICTS[code] for code in verdicts], leases, now, due if due >= 0 else None)
+
+        arguments = (
+            session.encode(),
+            b"%d" % number,
+            requests.outcomes(outcomes, steady, lambda ref: self._tasks.get(ref, ""), self.shapes),
+            requests.refs(started),
+            requests.wanted(take),
+        )
+        return Script("exchange", arguments, read)
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        arguments = (session.encode(), b"%d" % number, requests.reports(reports))
+        return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
+
+    def renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+    ) -> Operation[Renewal]:
+        def read(reply: Reply, _: bool) -> Renewal:
+            now, codes = reply
+            named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
+            lost = [job_id for code, job_id in named if code == 1]
+            return Renewal(now, lost, [job_id for code, job_id in named if code == 2])
+
+        named = requests.pack([(ref, token) for ref, token, _ in held])
+        return Script("renew", (session.encode(), named, requests.refs(started)), read)
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        def read(reply: Reply, _: bool) -> list[str]:
+            self._has_room.pop(session, None)
+            return [job_id.decode() for job_id in reply]
+
+        guilty = requests.pack(False if crashed is None else list(crashed))
+        return Script("close", (session.encode(), guilty), read)
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        return Script("sessions", (), lambda reply, _: [records.session(entry) for entry in reply])
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        return waiter.for_worker(self.driver, session, queues, lambda: self._has_room.get(session))
+
+    def sweep(self) -> Operation[Swept]:
+        def read(reply: Reply, _: bool) -> Swept:
+            closed, returned, forgotten, more, self._cursor = reply
+            return Swept(closed, returned, forgotten, bool(more))
+
+        return Script("sweep", (self._cursor,), read)
+
+
+def _plain(url: str) -> str:
+    """The server's URL."""
+    plain = url.removeprefix(_PREFIX)
+    options = dict(parse_qsl(plain.partition("?")[2], keep_blank_values=True))
+    if "ns" in options:
+        raise ConfigurationError(
+            f"{url!r}: GearMonkey has no namespaces. Give it a database of its own, as in {_PREFIX}redis://host/1."
+        )
+    tail = f"?{urlencode(options)}" if options else ""
+    return plain.partition("?")[0] + tail
+
+
+def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = False) -> Script[list[bool]]:
+    arguments = tuple(job_id.encode() for job_id in ids)
+    return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)

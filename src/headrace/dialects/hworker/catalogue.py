@@ -1,0 +1,98 @@
+"""Which queue has which name on the wire, which task runs its jobs, and what their payloads look like.
+
+The wire says none of it: one name stands for one type of job. The app's tasks say it: a task's queue is the name, and
+`default` is the name in the store's URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace.dialects.hworker.payload import Shape
+from headrace.dialects.hworker.wire import BrokenEntry
+from headrace.errors import ArgumentsError, ConfigurationError
+from headrace.task import Task
+
+DEFAULT = "default"
+
+
+class Catalogue:
+    """What this program knows about queues. Without tasks (a store on its own) bodies are payloads, as they are."""
+
+    def __init__(self, default: str) -> None:
+        self._default = default
+        self._tasks: Mapping[str, Task[Any, Any]] | None = None
+        self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
+
+    def learn(self, tasks: Mapping[str, Task[Any, Any]]) -> None:
+        """The app's tasks, of which there may be more later."""
+        self._tasks = tasks
+
+    def name_of(self, queue: str) -> str:
+        """The name on the wire."""
+        return self._default if queue == DEFAULT else queue
+
+    @property
+    def names(self) -> list[str]:
+        """All queues that this program has to do with."""
+        tasks = () if self._tasks is None else tuple(self._tasks.values())
+        return list(dict.fromkeys([self._default, *(self.name_of(task.options.queue) for task in tasks)]))
+
+    def task_of(self, name: str) -> str | None:
+        """The task that runs the jobs of a name; None if there is none here, and the name itself without an app."""
+        found = self._tasks_of(name)
+        if len(found) > 1:
+            raise ConfigurationError(
+                f"The tasks {' and '.join(sorted(found))} share the hworker queue {name!r}, but a job there does not "
+                "say which it is for: one name is for one type of job. Give each a queue of its own, as in "
+                '@app.task(queue="mail").'
+            )
+        return found[0] if found else None
+
+    def shown_task(self, name: str) -> str:
+        """The same for people: nothing where it cannot be told."""
+        found = self._tasks_of(name)
+        return found[0] if len(found) == 1 else ""
+
+    def _tasks_of(self, name: str) -> list[str]:
+        if self._tasks is None:
+            return [name]
+        return [task.name for task in tuple(self._tasks.values()) if self.name_of(task.options.queue) == name]
+
+    def check(self, queues: Iterable[str]) -> None:
+        """Refuse queues whose jobs cannot be told apart, or tasks that no payload fits."""
+        for queue in queues:
+            task = self.task_of(self.name_of(queue))
+            if task is not None:
+                self._shape(task)
+
+    def _shape(self, task: str) -> Shape | None:
+        if self._tasks is None or task not in self._tasks:
+            return None
+        known, shape = self._shapes.get(task, (None, None))
+        if known is not self._tasks[task] or shape is None:
+            shape = Shape(task, self._tasks[task].arguments)
+            self._shapes[task] = self._tasks[task], shape
+        return shape
+
+    def payload(self, task: str, name: str, body: bytes) -> bytes:
+        """What goes on the wire for a job of this task in that queue. Refuses a task that is not the queue's."""
+        shape = self._shape(task)
+        if shape is None:
+            return body
+        if (runs := self.task_of(name)) != task:
+            meant = f"is for the task {runs}" if runs else "has no task here"
+            raise ConfigurationError(
+                f"The hworker queue {name!r} {meant}, and a job there would not say that it is for {task}. "
+                "Enqueue to the task's own queue."
+            )
+        return shape.to_payload(body)
+
+    def body(self, task: str, payload: bytes) -> bytes:
+        """What a worker decodes. Raises `BrokenEntry` when the payload is not of the task's type."""
+        shape = self._shape(task)
+        try:
+            return payload if shape is None else shape.to_body(payload)
+        except ArgumentsError as error:
+            raise BrokenEntry(str(error)) from None

@@ -1,0 +1,151 @@
+"""An ear at the lists, without polling and without taking anything.
+
+`BLMOVE jobs jobs RIGHT RIGHT` blocks until the list has an entry and then moves its last entry to where it is. The list
+is as before, whoever pushed, with whatever client, and a crash at any moment loses nothing. The take stays one script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis import exceptions as wire
+
+from headrace.dialects.hworker.driver import HworkerDriver
+from headrace.errors import HeadraceError
+from headrace.store.redis.driver import pack
+from headrace.store.redis.troubles import BROKEN, Replica
+
+BLOCK_SECONDS = 15
+"""How long a wait lasts on the server; asked again after that. An answer that takes much longer will not come."""
+LONGEST_PAUSE = 0.1
+"""Without a connection, or where the server will not block: a pause that grows to this many seconds, then a look."""
+
+
+class _Line:
+    """A connection that waits for one list."""
+
+    def __init__(self, jobs: str) -> None:
+        self.command = pack(b"BLMOVE", jobs.encode(), jobs.encode(), b"RIGHT", b"RIGHT", b"%d" % BLOCK_SECONDS)
+        self.connection: Any = None
+        self.asked: float | None = None
+        """Since when an answer is outstanding."""
+
+    def ask(self, driver: HworkerDriver) -> None:
+        if self.connection is None:
+            self.connection = driver.connect()
+        if self.asked is None:
+            self.connection.send_packed_command([self.command], check_health=False)
+            self.asked = time.monotonic()
+
+    def heard(self) -> bool:
+        """Whether there is an entry. Raises if the connection broke, or the server refuses to block."""
+        if self.asked is None:
+            return False
+        if not self.connection.can_read(0):
+            if time.monotonic() - self.asked > 2 * BLOCK_SECONDS:
+                raise wire.TimeoutError("no answer")
+            return False
+        answer = self.connection.read_response()
+        self.asked = None
+        return answer is not None
+
+    def hang_up(self) -> None:
+        self.asked = None
+        if self.connection is not None:
+            self.connection.disconnect()
+            self.connection = None
+
+
+class Listener:
+    """A waiter: news when one of the lists has an entry, while there is room for it.
+
+    What counts is the state of the list, not an event: nothing that comes before `wait` can be missed, so `arm` has
+    nothing to do. `has_room` says whether the last take left room (None: nothing was taken yet); without room a list
+    that is not empty is no news.
+    """
+
+    def __init__(self, driver: HworkerDriver, names: Sequence[str], has_room: Callable[[], bool | None]) -> None:
+        self._driver = driver
+        self._has_room = has_room
+        self._lines = [_Line(driver.names.of(name)[0]) for name in dict.fromkeys(names)]
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pause = 0.0
+        self._look_at: float | None = None
+
+    def arm(self) -> None:
+        pass
+
+    def poke(self) -> None:
+        with suppress(OSError):  # full: it will wake up; closed: nobody waits
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.hang_up()
+        reader, writer = self._reader, self._writer
+        self._reader = self._writer = -1
+        for descriptor in (reader, writer):
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def wait(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            listening = self._has_room() is not False
+            if self._poked() or (listening and self._news()):
+                return True
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                return False
+            look_at = self._look_at if listening else None
+            ends = [end for end in (deadline, look_at, now + BLOCK_SECONDS) if end is not None]
+            select.select(
+                [self._reader, *(self._descriptors() if listening else [])], [], [], max(min(ends) - now, 0.0)
+            )
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        try:
+            return await asyncio.to_thread(self.wait, timeout)
+        except asyncio.CancelledError:
+            self.poke()  # the thread must not go on waiting for nobody
+            raise
+
+    # -- the connections --
+
+    def _news(self) -> bool:
+        """Listen, and say whether there is something to hear; now and then yes, where nothing can be heard."""
+        if self._look_at is not None:
+            if time.monotonic() < self._look_at:
+                return False
+            self._look_at = None
+            return True
+        try:
+            for line in self._lines:
+                line.ask(self._driver)
+            # All are read: an answer that stays unread would be old news next time.
+            heard = sum(line.heard() for line in self._lines) > 0
+        except (*BROKEN, wire.ResponseError, Replica, HeadraceError):
+            for line in self._lines:
+                line.hang_up()
+            self._pause = min(max(2 * self._pause, 0.01), LONGEST_PAUSE)
+            self._look_at = time.monotonic() + self._pause
+            return False
+        self._pause = 0.0
+        return heard
+
+    def _descriptors(self) -> list[int]:
+        lines = [line for line in self._lines if line.asked is not None]
+        return [line.connection._sock.fileno() for line in lines]  # redis-py has no other way to it
+
+    def _poked(self) -> bool:
+        poked = False
+        with suppress(OSError):
+            while os.read(self._reader, 64):
+                poked = True
+        return poked

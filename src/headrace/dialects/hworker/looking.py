@@ -1,0 +1,137 @@
+"""Looking for jobs by id or by state, and taking them away: what clients do beside enqueueing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from headrace.dialects.hworker.catalogue import Catalogue
+from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PIECE, PROGRESS, Work, entries, remove, walk
+from headrace.dialects.hworker.times import to_milliseconds
+from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
+from headrace.job import Filter, Page, Snapshot, State
+
+STATES = {JOBS: State.READY, PROGRESS: State.RUNNING, FAILED: State.FAILED, BROKEN: State.FAILED}
+"""What is where, in the order in which a job moves: who looks in this order misses none that goes on meanwhile."""
+GROUP_BROKEN = "broken"
+
+
+class Entry(NamedTuple):
+    """An entry at one of the keys of a queue."""
+
+    name: str
+    kind: int
+    raw: bytes
+    value: bytes
+    now: int = 0
+
+
+def get(catalogue: Catalogue, ids: Sequence[str]) -> Work[list[Snapshot | None]]:
+    """Snapshots in the order of the ids."""
+    found = yield from _locate(catalogue, ids)
+    return [snapshot(catalogue, found[job_id]) if job_id in found else None for job_id in ids]
+
+
+def act(catalogue: Catalogue, ids: Sequence[str], kinds: Sequence[int], *, again: bool = False) -> Work[list[bool]]:
+    """Take jobs away from these places, each in one step; `again`: to put them in line."""
+    found = yield from _locate(catalogue, ids)
+    done: dict[str, bool] = {}
+    for job_id in dict.fromkeys(ids):
+        entry = found.get(job_id)
+        done[job_id] = False if entry is None else (yield remove(entry.name, entry.raw, kinds, again=again))
+    return [done[job_id] for job_id in ids]
+
+
+def _locate(catalogue: Catalogue, ids: Sequence[str]) -> Work[dict[str, Entry]]:
+    wanted = set(ids)
+    found: dict[str, Entry] = {}
+    needles = [msgspec.json.encode(job_id) for job_id in wanted]
+    if not wanted:
+        return found
+    for name in catalogue.names:
+        for kind in STATES:
+            for raw, value in (yield from walk(name, kind, needles)):
+                job_id = id_of(raw)
+                if job_id in wanted:
+                    found.setdefault(job_id, Entry(name, kind, raw, value))
+            if len(found) == len(wanted):
+                return found
+    return found
+
+
+def id_of(raw: bytes) -> str:
+    """The id that a raw job carries; of an entry that cannot be read, the entry itself as far as it is text."""
+    try:
+        return read(raw)[0]
+    except BrokenEntry:
+        return raw.decode(errors="backslashreplace")[:200]
+
+
+def find(catalogue: Catalogue, wanted: Filter) -> Work[Page]:
+    """A page of jobs: the waiting ones, newest first, then those in progress, the failed ones and the broken ones."""
+    places = [(name, kind) for kind in STATES for name in catalogue.names if _may_be_at(catalogue, wanted, name, kind)]
+    place, offset = map(int, (wanted.after or "0:0").split(":"))
+    jobs: list[Snapshot] = []
+    while place < len(places):
+        name, kind = places[place]
+        looked = yield entries(name, kind, offset)
+        whole = kind in (PROGRESS, BROKEN)
+        rows = sorted(looked.found)[offset:] if whole else looked.found
+        for raw, value in rows:
+            offset += 1
+            if raw == PHANTOM and kind == PROGRESS:
+                continue
+            if len(jobs) == wanted.limit:
+                return Page(jobs, f"{place}:{offset - 1}")
+            jobs.append(snapshot(catalogue, Entry(name, kind, raw, value, looked.now // 1000)))
+        if whole or looked.size < PIECE:
+            place, offset = place + 1, 0
+    return Page(jobs, None)
+
+
+def _may_be_at(catalogue: Catalogue, wanted: Filter, name: str, kind: int) -> bool:
+    return (
+        (not wanted.states or STATES[kind] in wanted.states)
+        and (wanted.queue is None or catalogue.name_of(wanted.queue) == name)
+        and (wanted.task is None or catalogue.shown_task(name) == wanted.task)
+        and (wanted.group is None or (wanted.group == GROUP_BROKEN and kind == BROKEN))
+    )
+
+
+def snapshot(catalogue: Catalogue, entry: Entry) -> Snapshot:
+    """All that the wire tells about a job; what it does not tell is zero or nothing."""
+    task = catalogue.shown_task(entry.name)
+    try:
+        payload = read(entry.raw)[1]
+        body = catalogue.body(task, payload)
+    except BrokenEntry:
+        body = entry.raw
+    at = to_milliseconds(entry.value) if entry.value else None
+    known = at or entry.now
+    return Snapshot(
+        id=id_of(entry.raw),
+        task=task,
+        queue=entry.name,
+        state=STATES[entry.kind],
+        priority=0,
+        body=body,
+        options=None,
+        created=known,
+        due=known,
+        started=at if entry.kind == PROGRESS else None,
+        finished=at if entry.kind == BROKEN else None,
+        attempts=0,
+        crashes=0,
+        max_crashes=0,
+        token=entry.value.decode(errors="replace") if entry.kind == PROGRESS else "",
+        worker="",
+        data=None,
+        progress=None,
+        result=None,
+        error=None,
+        group=GROUP_BROKEN if entry.kind == BROKEN else None,
+        cancelling=False,
+        unique_key=None,
+    )

@@ -1,0 +1,61 @@
+"""The monitor: gives back what has been in progress for too long, because whoever took it must be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.dialects.hworker.requests import PROGRESS, Record, Work, batches, entries, give_back
+from headrace.dialects.hworker.times import read_time
+from headrace.dialects.hworker.wire import PHANTOM
+
+
+class Sweep(NamedTuple):
+    """What one sweep of a queue did."""
+
+    given_back: list[bytes]
+    refreshed: list[bytes]
+    """Judged as expired, but gone or refreshed before they could be given back."""
+
+
+class Monitor:
+    """Sweeps queues. Any number may run at once: a job is given back by whoever deletes its record, and by nobody else.
+
+    A time that cannot be read counts as expired when it has been seen unchanged for a full time-out.
+    """
+
+    def __init__(self, timeout: float, complain: Callable[[str], object]) -> None:
+        self.period = timeout / 10
+        self._complain = complain
+        self._limit = round(timeout * 10**12)
+        self._unreadable: dict[tuple[str, bytes, bytes], int] = {}
+
+    def sweep(self, name: str) -> Work[Sweep]:
+        """One pass over the progress hash of a queue."""
+        looked = yield entries(name, PROGRESS)
+        now = looked.now * 10**6
+        records = [Record(name, raw, value) for raw, value in looked.found]
+        self._forget_all_but(name, records)
+        expired = [record for record in records if now - self._started(record, now) > self._limit]
+        done = Sweep([], [])
+        for batch in batches(expired):
+            removed = yield give_back(batch)
+            for record, was_there in zip(batch, removed, strict=True):
+                if record.raw != PHANTOM:
+                    (done.given_back if was_there else done.refreshed).append(record.raw)
+        return done
+
+    def _started(self, record: Record, now: int) -> int:
+        started = read_time(record.value)
+        if started is not None:
+            return started
+        if record not in self._unreadable:
+            self._complain(f"A job in progress on {record.name} has a time that cannot be read: {record.value!r}")
+        return self._unreadable.setdefault(record, now)
+
+    def _forget_all_but(self, name: str, records: list[Record]) -> None:
+        if self._unreadable:
+            present = set(records)
+            gone = [seen for seen in self._unreadable if seen[0] == name and seen not in present]
+            for seen in gone:
+                del self._unreadable[seen]

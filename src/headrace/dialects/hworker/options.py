@@ -1,0 +1,87 @@
+"""What a store's URL says: where, which queue, and the few settings that the wire does not carry."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from headrace.errors import ConfigurationError
+from headrace.store.redis.addresses import Place, parse
+
+PREFIX = "hworker+"
+EXAMPLE = "hworker+redis://localhost:6379/0?name=mail"
+
+TIMEOUT = 120.0
+"""Seconds after which a monitor gives a job back, unless told otherwise."""
+FAILED_SIZE = 1000
+"""How many failed jobs are kept, unless told otherwise."""
+
+_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
+
+
+class Options(NamedTuple):
+    """The settings of one hworker queue. Not stored: all programs that share a queue should agree on them."""
+
+    name: str
+    timeout: float = TIMEOUT
+    """Seconds. The monitor's limit; the sweep's period is a tenth of it."""
+    failed_size: int = FAILED_SIZE
+    failed_key: str | None = None
+    """For a site that took the published description literally: `hworker-failed-queue`."""
+    monitor: bool = True
+    """Whether our workers give back jobs of workers that are gone."""
+    keep_alive: bool = True
+    """Whether a job that runs long has its start time refreshed, so that no monitor gives it to another worker."""
+    prefetch: int | None = None
+    """How many jobs per slot a worker may hold in progress. 1: only what it runs. None: as the worker sees fit."""
+
+    def check(self) -> Options:
+        """Refuse what cannot work, in words."""
+        if not self.name:
+            raise ConfigurationError(f"An hworker queue has a name: write for example {EXAMPLE}.")
+        if not self.timeout > 0:
+            raise ConfigurationError(f"timeout={self.timeout!r}: a number of seconds, more than 0.")
+        if self.prefetch is not None and self.prefetch < 1:
+            raise ConfigurationError(f"prefetch={self.prefetch!r}: 1 (only what runs) or more.")
+        return self
+
+
+def parse_url(url: str) -> tuple[Place, Options]:
+    """The place and the options.
+
+    >>> place, options = parse_url("hworker+redis://example.org/2?name=mail&timeout=30&monitor=no")
+    >>> place.url, options.name, options.timeout, options.monitor
+    ('redis://example.org/2', 'mail', 30.0, False)
+    """
+    inner = url.removeprefix(PREFIX)
+    base, _, query = inner.partition("?")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    # What we do not know is for the connection, as in every URL of a Redis store.
+    ours = {name: given.pop(name) for name in Options._fields if name in given}
+    place, _ = parse(f"{base}?{urlencode(given)}" if given else base)
+    if place.kind == "cluster" and not ("{" in ours.get("name", "") and "}" in ours["name"]):
+        raise ConfigurationError(
+            f"{url!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has a {{tag}}."
+        )
+    return place, _options(url, ours).check()
+
+
+def _options(url: str, given: dict[str, str]) -> Options:
+    try:
+        return Options(
+            name=given.get("name", ""),
+            timeout=float(given.get("timeout", TIMEOUT)),
+            failed_size=int(given.get("failed_size", FAILED_SIZE)),
+            failed_key=given.get("failed_key") or None,
+            monitor=_flag(given.get("monitor", "yes")),
+            keep_alive=_flag(given.get("keep_alive", "yes")),
+            prefetch=int(given["prefetch"]) if "prefetch" in given else None,
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r}: {error}.") from None
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in (*_YES, *_NO):
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return text.lower() in _YES

@@ -1,0 +1,165 @@
+"""Requests to bytes and answers to values: what each script is sent. The formats are those of the headers in lua/."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from headrace.dialects.hworker.driver import Request
+from headrace.store.redis.operation import Reply
+
+T = TypeVar("T")
+Work = Generator[Request[Any], Any, T]
+"""Something that goes on in steps: yields requests, gets their answers."""
+
+JOBS, PROGRESS, BROKEN, FAILED = 1, 2, 3, 4
+"""What each queue has, as the scripts number it."""
+
+PIECE = 1_000
+"""How many entries of a list a script looks at: a fraction of a millisecond."""
+BATCH = 100
+"""How many jobs a monitor gives back in one step."""
+
+SUCCESS, RETRY, FAILURE, IS_BROKEN, GIVE_BACK = b"s", b"r", b"f", b"b", b"g"
+"""What becomes of a job, as the script `exchange` calls it."""
+
+
+class Record(NamedTuple):
+    """One hand-out of a job: the value that the take (or the last renewal) wrote tells it from any other."""
+
+    name: str
+    raw: bytes
+    value: bytes
+
+
+class Exchanged(NamedTuple):
+    """The answer to an exchange. `unsure`: it was sent again, so what was not settled may have been by the first."""
+
+    now: int
+    """Microseconds."""
+    settled: list[bool]
+    taken: list[Record]
+    unsure: bool
+
+
+def exchange(
+    outcomes: Sequence[tuple[Record, bytes]],
+    wanted: int,
+    names: Sequence[str],
+    failed_size: int,
+    *,
+    round_robin: bool = False,
+) -> Request[Exchanged]:
+    """Settle, then take up to `wanted` jobs from the queues with these names."""
+    every, numbers = _numbered([*names, *(record.name for record, _ in outcomes)])
+    arguments = [b"%d" % max(failed_size, 0), b"%d" % len(outcomes), b"%d" % wanted, b"%d" % round_robin]
+    for record, what in outcomes:
+        arguments += (numbers[record.name], what, record.raw, record.value)
+    arguments += (numbers[name] for name in names)
+
+    def read(reply: Reply, unsure: bool) -> Exchanged:
+        now, value, settled, *taken = reply
+        found = [Record(every[number - 1], raw, value) for number, raw in zip(taken[::2], taken[1::2], strict=True)]
+        return Exchanged(int(now), [byte == ord("1") for byte in settled], found, unsure)
+
+    return Request("exchange", every, arguments, read)
+
+
+def queue(jobs: Sequence[tuple[str, bytes]]) -> Request[int]:
+    """New raw jobs, each with the name of its queue. Not recognised when repeated: the wire has no place for that."""
+    every, numbers = _numbered([name for name, _ in jobs])
+    arguments = [argument for name, raw in jobs for argument in (numbers[name], raw)]
+    return Request("queue", every, arguments, lambda reply, _: int(reply), repeatable=False)
+
+
+class Renewed(NamedTuple):
+    """The answer to a renewal: the value that was written, and which of the records were still ours."""
+
+    value: bytes
+    held: list[bool]
+    unsure: bool
+    """It was sent again: what is not ours by this answer may have been renewed by the first."""
+
+
+def renew(records: Sequence[Record], *, refresh: bool) -> Request[Renewed]:
+    """Say that jobs are alive; or only look whether they are still ours."""
+    every, numbers = _numbered([record.name for record in records])
+    arguments = [b"%d" % refresh]
+    for record in records:
+        arguments += (numbers[record.name], record.raw, record.value)
+
+    def read(reply: Reply, unsure: bool) -> Renewed:
+        _, value, held = reply
+        return Renewed(value, [byte == ord("1") for byte in held], unsure)
+
+    return Request("renew", every, arguments, read)
+
+
+def give_back(records: Sequence[Record]) -> Request[list[bool]]:
+    """Jobs to the front of their queues, as a monitor does."""
+    every, numbers = _numbered([record.name for record in records])
+    arguments = [argument for record in records for argument in (numbers[record.name], record.raw, record.value)]
+    return Request("give_back", every, arguments, lambda reply, _: [byte == ord("1") for byte in reply])
+
+
+class Looked(NamedTuple):
+    """Entries of a hash (field, value) or of a list (entry, nothing), and how many were looked at."""
+
+    now: int
+    """Microseconds."""
+    size: int
+    found: list[tuple[bytes, bytes]]
+
+
+def entries(name: str, kind: int, first: int = 0, needles: Sequence[bytes] = ()) -> Request[Looked]:
+    """A piece of a list, or a whole hash."""
+
+    def read(reply: Reply, _: bool) -> Looked:
+        now, size, *found = reply
+        if kind in (PROGRESS, BROKEN):
+            return Looked(int(now), size, list(zip(found[::2], found[1::2], strict=True)))
+        return Looked(int(now), size, [(raw, b"") for raw in found])
+
+    return Request("entries", (name,), (b"%d" % kind, b"%d" % first, b"%d" % PIECE, *needles), read)
+
+
+def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) -> Request[bool]:
+    """Take a job away from wherever it is among these; `again`: to put it in line."""
+    arguments = (raw, b"%d" % again, *(b"%d" % kind for kind in kinds))
+    return Request("remove", (name,), arguments, lambda reply, _: bool(reply), repeatable=False)
+
+
+def counts(names: Sequence[str]) -> Request[list[tuple[int, int, int, int]]]:
+    """How many jobs are waiting, in progress, broken and failed, for each queue."""
+
+    def read(reply: Reply, _: bool) -> list[tuple[int, int, int, int]]:
+        return list(zip(*(iter(reply),) * 4, strict=True))
+
+    return Request("counts", names, (), read)
+
+
+def destroy(name: str) -> Request[int]:
+    """Delete the four keys."""
+    return Request("destroy", (name,), (), lambda reply, _: int(reply))
+
+
+def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Work[list[tuple[bytes, bytes]]]:
+    """All entries at one key. A list is read from the left, where new ones come in: what is pushed hides none."""
+    found: list[tuple[bytes, bytes]] = []
+    first = 0
+    while True:
+        looked = yield entries(name, kind, first, needles)
+        found += looked.found
+        first += looked.size
+        if looked.size < PIECE or kind in (PROGRESS, BROKEN):
+            return found
+
+
+def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    for first in range(0, len(records), BATCH):
+        yield records[first : first + BATCH]
+
+
+def _numbered(names: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
+    every = list(dict.fromkeys(names))
+    return every, {name: b"%d" % number for number, name in enumerate(every, 1)}

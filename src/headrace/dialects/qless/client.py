@@ -1,0 +1,155 @@
+"""The Qless client: the way to queues, jobs, workers, options and events of an installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+from .config import Config
+from .driver import call, open_driver
+from .events import Events
+from .job import Job
+from .queue import Queue
+from .recurring import RecurringJob
+
+
+class Client:
+    """A client of a Qless installation.
+
+    `hostname` is the worker name under which this client speaks: `<hostname>-<pid>` unless it is given. Every process
+    that takes jobs needs a name of its own, because the name is what fences it. Other keyword arguments go to redis-py.
+
+    >>> client = Client("redis://localhost:6379", hostname="me")
+    >>> client.queues["mail"]
+    <Queue mail>
+    """
+
+    def __init__(self, url: str = "redis://localhost:6379", hostname: str | None = None, **redis_kwargs: Any) -> None:
+        self.url = url
+        self.driver, options = open_driver(url, **redis_kwargs)
+        self.lower_first = options.get("priority") == "lower-first"
+        """Priorities are told the other way round than they are stored, where larger is always first."""
+        self.worker_name = hostname or f"{socket.gethostname()}-{os.getpid()}"
+        self.jobs = Jobs(self)
+        self.queues = Queues(self)
+        self.workers = Workers(self)
+        self.config = Config(self)
+        self.events = Events(self.driver)
+
+    def __call__(self, command: str, *arguments: str | bytes | float) -> Any:
+        """Send a command with the present time, to full precision. Replies are text."""
+        return call(self.driver, command, *arguments)
+
+    def __repr__(self) -> str:
+        return f"<Client {self.driver.where}>"
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.events.close()
+        self.driver.close()
+
+    def track(self, jid: str) -> bool:
+        """Have all that happens to a job told. False: it was tracked already."""
+        return bool(self("track", "track", jid) == "1")
+
+    def untrack(self, jid: str) -> bool:
+        """No longer so. False: it was not tracked."""
+        return bool(self("track", "untrack", jid) == "1")
+
+    def tags(self, offset: int = 0, count: int = 100) -> list[str]:
+        """Tags that are used at least twice, most used first."""
+        return real_list(json.loads(self("tag", "top", offset, count)))
+
+    def unfail(self, group: str, queue: str | Queue, count: int = 500) -> int:
+        """Put the oldest failed jobs of a group into a queue. Answers with their number."""
+        return int(self("unfail", str(queue), group, count))
+
+    def signed(self, priority: float) -> float:
+        """A priority as it is stored, from one as it is told here; and back."""
+        return -priority if self.lower_first and priority else priority
+
+
+class Jobs:
+    """`client.jobs`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getitem__(self, jid: str) -> Job | RecurringJob | None:
+        found = self._client("get", jid)
+        if found is not None:
+            return Job(self._client, json.loads(found))
+        found = self._client("recur.get", jid)
+        return None if found is None else RecurringJob(self._client, json.loads(found))
+
+    def get(self, *jids: str) -> list[Job]:
+        """Those of the jobs that there are, in the order asked for."""
+        found = self._client("multiget", *jids) if jids else "{}"
+        return [Job(self._client, fields) for fields in json.loads(found)]
+
+    def complete(self, offset: int = 0, count: int = 25) -> list[str]:
+        """Jids of completed jobs, newest first."""
+        return list(self._client("jobs", "complete", offset, count))
+
+    def tracked(self) -> dict[str, Any]:
+        """`jobs` that are tracked, and `expired` jids that have no job any more."""
+        found = json.loads(self._client("track"))
+        return {
+            "jobs": [Job(self._client, fields) for fields in found["jobs"]],
+            "expired": real_list(found["expired"]),
+        }
+
+    def tagged(self, tag: str, offset: int = 0, count: int = 25) -> dict[str, Any]:
+        """`total`, and `jobs`: jids that have a tag, by the time they were given it."""
+        found = json.loads(self._client("tag", "get", tag, offset, count))
+        return {"total": found["total"], "jobs": real_list(found["jobs"])}
+
+    def failed(self, group: str | None = None, start: int = 0, limit: int = 25) -> dict[str, Any]:
+        """How many jobs have failed, by group; or `total` and `jobs` of one group, newest first."""
+        if group is None:
+            counts: dict[str, Any] = json.loads(self._client("failed"))
+            return counts
+        found = json.loads(self._client("failed", group, start, limit))
+        return {"total": found["total"], "jobs": self.get(*found["jobs"])}
+
+
+class Queues:
+    """`client.queues`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getitem__(self, name: str) -> Queue:
+        return Queue(name, self._client)
+
+    @property
+    def counts(self) -> list[dict[str, Any]]:
+        """How many jobs of each known queue are in which state."""
+        return real_list(json.loads(self._client("queues")))
+
+
+class Workers:
+    """`client.workers`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getitem__(self, name: str) -> dict[str, list[str]]:
+        found = json.loads(self._client("workers", name))
+        return {"jobs": real_list(found["jobs"]), "stalled": real_list(found["stalled"])}
+
+    @property
+    def counts(self) -> list[dict[str, Any]]:
+        """How many jobs each worker has, the most recently active first."""
+        return real_list(json.loads(self._client("workers")))
+
+
+def real_list(value: Any) -> list[Any]:
+    """A list as it was meant: the script's JSON says `{}` for an empty one.
+
+    >>> real_list({}), real_list(["a"])
+    ([], ['a'])
+    """
+    return list(value) if value else []

@@ -1,0 +1,152 @@
+"""The native Redis store's connections, sending Qless commands: one script for all of them, and no keys."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from redis import exceptions as wire
+
+from headrace.errors import ConfigurationError, StoreError
+from headrace.store.redis.addresses import Place, parse
+from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.keys import Keys
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.troubles import Journey
+
+from . import scripts
+from .errors import QlessException
+
+T = TypeVar("T")
+
+READS = frozenset(
+    {
+        "config.get",
+        "get",
+        "multiget",
+        "failed",
+        "track",
+        "jobs",
+        "queues",
+        "length",
+        "stats",
+        "workers",
+        "recur.get",
+        "peek",
+    }
+)
+"""Commands that may be sent again when an answer got lost, because a second time does nothing that the first did not."""
+
+_TEXT = re.compile(r"user_script:\d+: (?P<text>.*?)(?: script: [0-9a-f]{40}, on @user_script:\d+\.)?$", re.DOTALL)
+
+
+class _QlessKeys(Keys):
+    """The script finds its keys by itself."""
+
+    def __init__(self) -> None:
+        super().__init__("ql")
+        self.prefix = "ql:"
+        self.known = ()
+
+
+class QlessDriver(Driver):
+    """Sends commands in a thread or on an event loop, reconnects, loads the script where it is missing."""
+
+    def __init__(self, place: Place, source: str | None = None, **options: Any) -> None:
+        if place.kind == "cluster":
+            raise ConfigurationError(
+                f"{place.name}: a Qless script finds its keys while it runs, which a cluster does not allow. "
+                "Use a single server, or one that Sentinels look after."
+            )
+        super().__init__(place, _QlessKeys())
+        self._options.update(options)
+        self._async_options.update(options)
+        source = source or scripts.script()
+        self._whole = source.encode()
+        self._digest = scripts.digest(source).encode()
+
+    def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
+        verb, text = (b"EVAL", self._whole) if whole else (b"EVALSHA", self._digest)
+        return pack(verb, text, b"0", *script.arguments)
+
+    def _journey(self, script: Script[Any]) -> Journey:
+        return Journey(self.where, repeatable=script.repeatable, reads=script.name in READS, known=self._known)
+
+
+def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple[QlessDriver, dict[str, str]]:
+    """The driver that a URL stands for, and those of its options that are about Qless.
+
+    >>> driver, options = open_driver("qless+redis://localhost/0?priority=lower-first")
+    >>> driver.where, options
+    ('Redis at localhost:6379', {'priority': 'lower-first'})
+    """
+    address, _, query = url.removeprefix("qless+").partition("?")
+    ours: dict[str, str] = {}
+    theirs: list[str] = []
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name == "priority":
+            ours[name] = value
+        else:
+            theirs.append(part)
+    if ours.get("priority", "higher-first") not in ("higher-first", "lower-first"):
+        raise ConfigurationError(f"?priority={ours['priority']}: write lower-first, or leave it out for higher-first.")
+    scheme, _, rest = address.partition("://")
+    if not rest.strip("/") and scheme in ("redis", "rediss"):
+        address = f"{scheme}://localhost:6379"
+    place, _ = parse(address + ("?" + "&".join(theirs) if theirs else ""))
+    return QlessDriver(place, source, **options), ours
+
+
+def describe(
+    command: str,
+    *arguments: str | bytes | float,
+    read: Callable[[Reply], T],
+    now: float | None = None,
+    repeatable: bool = False,
+) -> Script[T]:
+    """A command to be run by a driver. Its time is now, to full precision, unless it is given."""
+    moment = repr(time.time() if now is None else now).encode()
+    rest = (encoded(argument) for argument in arguments)
+    return Script(command, (command.encode(), moment, *rest), lambda reply, _: read(reply), repeatable=repeatable)
+
+
+def encoded(argument: str | bytes | float) -> bytes:
+    """An argument as it goes over the wire."""
+    if isinstance(argument, str):
+        return argument.encode()
+    return argument if isinstance(argument, bytes) else repr(argument).encode()
+
+
+def refusal(error: StoreError) -> str | None:
+    """The text with which the script refused a command; None if something else went wrong.
+
+    >>> refusal(StoreError("Redis at localhost:6379 cannot be reached"))
+    """
+    cause = error.__cause__
+    if not isinstance(cause, wire.ResponseError):
+        return None
+    found = _TEXT.search(str(cause))
+    if found:
+        return found["text"]
+    # What the JSON decoder says carries no line.
+    return str(cause) if "at character" in str(cause) else None
+
+
+def call(driver: QlessDriver, command: str, *arguments: str | bytes | float) -> Any:
+    """Run a command in this thread. A refusal becomes `QlessException`."""
+    try:
+        return driver.run(describe(command, *arguments, read=_as_text))
+    except StoreError as error:
+        text = refusal(error)
+        if text is None:
+            raise
+        raise QlessException(text) from None
+
+
+def _as_text(reply: Reply) -> Any:
+    if isinstance(reply, bytes):
+        return reply.decode()
+    return [_as_text(item) for item in reply] if isinstance(reply, list) else reply

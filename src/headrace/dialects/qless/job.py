@@ -1,0 +1,186 @@
+"""A job, as somebody who popped or looked it up sees it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import running
+from .errors import LostLockException, QlessException
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .queue import Queue
+
+
+class BaseJob:
+    """What jobs and recurring jobs have in common."""
+
+    def __init__(self, client: Client, fields: dict[str, Any]) -> None:
+        self.client = client
+        self.jid: str = fields["jid"]
+        self.tags: list[str] = list(fields["tags"] or [])
+        self.data: Any = json.loads(fields["data"] or "{}")
+        self.klass_name: str = fields["klass"]
+        self.queue_name: str = fields["queue"]
+        self._priority: float = client.signed(fields["priority"])
+
+    def __repr__(self) -> str:
+        return f"<{self.klass_name} {self.jid}>"
+
+    @property
+    def klass(self) -> Any:
+        """The class, imported on use."""
+        return running.find_class(self.klass_name)
+
+    @property
+    def queue(self) -> Queue:
+        """The queue it is in."""
+        return self.client.queues[self.queue_name]
+
+
+class Job(BaseJob):
+    """One job. Attributes are as they were when it was popped or looked up.
+
+    `job[key]` reads and changes `data` in memory; the next `heartbeat`, `complete`, `fail` or `move` stores it.
+    """
+
+    reload = staticmethod(running.reload)
+
+    def __init__(self, client: Client, fields: dict[str, Any]) -> None:
+        super().__init__(client, fields)
+        self.state: str = fields["state"]
+        self.tracked: bool = fields["tracked"]
+        self.failure: dict[str, Any] = fields["failure"]
+        self.history: list[dict[str, Any]] = list(fields["history"] or [])
+        self.dependents: list[str] = list(fields["dependents"] or [])
+        self.dependencies: list[str] = list(fields["dependencies"] or [])
+        self.expires_at: float = fields["expires"]
+        self.original_retries: int = fields["retries"]
+        self.retries_left: int = fields["remaining"]
+        self.worker_name: str = fields["worker"]
+        self.spawned_from_jid: str | None = fields["spawned_from_jid"] or None
+        self.sandbox: str | None = None
+        """In a worker: a directory that was empty when the job began and will be emptied after it."""
+        self.settled = False
+        """Whether this object was used to end the run: by complete, fail, retry, move, cancel or timeout."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.data[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.data[key] = value
+
+    @property
+    def priority(self) -> float:
+        """Larger runs first. Assigning changes it on the server."""
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: float) -> None:
+        self.client("priority", self.jid, self.client.signed(priority))
+        self._priority = priority
+
+    @property
+    def ttl(self) -> float:
+        """Seconds until the lock ends."""
+        return self.expires_at - time.time()
+
+    # -- ending a run --
+
+    def complete(
+        self, nextq: str | Queue | None = None, delay: float | None = None, depends: list[str] | None = None
+    ) -> str:
+        """Say that it is done, or done here: `nextq` is where it goes on. Answers with its new state."""
+        options: list[str | float] = []
+        if nextq is not None:
+            options = ["next", str(nextq), "delay", delay or 0, "depends", json.dumps(depends or [])]
+        elif delay or depends:
+            raise ValueError("delay and depends are for the next queue: name it with nextq.")
+        state = self.client(
+            "complete", self.jid, self.client.worker_name, self.queue_name, json.dumps(self.data), *options
+        )
+        self.settled = True
+        self.state = str(state)
+        return self.state
+
+    def fail(self, group: str, message: str) -> str:
+        """Say that it has failed. `group` is what failures are counted by."""
+        jid = self.client("fail", self.jid, self.client.worker_name, group, message, json.dumps(self.data))
+        self.settled = True
+        self.state = "failed"
+        return str(jid)
+
+    def retry(self, delay: float = 0, group: str | None = None, message: str | None = None) -> int:
+        """Give it back for another attempt. Answers with how many are left; -1: it has failed instead."""
+        reason = (group, message) if group is not None and message is not None else ()
+        left = int(self.client("retry", self.jid, self.queue_name, self.worker_name, delay, *reason))
+        self.settled = True
+        return left
+
+    def move(self, queue: str | Queue, delay: float = 0, depends: list[str] | None = None) -> str:
+        """Put it into another queue, with the data as they are here."""
+        options = ["depends", json.dumps(depends)] if depends else []
+        jid = self.client(
+            "put", self.worker_name, str(queue), self.jid, self.klass_name, json.dumps(self.data), delay, *options
+        )
+        self.settled = True
+        return str(jid)
+
+    def cancel(self) -> list[str]:
+        """Make an end of it, whoever has it."""
+        gone = list(self.client("cancel", self.jid))
+        self.settled = True
+        return gone
+
+    def timeout(self) -> None:
+        """Take it from its worker and put it at the front of its queue."""
+        self.client("timeout", self.jid)
+        self.settled = True
+
+    # -- while it runs --
+
+    def heartbeat(self) -> float:
+        """Extend the lock and store the data. Answers with the time at which it will end; raises when it is lost."""
+        try:
+            self.expires_at = float(self.client("heartbeat", self.jid, self.client.worker_name, json.dumps(self.data)))
+        except QlessException as error:
+            raise LostLockException(self.jid) from error
+        return self.expires_at
+
+    def process(self) -> None:
+        """Import its class and run it here. What goes wrong fails the job."""
+        running.process(self)
+
+    # -- around it --
+
+    def track(self) -> bool:
+        """Have all that happens to it told."""
+        return self.client.track(self.jid)
+
+    def untrack(self) -> bool:
+        """No longer so."""
+        return self.client.untrack(self.jid)
+
+    def tag(self, *tags: str) -> list[str]:
+        """Give it tags. Answers with all it has."""
+        self.tags = list(json.loads(self.client("tag", "add", self.jid, *tags)) or [])
+        return self.tags
+
+    def untag(self, *tags: str) -> list[str]:
+        """Take tags from it. Answers with those that are left."""
+        self.tags = list(json.loads(self.client("tag", "remove", self.jid, *tags)) or [])
+        return self.tags
+
+    def depend(self, *jids: str) -> bool:
+        """Let it wait for more jobs. It must be waiting for some already."""
+        return bool(self.client("depends", self.jid, "on", *jids))
+
+    def undepend(self, *jids: str, all: bool = False) -> bool:  # noqa: A002  (the name that users know)
+        """Let it no longer wait for some jobs, or for any."""
+        return bool(self.client("depends", self.jid, "off", *(("all",) if all else jids)))
+
+    def log(self, message: str, data: dict[str, Any] | None = None) -> None:
+        """Add an entry to its history."""
+        self.client("log", self.jid, message, *(() if data is None else (json.dumps(data),)))

@@ -1,0 +1,92 @@
+"""Hearing what is published: a subscription that survives lost connections and can be ended from any thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.store.redis.driver import pack
+from headrace.store.redis.troubles import BROKEN, Replica
+
+from .driver import QlessDriver
+
+RECONNECT_SECONDS = 0.5
+PING_SECONDS = 15.0
+
+
+class Listener:
+    """A subscription to channels. One thread listens; any thread may `close`."""
+
+    def __init__(self, driver: QlessDriver, channels: Sequence[str]) -> None:
+        self._driver = driver
+        self._channels = channels
+        self._connection: Any = None
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._closed = False
+        self._tested = 0.0
+
+    def subscribe(self) -> None:
+        """Begin to hear. What is published from now on will be told by `messages`."""
+        connection = self._driver.connect()
+        try:
+            names = [channel.encode() for channel in self._channels]
+            connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
+            for _ in names:
+                connection.read_response()
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._connection = connection
+        self._tested = time.monotonic()
+
+    def messages(self) -> Iterator[tuple[str, str]]:
+        """Channel and text of each message, until `close`."""
+        try:
+            while not self._closed:
+                if self._connection is None:
+                    with suppress(*BROKEN, Replica, HeadraceError):
+                        self.subscribe()
+                    if self._connection is None:
+                        select.select([self._reader], [], [], RECONNECT_SECONDS)
+                        continue
+                try:
+                    yield from self._arrived()
+                except BROKEN:
+                    self._hang_up()
+                    continue
+                if not self._closed:
+                    select.select([self._reader, self._connection._sock], [], [], PING_SECONDS)
+        finally:
+            self._hang_up()
+
+    def _arrived(self) -> Iterator[tuple[str, str]]:
+        while not self._closed and self._connection.can_read(0):
+            answer = self._connection.read_response()
+            self._tested = time.monotonic()
+            if answer[0] == b"message":
+                yield answer[1].decode(), answer[2].decode(errors="replace")
+        if time.monotonic() >= self._tested + PING_SECONDS:
+            # A connection that died silently shows when it is used.
+            self._tested = time.monotonic()
+            self._connection.send_packed_command([pack(b"PING")], check_health=False)
+
+    def close(self) -> None:
+        """Stop listening, from any thread."""
+        self._closed = True
+        with suppress(OSError):
+            os.write(self._writer, b"!")
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
+
+    def __del__(self) -> None:
+        for descriptor in (self._reader, self._writer):
+            with suppress(OSError):
+                os.close(descriptor)

@@ -1,0 +1,129 @@
+-- What headrace's clients do: put, look, cancel, delete, revive.
+local Clients = {}
+Qless.Clients = Clients
+
+-- How many jobs of each place are looked at to find some.
+local MOST = 1000
+
+-- put jobs
+-- A job that is there already is left alone: this is a repeat.
+function Clients.put(now, jobs)
+  for _, new in ipairs(jobs) do
+    if not call('HGET', 'ql:j:' .. new.jid, 'jid') then
+      local delay = new.at and new.at - now or new.delay
+      Qless.Put.put(now, 'headrace', new.queue, new.jid, new.klass, new.data, delay, new.priority, nil, new.retries)
+    end
+  end
+end
+
+-- get jids
+-- Reply: JSON list, `false` for jobs that there are not.
+function Clients.get(jids)
+  local found = {}
+  for i, jid in ipairs(jids) do
+    local job = Qless.Job.get(jid)
+    if job then
+      job.token, job.said, job.deferred = unpack(
+        call('HMGET', 'ql:j:' .. jid, 'time', 'headrace', 'headrace-deferred'))
+      job.due = job.queue and tonumber(call('ZSCORE', 'ql:q:' .. job.queue .. '-scheduled', jid)) or false
+    end
+    found[i] = job or false
+  end
+  return found
+end
+
+local function add(found, jids)
+  for _, jid in ipairs(jids) do
+    found[#found + 1] = jid
+  end
+end
+
+local PLACES = {ready = '-work', scheduled = '-scheduled', running = '-locks', blocked = '-depends'}
+
+-- list states queue group
+-- Jids of jobs that are in these states, in one queue (or '' for all) or failure group (or '').
+function Clients.list(states, queue, group)
+  local found = {}
+  local queues = queue ~= '' and {queue} or call('ZRANGE', 'ql:queues', 0, -1)
+  for _, state in ipairs(states) do
+    if state == 'done' then
+      add(found, call('ZREVRANGE', 'ql:completed', 0, MOST - 1))
+    elseif state == 'failed' then
+      for _, name in ipairs(group ~= '' and {group} or call('SMEMBERS', 'ql:failures')) do
+        add(found, call('LRANGE', 'ql:f:' .. name, 0, MOST - 1))
+      end
+    elseif PLACES[state] then
+      for _, name in ipairs(queues) do
+        add(found, call('ZREVRANGE', 'ql:q:' .. name .. PLACES[state], 0, MOST - 1))
+      end
+    end
+  end
+  return found
+end
+
+-- counts
+-- Reply: JSON {queues, failed}: counts of all queues, and failed jobs by queue.
+function Clients.counts(now)
+  local failed = {}
+  for _, group in ipairs(call('SMEMBERS', 'ql:failures')) do
+    for _, jid in ipairs(call('LRANGE', 'ql:f:' .. group, 0, 9999)) do
+      local queue = call('HGET', 'ql:j:' .. jid, 'queue') or ''
+      failed[queue] = (failed[queue] or 0) + 1
+    end
+  end
+  return {queues = Qless.Queue.all_counts(now), failed = failed}
+end
+
+-- cancel jids
+-- Reply: a list, 1 for those that are cancelled. An error, and nothing done, if another job depends on one of them.
+function Clients.cancel(jids)
+  local answers, known = {}, {}
+  for i, jid in ipairs(jids) do
+    local state = call('HGET', 'ql:j:' .. jid, 'state')
+    answers[i] = state and state ~= 'complete' and 1 or 0
+    if answers[i] == 1 then
+      known[#known + 1] = jid
+    end
+  end
+  Qless.Cancel.cancel(known)
+  return answers
+end
+
+-- delete jids
+-- The same, and for completed jobs too.
+function Clients.delete(jids)
+  local answers = Clients.cancel(jids)
+  for i, jid in ipairs(jids) do
+    if answers[i] == 0 and call('EXISTS', 'ql:j:' .. jid) == 1 then
+      Qless.After.purge({jid}, 0)
+      answers[i] = 1
+    end
+  end
+  return answers
+end
+
+-- revive jids
+-- Failed jobs get back in line in the queue in which they failed. Reply: a list, 1 for those that were such.
+function Clients.revive(now, jids)
+  local answers = {}
+  for i, jid in ipairs(jids) do
+    local state, queue, klass, data = unpack(call('HMGET', 'ql:j:' .. jid, 'state', 'queue', 'klass', 'data'))
+    answers[i] = state == 'failed' and 1 or 0
+    if state == 'failed' then
+      Qless.Put.put(now, 'headrace', queue, jid, klass, data, 0)
+    end
+  end
+  return answers
+end
+
+-- workers
+-- Reply: JSON list of {name, jobs, stalled, seen}.
+function Clients.workers(now)
+  local found = Qless.Worker.all_counts(now)
+  for _, worker in ipairs(found) do
+    worker.seen = tonumber(call('ZSCORE', 'ql:workers', worker.name))
+  end
+  return found
+end
+
+return Clients

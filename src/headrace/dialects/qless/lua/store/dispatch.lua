@@ -1,0 +1,37 @@
+-- The script of headrace's own store and worker: EVALSHA sha 0 operation now arguments, of which the last is MessagePack.
+-- An empty `now` means the server's.
+local operation, now = ARGV[1], tonumber(ARGV[2])
+if not now then
+  local time = call('TIME')
+  now = time[1] + time[2] / 1000000
+end
+local arguments = cmsgpack.unpack(ARGV[3])
+local answer
+if operation == 'open' then
+  Qless.Sessions.open(now, arguments.session, arguments.worker, arguments.info)
+elseif operation == 'exchange' then
+  answer = Qless.Exchange.exchange(now, arguments.session, arguments.number, arguments.outcomes, arguments.wanted)
+elseif operation == 'renew' then
+  answer = Qless.Exchange.renew(now, arguments.session, arguments.held)
+elseif operation == 'report' then
+  answer = Qless.Exchange.report(now, arguments.session, arguments.number, arguments.reports)
+elseif operation == 'close' then
+  answer = Qless.Exchange.close(now, arguments.session, arguments.crashed)
+elseif operation == 'put' then
+  Qless.Clients.put(now, arguments)
+elseif operation == 'get' then
+  answer = Qless.Clients.get(arguments)
+elseif operation == 'list' then
+  answer = Qless.Clients.list(arguments.states, arguments.queue, arguments.group)
+elseif operation == 'counts' then
+  answer = Qless.Clients.counts(now)
+elseif operation == 'cancel' then
+  answer = Qless.Clients.cancel(arguments)
+elseif operation == 'delete' then
+  answer = Qless.Clients.delete(arguments)
+elseif operation == 'revive' then
+  answer = Qless.Clients.revive(now, arguments)
+elseif operation == 'workers' then
+  answer = Qless.Clients.workers(now)
+end
+return {string.format('%.17g', now), encode(answer or {})}

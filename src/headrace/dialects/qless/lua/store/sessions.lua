@@ -1,0 +1,58 @@
+-- Sessions of headrace's own worker: `headrace:qless:<session>`, beside the protocol. A session speaks as the Qless worker
+-- `worker`; `number` and `answer` are its last request and what it was told, so that a request may be repeated.
+local Sessions = {}
+Qless.Sessions = Sessions
+
+local KEPT = 604800
+
+function Sessions.key(session)
+  return 'headrace:qless:' .. session
+end
+
+function Sessions.open(now, session, worker, info)
+  local key = Sessions.key(session)
+  if call('HGET', key, 'closed') then
+    error('HEADRACE GONE Session ' .. session .. ' is closed .')
+  end
+  call('HMSET', key, 'worker', worker, 'info', info)
+  call('EXPIRE', key, KEPT)
+  call('ZADD', 'ql:workers', now, worker)
+end
+
+-- The worker as which a session speaks, its last number and answer. An error if it is not open.
+function Sessions.existing(session)
+  local worker, closed, last, answer = unpack(
+    call('HMGET', Sessions.key(session), 'worker', 'closed', 'number', 'answer'))
+  if not worker or closed then
+    error('HEADRACE GONE Session ' .. session .. ' is unknown or closed .')
+  end
+  return worker, tonumber(last) or 0, answer
+end
+
+-- The same for a request with a number. The answer is only given for a number that has been answered.
+function Sessions.request(session, number_given)
+  local worker, last, answer = Sessions.existing(session)
+  if number_given < last then
+    error('HEADRACE STALE Request ' .. number_given .. ' of session ' .. session .. ' comes after ' .. last .. ' .')
+  end
+  return worker, number_given == last and answer or nil
+end
+
+function Sessions.answer(session, number_given, answer)
+  call('HMSET', Sessions.key(session), 'number', number_given, 'answer', encode(answer))
+  call('EXPIRE', Sessions.key(session), KEPT)
+end
+
+-- Whether a worker holds a job by this very hand-out. The time of the pop tells hand-outs apart. Answers with the job's
+-- queue; or nil, and whether it was this hand-out that has ended.
+function Sessions.holds(worker, jid, token)
+  local state, holder, time, queue = unpack(call('HMGET', 'ql:j:' .. jid, 'state', 'worker', 'time', 'queue'))
+  if holder == worker and time == token then
+    if state == 'running' then
+      return queue or ''
+    end
+    return nil, true
+  end
+end
+
+return Sessions

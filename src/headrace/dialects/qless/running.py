@@ -1,0 +1,125 @@
+"""From a class name to a run: finding the class, calling its method, failing the job when that goes wrong."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from .job import Job
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_imported: dict[str, float] = {}
+"""When the source of each module was last changed, as of its last import."""
+
+
+class NotAllowed(ConfigurationError):
+    """The class belongs to a module that this worker was not told to import."""
+
+
+def find_class(klass_name: str, allowed: Sequence[str] | None = None) -> Any:
+    """The class of that name, from a module that is imported if need be, and reloaded if its source has changed.
+
+    `allowed` are the modules (with all that is inside them) from which classes may come; None means any.
+    """
+    module_name, _, attribute = klass_name.rpartition(".")
+    if allowed is not None and not is_allowed(module_name, allowed):
+        raise NotAllowed(
+            f"{klass_name}: this worker imports from {', '.join(allowed) or 'no module'} only. Allow others with --allow."
+        )
+    if not module_name:
+        raise ImportError(f"{klass_name!r} names no module: a class is called module.ClassName.")
+    module = importlib.import_module(module_name)
+    changed = _last_change(module)
+    if changed > _imported.setdefault(module_name, changed):
+        module = importlib.reload(module)
+        _imported[module_name] = changed
+    return getattr(module, attribute)
+
+
+def is_allowed(module_name: str, allowed: Sequence[str]) -> bool:
+    """Whether a module is one of these, or inside one of them.
+
+    >>> is_allowed("shop.jobs.mail", ["shop.jobs"]), is_allowed("shop.jobsx", ["shop.jobs"]), is_allowed("os", [])
+    (True, False, False)
+    """
+    return bool(module_name) and any(f"{module_name}.".startswith(f"{prefix}.") for prefix in allowed)
+
+
+def reload(klass_name: str) -> None:
+    """Have the module of a class imported anew when the class is next used."""
+    _imported[klass_name.rpartition(".")[0]] = 0.0
+
+
+def _last_change(module: ModuleType) -> float:
+    path = getattr(module, "__file__", None)
+    try:
+        return os.stat(path).st_mtime if path else 0.0
+    except OSError:
+        return 0.0
+
+
+def process(job: Job, allowed: Sequence[str] | None = None) -> None:
+    """Run a job: the static method of its class that is named like the queue, or else `process`."""
+    queue = job.queue_name
+    try:
+        klass = find_class(job.klass_name, allowed)
+    except Exception as error:
+        job.fail(f"{queue}-{type(error).__name__}", f"Failed to import {job.klass_name}: {error}")
+        return
+    method = inspect.getattr_static(klass, queue, None) or inspect.getattr_static(klass, "process", None)
+    if method is None:
+        job.fail(
+            f"{queue}-method-missing", f"{job.klass_name} has neither a method {queue!r} nor one called 'process'."
+        )
+        return
+    if not isinstance(method, staticmethod) or not isinstance(inspect.unwrap(method.__func__), FunctionType):
+        job.fail(f"{queue}-method-type", f"The method of {job.klass_name} for {queue!r} is not a static method.")
+        return
+    try:
+        method.__func__(job)
+    except Exception as error:
+        # The first frame is this one, which tells nobody anything.
+        trace = error.__traceback__.tb_next if error.__traceback__ else None
+        text = "".join(traceback.format_exception(type(error), error, trace))
+        job.fail(f"{queue}-{type(error).__name__}", text)
+
+
+def retry(*exceptions: type[BaseException]) -> Callable[[F], F]:
+    """Around a job's method: these exceptions lead to another attempt, not to failure.
+
+    >>> class Mail:
+    ...     @staticmethod
+    ...     @retry(ConnectionError)
+    ...     def process(job): ...
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapped(job: Job) -> Any:
+            try:
+                return function(job)
+            except exceptions:
+                job.retry()
+                return None
+
+        return wrapped  # type: ignore[return-value]
+
+    return decorate
+
+
+def forget_imports() -> None:
+    """For tests: nothing has been imported yet."""
+    for name in _imported:
+        sys.modules.pop(name, None)
+    _imported.clear()

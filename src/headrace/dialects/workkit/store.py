@@ -1,0 +1,390 @@
+"""A WorkKit schedule as a store: `workkit+redis://host:6379/0?schedule=app-tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import ConfigurationError, Unsupported
+from headrace.job import (
+    Counts,
+    Event,
+    Filter,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    State,
+    Swept,
+    Take,
+    Token,
+    Turn,
+)
+from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.redis import NoGuard, doctor
+from headrace.store.redis.operation import Script, Steps
+
+from . import views
+from .address import Keys, parse_url
+from .arguments import by_position
+from .driver import ScheduleDriver
+from .ear import ScheduleEar
+from .handlers import Handlers
+from .names import wire_name
+from .orphans import Orphanage
+from .payload import canonical, job_id
+from .refusals import refuse_options
+from .sessions import Session, Sessions
+from .times import Timekeeper, cron_of, in_order
+from .turn import Turns
+from .wire import Answer, NewEntry, Wire
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+T = TypeVar("T")
+Course = Generator[Script[Any], Any, T]
+
+DEFAULT_QUEUE = "default"
+SURE_AFTER = 10_000
+"""A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
+PAGE = 200
+
+
+class WorkKitStore:
+    """Jobs in a WorkKit schedule: two keys, shared with every program that follows the published format.
+
+    Options of the URL: `schedule` (its name), `lease` (60s: after how long another listener takes over from one that
+    died), `repair_after` (give jobs that have lost their entry for so long a new one), `modules` (a list, with commas,
+    of modules whose functions may be run without being registered), `cron_order=cuckoo`.
+    """
+
+    leases_in_jobs = True
+    facets = frozenset({Facet.DELAY})
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self.url = url
+        self.place, self.settings = parse_url(url)
+        self.keys = Keys(self.settings.schedule)
+        test_clock = None if clock is None or isinstance(clock, SystemClock) else clock
+        self.driver = ScheduleDriver(self.place, self.keys, test_clock)
+        self.timekeeper = Timekeeper(test_clock)
+        self.wire = Wire(self.timekeeper)
+        self.handlers = Handlers(self.settings.modules)
+        self._sessions = Sessions()
+        self._turns = Turns(self)
+        self._orphanage = Orphanage(
+            self.settings.schedule, self.wire, self.timekeeper, self.settings.repair_after, self.settings.cron_order
+        )
+        self._durability: Durability | None = None
+
+    def serve(self, app: Headrace) -> None:
+        """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
+        self.handlers.serve(app)
+
+    # -- running --
+
+    def run(self, operation: Operation[T]) -> T:
+        return self.driver.run(cast("Script[T] | Steps[T]", operation))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def durability(self) -> Durability:
+        """What the server's own settings promise. Asked once."""
+        if self._durability is None:
+            self._durability = doctor.durability(self.driver)
+        return self._durability
+
+    def advice(self) -> list[str]:
+        """What an operator should know, in sentences; none if all is well."""
+        orphans = self.run(self.orphans())
+        found = doctor.advice(self.driver)
+        if orphans:
+            found.append(
+                f"{len(orphans):,} jobs of the schedule {self.settings.schedule!r} have no entry: "
+                "published listeners run them, or died doing so. repair_after=... gives them one."
+            )
+        return found
+
+    def ask_time(self) -> Course[None]:
+        """What time it is at the server, if it was not said lately."""
+        if not self.timekeeper.knows:
+            yield self.wire.time()
+
+    def queue_of(self, queues: Sequence[str]) -> str | None:
+        """The name by which a worker calls this schedule, if it does."""
+        return next((queue for queue in queues if queue in (DEFAULT_QUEUE, self.settings.schedule)), None)
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        for job in jobs:
+            refuse_options(job)
+            if self.queue_of((job.queue,)) is None:
+                raise Unsupported(
+                    f"This store is the schedule {self.settings.schedule!r}: it has no queue {job.queue!r}. "
+                    "Open that schedule as a store of its own."
+                )
+        arguments = [by_position(self.handlers.task(job.task), job.body) for job in jobs]
+
+        def course() -> Course[list[Put]]:
+            if not jobs:
+                return []
+            yield from self.ask_time()
+            now = self.timekeeper.now()
+            new = [self._new_entry(job, args, now) for job, args in zip(jobs, arguments, strict=True)]
+            created = yield self.insert(new, now)
+            return [Put(entry.id, is_new) for entry, is_new in zip(new, created, strict=True)]
+
+        return Steps(course)
+
+    def _new_entry(self, job: NewJob, args: list[Any], now: int) -> NewEntry:
+        moment = job.run_at if job.run_at is not None else now + (job.delay or 0)
+        # "Now" is the present second, which has begun; a later moment is rounded up, so that a delay is never short.
+        due = now // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
+        text = canonical(wire_name(job.task), in_order(cron_of(due), self.settings.cron_order), args)
+        return NewEntry(job_id(text), text, due)
+
+    def insert(self, entries: Sequence[NewEntry], now: int) -> Script[list[bool]]:
+        """The published insertion. A repeat can be told from a new job while the first can't have run."""
+        sure = all(entry.due > now + SURE_AFTER for entry in entries)
+        return self.wire.insert(entries, repeatable=sure)
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        def course() -> Course[list[Snapshot | None]]:
+            found = yield self.wire.get(ids)
+            return [None if one is None else self._snapshot(name, *one) for name, one in zip(ids, found, strict=True)]
+
+        return Steps(course)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        """Jobs that have an entry, by their next time."""
+
+        def fits(job: Snapshot) -> bool:
+            return (
+                (not wanted.states or job.state in wanted.states)
+                and wanted.queue in (None, DEFAULT_QUEUE, job.queue)
+                and wanted.task in (None, job.task)
+                and wanted.group is None
+            )
+
+        def course() -> Course[Page]:
+            start = 0 if wanted.after is None else int(wanted.after)
+            jobs: list[Snapshot] = []
+            while True:
+                entries = yield self.wire.page(start, PAGE)
+                for name, score, text in entries:
+                    if text and fits(job := self._snapshot(name, text, score)):
+                        if len(jobs) == wanted.limit:
+                            return Page(jobs, str(start))
+                        jobs.append(job)
+                    start += 1
+                if len(entries) < PAGE:
+                    return Page(jobs, None)
+
+        return Steps(course)
+
+    def _snapshot(self, name: str, text: bytes, score: float | None) -> Snapshot:
+        return views.snapshot(
+            name,
+            text,
+            score,
+            self.timekeeper.now(),
+            schedule=self.settings.schedule,
+            handlers=self.handlers,
+            sessions=self._sessions.all(),
+        )
+
+    def entries(self) -> Operation[list[views.Entry]]:
+        """All jobs with their next times, earliest first; those without an entry come last."""
+
+        def course() -> Course[list[views.Entry]]:
+            found: dict[str, views.Entry] = {}
+            start = 0
+            while True:
+                page = yield self.wire.page(start, PAGE)
+                now = self.timekeeper.now()
+                found.update((name, views.entry(name, text, score, now)) for name, score, text in page if text)
+                start += PAGE
+                if len(page) < PAGE:
+                    break
+            orphans = yield from self._orphanage.find()
+            for name, text in orphans.items():
+                found.setdefault(name, views.entry(name, text, None, self.timekeeper.now()))
+            return list(found.values())
+
+        return Steps(course)
+
+    def orphans(self) -> Operation[dict[str, bytes]]:
+        """Jobs that have no entry at present: published listeners run them, or died doing so."""
+        return Steps(self._orphanage.find)
+
+    def counts(self) -> Operation[list[Counts]]:
+        def course() -> Course[list[Counts]]:
+            jobs, entries, due, leased = yield self.wire.counts(self.settings.lease)
+            states = {
+                State.READY: due,
+                State.RUNNING: leased + max(0, jobs - entries),
+                State.SCHEDULED: entries - due - leased,
+            }
+            found = {state: number for state, number in states.items() if number}
+            return [Counts(self.settings.schedule, found)] if found else []
+
+        return Steps(course)
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        return _refuse("A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.")
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Removes them: a schedule has no place for cancelled jobs. Whoever runs one is told to stop."""
+        return self.wire.remove(ids)
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return self.wire.remove(ids)
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _refuse("A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.")
+
+    def watcher(self, job_id: str) -> Waiter:
+        return _refuse("A WorkKit schedule keeps no results, and tells nobody when a job has run.")
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        if session.timeout * 4 > self.settings.lease * 3:
+            raise ConfigurationError(
+                f"A session of {session.timeout / 1000:g} s needs a lease of at least {session.timeout / 750:g} s: a "
+                "worker that is cut off stops its jobs when its session ends, and their leases must last that long. "
+                "Add &lease=..., or make the session's time-out shorter."
+            )
+
+        def course() -> Course[int]:
+            now: int = yield self.wire.time()
+            self._sessions.open(session, now)
+            self.handlers.add_names(session.tasks)
+            return now
+
+        return Steps(course)
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        return Steps(lambda: self._turns.exchange(self._sessions.get(session), number, outcomes, take))
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        """Progress, data and log lines have no place on the wire: nothing is recorded, and the run goes on."""
+
+        def course() -> Course[list[bool]]:
+            found = self._sessions.get(session)
+            if found.answered(number) is None:
+                found.answer(number, None)
+            return [False for _ in reports]
+            yield  # nothing is asked of the server
+
+        return Steps(course)
+
+    def renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+    ) -> Operation[Renewal]:
+        """Without leases: only whether the server answers, so that a worker that is cut off learns of it."""
+        return Steps(lambda: self._renew(session, held))
+
+    def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]]) -> Course[Renewal]:
+        known = self._sessions.get(session) if held else self._sessions.find(session)
+        if known is None or not held:
+            return Renewal((yield self.wire.time()))
+        yield from self.ask_time()
+        later = self.timekeeper.now() + self.settings.lease
+        later += later % 1000 == 0  # whole seconds are run times
+        mine = {hold.id: hold for ref, token, _ in held if (hold := known.held.get(ref)) and hold.token == token}
+        now, answers = yield self.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
+        lost = [name for _, _, name in held if name not in mine]
+        cancelled: list[str] = []
+        tokens: dict[str, Token] = {}
+        for hold, answer in zip(mine.values(), answers, strict=True):
+            if answer is Answer.OK:
+                hold.token = tokens[hold.id] = later
+            elif answer is Answer.GONE:
+                cancelled.append(hold.id)
+            elif answer is not Answer.LATER:
+                lost.append(hold.id)
+        known.seen = now
+        return Renewal(now, lost, cancelled, tokens)
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        """Gives back what this process still holds. What another one held comes back when its leases end."""
+
+        def course() -> Course[list[str]]:
+            found = self._sessions.find(session)
+            given_back = [] if found is None else (yield from self._turns.give_back(found))
+            self._sessions.close(session)
+            return given_back
+
+        return Steps(course)
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        """Those of this process: a schedule does not say who listens to it."""
+
+        def course() -> Course[list[SessionSnapshot]]:
+            return [_seen(session) for session in self._sessions.all()]
+            yield
+
+        return Steps(course)
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        def judge(now: int, news: bool, due: int | None) -> tuple[bool, int]:
+            known = self._sessions.find(session)
+            told = known.next_due if known is not None else None
+            # A run time that the worker has not been told of is news, too: it sleeps until the one that it knows.
+            sooner = due is not None and (told is None or told <= now or due < told)
+            return news or sooner, -1
+
+        def look() -> Script[tuple[bool, int]]:
+            return self.wire.look(self.handlers.likenesses, tuple(self._turns.skip), judge)
+
+        return ScheduleEar(self.driver, self.keys.channel, look, lambda: self._room(session))
+
+    def _room(self, session: str) -> bool | None:
+        known = self._sessions.find(session)
+        return None if known is None else known.has_room
+
+    def sweep(self) -> Operation[Swept]:
+        """Looks for orphans now and then."""
+
+        def course() -> Course[Swept]:
+            repaired = (yield from self._orphanage.tend()) if self._orphanage.due else 0
+            return Swept(jobs_returned=repaired)
+
+        return Steps(course)
+
+
+def _seen(session: Session) -> SessionSnapshot:
+    return SessionSnapshot(
+        info=session.info, opened=session.opened, seen=session.seen, running=len(session.held), alive=True
+    )
+
+
+def _refuse(why: str) -> NoReturn:
+    raise Unsupported(why)

@@ -1,0 +1,243 @@
+"""A worker's turn: outcomes to scores, claimed entries to leases. One exchange of the store."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import time
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.job import Charge, Kind, Lease, Outcome, Ref, Take, Turn, Verdict
+from headrace.schedule import ScheduleError
+from headrace.store.redis.operation import Script
+
+from .arguments import by_name
+from .payload import read_payload
+from .sessions import LONGEST_REF, Hold, Session
+from .times import next_time, read_cron
+from .warnings import Warnings
+from .wire import Answer, Claim, Settlement
+
+if TYPE_CHECKING:
+    from .store import WorkKitStore
+
+log = logging.getLogger("headrace.workkit")
+
+PATIENCE = 1_000
+"""Milliseconds for which an entry that a published listener has out for an instant is waited for."""
+INSTANT = 0.005
+"""Seconds after which to look for it again."""
+MOST_CALLS = 50
+"""How often to go on looking past jobs that can't be run here, in one turn."""
+COUNTED = 10_000
+"""Jobs whose attempts or crashes this process remembers, as the wire can't."""
+SKIPPED = 1_000
+
+_VERDICTS = {
+    Answer.OK: Verdict.OK,
+    Answer.LATER: Verdict.LATER,
+    Answer.STALE: Verdict.STALE,
+    Answer.AS_WISHED: Verdict.STALE,
+    Answer.GONE: Verdict.STALE,
+}
+
+
+class Asked(NamedTuple):
+    """An outcome that the server has to judge."""
+
+    place: int
+    hold: Hold
+    outcome: Outcome
+    settlement: Settlement
+
+
+class Turns:
+    """Settles and takes for the sessions of this process."""
+
+    def __init__(self, store: WorkKitStore) -> None:
+        self._store = store
+        self._counters: dict[str, tuple[int, int]] = {}
+        """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
+        self.skip: dict[str, None] = {}
+        """Ids that a script took for ours and that can't be run after all."""
+        self._warnings = Warnings(store.settings.schedule)
+
+    def exchange(
+        self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
+    ) -> Generator[Script[Any], Any, Turn]:
+        """One numbered exchange."""
+        answered = session.answered(number)
+        if answered is not None:
+            return answered
+        store = self._store
+        yield from store.ask_time()
+        again = session.sends(number)
+        verdicts, asked = self._judge(session, outcomes)
+        settlements = [one.settlement for one in asked]
+        queue = store.queue_of(take.queues) if take is not None else None
+        wanted = take.slots + take.spare if take is not None and queue is not None else 0
+        leases: list[Lease] = []
+        offset = 0
+        for number_of_calls in itertools.count(1):
+            reply = yield store.wire.exchange(
+                settlements,
+                lease=store.settings.lease,
+                wanted=wanted - len(leases),
+                offset=offset,
+                likenesses=store.handlers.likenesses,
+                skip=tuple(self.skip),
+                again=again,
+            )
+            self._settled(session, asked, reply.answers[: len(asked)], verdicts)
+            self._warnings.passed_over(reply.passed)
+            fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
+            leases += fresh
+            # What turned out to be unusable goes back with the next call, which looks for something in its place.
+            settlements = [Settlement(claim.member, claim.id, reply.token, claim.due, False) for claim in unusable]
+            asked = []
+            if number_of_calls == MOST_CALLS:
+                wanted = len(leases)
+            if not unusable and (reply.resume is None or len(leases) >= wanted):
+                break
+            offset = 0 if unusable else reply.resume or 0
+        for index, lease in enumerate(leases):
+            lease.spare = take is not None and index >= take.slots
+        session.has_room = take is not None and len(leases) < take.slots
+        session.next_due = reply.next_due
+        session.seen = reply.now
+        turn = Turn([verdicts[place] for place in range(len(outcomes))], leases, reply.now, reply.next_due)
+        if Verdict.LATER in turn.verdicts:
+            time.sleep(INSTANT)  # the pump sends it again at once: an instant is what the other one needs
+        session.answer(number, turn)
+        return turn
+
+    def give_back(self, session: Session) -> Generator[Script[Any], Any, list[str]]:
+        """Everything that the session still holds."""
+        held = list(session.held.values())
+        settlements = [Settlement(hold.member, hold.id, hold.token, hold.due, True) for hold in held]
+        for start in range(0, len(settlements), 500):
+            yield self._store.wire.exchange(
+                settlements[start : start + 500], lease=0, wanted=0, offset=0, likenesses=b"", skip=(), again=True
+            )
+        return [hold.id for hold in held]
+
+    # -- outcomes --
+
+    def _judge(self, session: Session, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], list[Asked]]:
+        """What can be said without asking, and what is to be asked."""
+        verdicts: dict[int, Verdict] = {}
+        asked: dict[Ref, Asked] = {}
+        for place, outcome in enumerate(outcomes):
+            hold = session.held.get(outcome.ref)
+            if hold is None or hold.token != outcome.token:
+                settled = session.has_settled(outcome.ref, outcome.token)
+                verdicts[place] = Verdict.ALREADY if settled else Verdict.STALE
+            elif hold.ref in asked:
+                verdicts[place] = Verdict.ALREADY
+            else:
+                absent = hold.absent_since
+                insist = absent is not None and self._store.timekeeper.steady() - absent >= PATIENCE
+                settlement = Settlement(hold.member, hold.id, hold.token, self._target(hold, outcome), insist)
+                asked[hold.ref] = Asked(place, hold, outcome, settlement)
+        return verdicts, list(asked.values())
+
+    def _target(self, hold: Hold, outcome: Outcome) -> int | None:
+        """The score that an outcome leads to; None: the job is over."""
+        now = self._store.timekeeper.now()
+        kind = outcome.kind
+        if kind is Kind.CRASHED and hold.crashes + 1 >= hold.max_crashes:
+            log.error("job %s crashed %d times: it is given up", hold.id, hold.crashes + 1)
+        elif kind in (Kind.RELEASED, Kind.CRASHED):
+            return hold.due
+        elif kind is Kind.AGAIN:
+            moment = outcome.at if outcome.at is not None else now + outcome.delay
+            return now // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
+        elif kind is Kind.MOVED:
+            log.error(
+                "job %s wants to go on in the queue %r: a WorkKit schedule has no other, so its run ends here. "
+                "Add a job to the other schedule instead.",
+                hold.id,
+                outcome.queue,
+            )
+        return next_time(hold.cron, max(now, hold.due))
+
+    def _settled(
+        self, session: Session, asked: Sequence[Asked], answers: Sequence[Answer], verdicts: dict[int, Verdict]
+    ) -> None:
+        for (place, hold, outcome, _), answer in zip(asked, answers, strict=True):
+            verdicts[place] = _VERDICTS[answer]
+            if answer is Answer.LATER:
+                hold.absent_since = hold.absent_since or self._store.timekeeper.steady()
+            elif answer is Answer.OK:
+                session.settle(hold)
+                self._charge(hold, outcome)
+            else:
+                session.held.pop(hold.ref, None)
+                self._counters.pop(hold.id, None)
+
+    def _charge(self, hold: Hold, outcome: Outcome) -> None:
+        """Attempts and crashes of a job that goes on."""
+        self._counters.pop(hold.id, None)
+        if outcome.kind in (Kind.AGAIN, Kind.RELEASED, Kind.CRASHED):
+            attempts = hold.attempts + (outcome.charge is Charge.ATTEMPT)
+            crashes = hold.crashes + (outcome.kind is Kind.CRASHED)
+            if attempts + crashes > 0 and crashes < hold.max_crashes:
+                self._counters[hold.id] = attempts, crashes
+        while len(self._counters) > COUNTED:
+            del self._counters[next(iter(self._counters))]
+
+    # -- leases --
+
+    def _accept(
+        self, session: Session, claims: Sequence[Claim], token: int, queue: str
+    ) -> tuple[list[Lease], list[Claim]]:
+        """Leases, and claims that can't be run here after all: a script knows less about names and crons than we do."""
+        leases: list[Lease] = []
+        unusable: list[Claim] = []
+        handlers = self._store.handlers
+        for claim in claims:
+            payload = read_payload(claim.payload)
+            name = None if payload is None else handlers.find(payload.job)
+            try:
+                if payload is None or name is None:
+                    raise ScheduleError(
+                        "its payload is not a job" if payload is None else f"{payload.job!r} is not known"
+                    )
+                cron = read_cron(payload.cron, self._store.settings.cron_order)
+            except ScheduleError as error:
+                self._warnings.unusable(claim.id, str(error))
+                self.skip[claim.id] = None
+                while len(self.skip) > SKIPPED:
+                    del self.skip[next(iter(self.skip))]
+                unusable.append(claim)
+                continue
+            task = handlers.task(name)
+            attempts, crashes = self._counters.get(claim.id, (0, 0))
+            most = 3 if task is None else task.options.max_crashes
+            hold = Hold(reference(claim), claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
+            session.held[hold.ref] = hold
+            leases.append(
+                Lease(
+                    ref=hold.ref,
+                    token=token,
+                    id=claim.id,
+                    task=name,
+                    queue=queue,
+                    body=by_name(task, payload.arguments),
+                    attempts=attempts,
+                    crashes=crashes,
+                    max_crashes=most,
+                    created=claim.due,
+                    due=claim.due,
+                )
+            )
+        return leases, unusable
+
+
+def reference(claim: Claim) -> str:
+    """How the worker calls a lease: the id, unless its entry has a spelling of its own: there may be another one."""
+    if claim.member == b'{"id":"%s"}' % claim.id.encode(errors="surrogateescape") and len(claim.id) <= LONGEST_REF:
+        return claim.id
+    return hashlib.sha1(claim.member, usedforsecurity=False).hexdigest()

@@ -1,0 +1,220 @@
+"""What is said to the server: each script's arguments, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+from headrace.store.redis.operation import Reply, Script
+
+from .payload import member_of
+from .times import Timekeeper
+
+T = TypeVar("T")
+
+WAKE_WITHIN = 2_000
+"""Listeners are woken for jobs due within this many milliseconds; before later ones they look by themselves."""
+
+
+class Answer(IntEnum):
+    """What became of one entry, as prelude.lua has it."""
+
+    OK = 0
+    STALE = 2
+    LATER = 3
+    """A published listener has it out for an instant."""
+    AS_WISHED = 4
+    """It has the wanted score already: our own doing if the request was sent twice, somebody else's if not."""
+    GONE = 5
+    """The job was removed: the same applies."""
+
+
+class NewEntry(NamedTuple):
+    """A job to be inserted."""
+
+    id: str
+    text: bytes
+    due: int
+
+
+class Settlement(NamedTuple):
+    """What is to become of a claimed entry: another score, or (None) the end of the job."""
+
+    member: bytes
+    id: str
+    token: int
+    target: int | None
+    insist: bool
+    """Add the entry if it is absent."""
+
+
+class Claim(NamedTuple):
+    """An entry that is ours now, and what it was before."""
+
+    member: bytes
+    id: str
+    due: int
+    payload: bytes
+
+
+class Exchanged(NamedTuple):
+    """The answer of `exchange`."""
+
+    now: int
+    next_due: int | None
+    answers: list[Answer]
+    claims: list[Claim]
+    token: int
+    passed: list[tuple[str, str]]
+    resume: int | None
+
+
+class Wire:
+    """Describes calls of scripts. Every answer tells the server's time, which the timekeeper is told in turn."""
+
+    def __init__(self, timekeeper: Timekeeper) -> None:
+        self._timekeeper = timekeeper
+
+    def _script(
+        self, name: str, arguments: tuple[bytes, ...], read: Callable[[Reply, bool], T], *, repeatable: bool = True
+    ) -> Script[T]:
+        def read_all(reply: Reply, repeated: bool) -> T:
+            self._timekeeper.told(int(reply[0]))
+            return read(reply, repeated)
+
+        return Script(name, arguments, read_all, repeatable=repeatable)
+
+    def time(self) -> Script[int]:
+        return self._script("renew", (), lambda reply, _: int(reply[0]))
+
+    def insert(self, entries: Sequence[NewEntry], *, repeatable: bool) -> Script[list[bool]]:
+        """True per job that is new. (One that was sent twice meets itself: it counts as new.)"""
+        arguments = [b"%d" % WAKE_WITHIN]
+        for entry in entries:
+            arguments += (entry.id.encode(), entry.text, member_of(entry.id), b"%d" % entry.due)
+        return self._script(
+            "insert",
+            tuple(arguments),
+            lambda reply, repeated: [bool(new) or repeated for new in reply[1]],
+            repeatable=repeatable,
+        )
+
+    def exchange(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        lease: int,
+        wanted: int,
+        offset: int,
+        likenesses: bytes,
+        skip: Sequence[str],
+        again: bool,
+    ) -> Script[Exchanged]:
+        """`again`: the same settlements may have arrived before."""
+        arguments = [b"%d" % lease, b"%d" % wanted, b"%d" % offset, likenesses, "\n".join(skip).encode()]
+        for member, identity, token, target, insist in settlements:
+            score = b"" if target is None else b"%d" % target
+            arguments += (member, identity.encode(), b"%d" % token, score, b"1" if insist else b"")
+
+        def read(reply: Reply, repeated: bool) -> Exchanged:
+            now, due, codes, claims, token, passed, resume = reply
+            return Exchanged(
+                int(now),
+                _number(due),
+                [_forgive(code, again or repeated) for code in codes],
+                [Claim(member, _text(name), _score(score), payload) for member, name, score, payload in claims],
+                int(token),
+                [(_text(name), _text(job)) for name, job in passed],
+                None if resume < 0 else resume,
+            )
+
+        return self._script("exchange", tuple(arguments), read)
+
+    def look(self, likenesses: bytes, skip: Sequence[str], judge: Callable[[int, bool, int | None], T]) -> Script[T]:
+        """`judge` is told now, whether there is something to do, and when the next entry will be due."""
+        return self._script(
+            "look",
+            (likenesses, "\n".join(skip).encode()),
+            lambda reply, _: judge(int(reply[0]), bool(reply[1]), _number(reply[2])),
+        )
+
+    def renew(self, leases: Sequence[tuple[bytes, str, int, int]]) -> Script[tuple[int, list[Answer]]]:
+        """Per lease (member, id, token, new token)."""
+        arguments: list[bytes] = []
+        for member, identity, token, later in leases:
+            arguments += (member, identity.encode(), b"%d" % token, b"%d" % later)
+
+        def read(reply: Reply, repeated: bool) -> tuple[int, list[Answer]]:
+            codes = [Answer.OK if repeated and code == Answer.AS_WISHED else Answer(code) for code in reply[1]]
+            return int(reply[0]), codes
+
+        return self._script("renew", tuple(arguments), read)
+
+    def get(self, ids: Sequence[str]) -> Script[list[tuple[bytes, float | None] | None]]:
+        """Payload and score per job."""
+
+        def read(reply: Reply, _: bool) -> list[tuple[bytes, float | None] | None]:
+            return [(found[0], float(found[1]) if found[1] else None) if found else None for found in reply[1]]
+
+        return self._script("get", _ids_and_members(ids), read)
+
+    def page(self, start: int, count: int) -> Script[list[tuple[str, float, bytes]]]:
+        """Id, score and payload per entry."""
+        return self._script(
+            "page",
+            (b"%d" % start, b"%d" % count),
+            lambda reply, _: [(_text(name), float(score), payload) for name, score, payload in reply[1]],
+        )
+
+    def counts(self, lease: int) -> Script[tuple[int, int, int, int]]:
+        """Jobs, entries, those that are due, those that are leased."""
+        return self._script("counts", (b"%d" % (lease + 1000),), lambda reply, _: tuple(reply[1:]))
+
+    def remove(self, ids: Sequence[str]) -> Script[list[bool]]:
+        """True per job that was there."""
+        return self._script(
+            "remove", _ids_and_members(ids), lambda reply, _: [bool(there) for there in reply[1]], repeatable=False
+        )
+
+    def orphans(self, cursor: bytes) -> Script[tuple[bytes, list[tuple[str, bytes]]]]:
+        """The next cursor; id and payload of jobs that have no entry of the usual spelling."""
+        return self._script(
+            "orphans", (cursor,), lambda reply, _: (reply[1], [(_text(name), payload) for name, payload in reply[2]])
+        )
+
+    def strangers(self, cursor: bytes) -> Script[tuple[bytes, list[str]]]:
+        """The next cursor; ids of jobs whose entries are spelled in another way."""
+        return self._script("strangers", (cursor,), lambda reply, _: (reply[1], [_text(name) for name in reply[2]]))
+
+    def repair(self, entries: Sequence[tuple[str, int]]) -> Script[list[bool]]:
+        """Per job (id, run time): True if it was given an entry."""
+        arguments: list[bytes] = []
+        for identity, due in entries:
+            arguments += (identity.encode(), member_of(identity), b"%d" % due)
+        return self._script("repair", tuple(arguments), lambda reply, _: [bool(done) for done in reply[1]])
+
+
+def _ids_and_members(ids: Sequence[str]) -> tuple[bytes, ...]:
+    arguments: list[bytes] = []
+    for identity in ids:
+        arguments += (identity.encode(errors="surrogateescape"), member_of(identity))
+    return tuple(arguments)
+
+
+def _forgive(code: int, again: bool) -> Answer:
+    """What a second request finds done was done by the first."""
+    return Answer.OK if again and code in (Answer.AS_WISHED, Answer.GONE) else Answer(code)
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")
+
+
+def _number(value: Any) -> int | None:
+    return _score(value) if value else None
+
+
+def _score(value: bytes) -> int:
+    """Scores are whole milliseconds; those of peers that do otherwise are cut."""
+    return int(float(value))

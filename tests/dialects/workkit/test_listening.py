@@ -1,0 +1,265 @@
+"""A listener of ours: what it runs, what it leaves for others, and what it does with what a job raises."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from headrace.dialects.workkit import Schedule
+from headrace.errors import ConfigurationError
+from processes import eventually
+
+from .conftest import listening
+from .scene import Scene
+
+PATIENCE = 20
+
+ran: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+gate = threading.Event()
+inside: SimpleQueue[str] = SimpleQueue()
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    gate.clear()
+    for queue in (ran, inside):
+        while not queue.empty():
+            queue.get()
+
+
+def note(*values: Any) -> None:
+    ran.put(values)
+
+
+def blow(word: str) -> None:
+    ran.put((word,))
+    raise ValueError(word)
+
+
+def hold(word: str) -> None:
+    inside.put(word)
+    assert gate.wait(PATIENCE)
+    ran.put((word,))
+
+
+def typed(number: int, flag: bool = False) -> None:
+    ran.put((number, flag))
+
+
+def got() -> tuple[Any, ...]:
+    return ran.get(timeout=PATIENCE)
+
+
+def test_a_job_runs_and_leaves_nothing(s: Schedule, scene: Scene) -> None:
+    with listening(s):
+        s.add_now(note, 1, "zwei", [None])
+        assert got() == (1, "zwei", [None])
+        eventually(lambda: scene.empty, "an empty schedule")
+
+
+def test_many_jobs_of_one_score_all_run(s: Schedule, scene: Scene) -> None:
+    identities = {scene.write("#'dialects.workkit.test-listening/note", number, due=1000) for number in range(60)}
+    assert len(identities) == 60
+    s.task(note)
+    with listening(s):
+        assert sorted(got()[0] for _ in range(60)) == list(range(60))
+        eventually(lambda: scene.empty, "an empty schedule")
+
+
+def test_a_recurring_job_goes_on_and_stays(s: Schedule, scene: Scene) -> None:
+    with listening(s):
+        identity = s.add(note, "tick", every="second")
+        times = []
+        for _ in range(3):
+            got()
+            times.append(time.time())
+        eventually(lambda: scene.scores[identity] % 1000 == 0, "the next time")
+        assert identity in scene.jobs
+    assert 0.9 < times[2] - times[1] < 1.5
+
+
+def test_an_overdue_recurring_job_runs_once_and_goes_on_from_now(s: Schedule, scene: Scene) -> None:
+    hours_ago = (int(time.time()) - 7200) * 1000
+    identity = scene.write("#'dialects.workkit.test-listening/note", 1, cron="* * * * * 0 0", due=hours_ago)
+    s.task(note)
+    with listening(s):
+        got()
+        eventually(lambda: scene.scores[identity] % 3_600_000 == 0, "the next hour")
+        assert scene.scores[identity] > time.time() * 1000
+    assert ran.empty()
+
+
+def test_what_a_job_raises_is_reported_and_ends_that_run_only(
+    s: Schedule, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: SimpleQueue[BaseException] = SimpleQueue()
+    s.app.on_failure(lambda _, error: told.put(error))
+    with listening(s):
+        s.add_now(blow, "once")
+        assert got() == ("once",)
+        eventually(lambda: scene.empty, "an empty schedule")
+        recurring = s.add(blow, "again", every="second")
+        assert [got(), got()] == [("again",)] * 2
+        assert recurring in scene.jobs
+    assert str(told.get(timeout=PATIENCE)) == "once"
+    assert "ValueError: once" in caplog.text
+
+
+def test_arguments_that_do_not_fit_end_the_run(s: Schedule, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    s.task(typed)
+    for args in [["x"], [1, True, 3], []]:
+        scene.write("#'dialects.workkit.test-listening/typed", *args, due=1000)
+    scene.write("#'dialects.workkit.test-listening/typed", 5, True, due=2000)
+    with listening(s):
+        assert got() == (5, True)
+        eventually(lambda: scene.empty, "an empty schedule")
+    assert caplog.text.count("do not fit") == 3
+    assert ran.empty()
+
+
+def test_jobs_run_beside_each_other(s: Schedule) -> None:
+    with listening(s):
+        for word in "abc":
+            s.add_now(hold, word)
+        assert {inside.get(timeout=PATIENCE) for _ in range(3)} == set("abc")
+        s.add_now(note, "quick")
+        assert got() == ("quick",)
+        gate.set()
+        assert {got()[0] for _ in range(3)} == set("abc")
+
+
+def test_a_running_job_shows_the_end_of_its_lease_and_is_added_in_vain(s: Schedule, scene: Scene) -> None:
+    with listening(s):
+        identity = s.add(hold, "x", every="second")
+        inside.get(timeout=PATIENCE)
+        (entry,) = s.list()
+        assert entry.running
+        assert scene.scores[identity] > (time.time() + 50) * 1000
+        assert s.add(hold, "x", every="second") == identity
+        gate.set()
+        assert got() == ("x",)
+
+
+def test_a_job_that_is_removed_while_it_runs_is_told_to_stop(s: Schedule, scene: Scene) -> None:
+    with listening(s):
+        identity = s.add(cancellable, every="second")
+        inside.get(timeout=PATIENCE)
+        assert s.remove(identity)
+        assert got() == ("stopped",)
+        eventually(lambda: scene.empty, "an empty schedule")
+
+
+def cancellable() -> None:
+    from headrace import Cancelled, current
+
+    inside.put("x")
+    end = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < end:
+            current().heartbeat()
+            time.sleep(0.005)
+    except Cancelled:
+        ran.put(("stopped",))
+        raise
+
+
+def test_what_this_listener_does_not_know_is_left_for_one_that_does(
+    make: Callable[..., Schedule], scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    foreign = [scene.write("(fn [] (launch))", due=1000), scene.write("#'other.app/go", due=2000)]
+    foreign += [scene.write("", text='{"cron":"* * * * * * *"}', due=3000), scene.write("", text="{", due=4000)]
+    bad_cron = scene.write("#'dialects.workkit.test-listening/note", 1, cron="every full moon", due=5000)
+    crowd = [scene.write("#'other.app/crowd", number, due=6000) for number in range(150)]
+    knows, does_not = make(), make()
+    knows.task(name="other.app/go")(note)
+    does_not.task(note)
+    untouched = {identity: scene.scores[identity] for identity in [*foreign, bad_cron, *crowd]}
+    with listening(does_not):
+        does_not.add_now(note, "behind them all")
+        assert got() == ("behind them all",)
+        eventually(lambda: len(scene.jobs) == len(untouched), "the end of that job")
+    assert scene.scores == untouched
+    with listening(knows):
+        assert got() == ()
+    assert ran.empty()
+    assert caplog.text.count("'(fn [] (launch))' is not known here") == 2  # each listener says so once
+    assert "every full moon" in caplog.text
+    assert set(scene.jobs) == set(untouched) - {foreign[1]}
+
+
+def test_an_entry_without_payload_is_dropped(s: Schedule, scene: Scene) -> None:
+    scene.client.zadd(scene.next_key, {'{"id":"nobody"}': 1000})
+    with listening(s):
+        eventually(lambda: scene.empty, "an empty schedule")
+
+
+def test_other_spellings_of_an_entry_are_kept_in_use(s: Schedule, scene: Scene) -> None:
+    scene.write("#'dialects.workkit.test-listening/note", 1, due=1000, member='{ "id": "%s", "more": [1] }')
+    recurring = scene.write("#'dialects.workkit.test-listening/note", 2, cron="* * * * * 0 0", due=1000, member='{"id" :"%s"}')
+    s.task(note)
+    with listening(s):
+        assert sorted([got(), got()]) == [(1,), (2,)]
+        eventually(lambda: len(scene.jobs) == 1, "the end of the first")
+        eventually(lambda: scene.scores[recurring] % 1000 == 0, "the end of the second")
+    assert list(scene.next) == [f'{{"id" :"{recurring}"}}']
+
+
+def test_functions_of_allowed_modules_run_without_being_registered(make: Callable[..., Schedule], scene: Scene) -> None:
+    scene.write("#'dialects.workkit.test-listening/note", "x", due=1000)
+    scene.write("#'os/getpid", due=1000)
+    with listening(make(modules=["dialects.workkit.test_listening"])):
+        assert got() == ("x",)
+        eventually(lambda: len(scene.jobs) == 1, "the end of that job")
+
+
+def test_stopping_gives_back_what_has_not_ended(s: Schedule, scene: Scene, make: Callable[..., Schedule]) -> None:
+    thread = threading.Thread(target=s.listen)
+    thread.start()
+    identity = s.add(hold, "x", every="hour")
+    scene.client.zadd(scene.next_key, {f'{{"id":"{identity}"}}': 5000})
+    inside.get(timeout=PATIENCE)
+    s.stop(grace=0)
+    thread.join(PATIENCE)
+    assert scene.scores == {identity: 5000}
+    gate.set()
+    got()
+
+
+def test_a_stop_before_the_first_look_is_heard(s: Schedule) -> None:
+    for _ in range(5):
+        thread = threading.Thread(target=s.listen)
+        thread.start()
+        while s._worker is None:
+            time.sleep(0)
+        s.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_one_listener_at_a_time(s: Schedule) -> None:
+    with listening(s):
+        s.add_now(note)
+        got()
+        with pytest.raises(ConfigurationError, match="already"):
+            s.listen()
+
+
+def test_a_listener_survives_its_server(private: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    from headrace.dialects.workkit import create
+
+    server = private()
+    caplog.set_level(logging.WARNING)
+    with create("app-tasks", redis=server.url) as s, listening(s):
+        s.add_now(note, 1)
+        assert got() == (1,)
+        server.kill()
+        server.start()
+        eventually(lambda: server.client().pubsub_numsub("app-tasks:wake")[0][1], "a new ear")
+        s.add_now(note, 2)
+        assert got() == (2,)
