@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One pytest process per core, as the tests spend half of their time waiting for processes.
 JOBS ?= auto
 
-.PHONY: help demo test check soak bench clean
+.PHONY: help demo test check soak bench bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ soak: $(VENV)/.ready  ## The tests at full volume: takes an hour or so
 bench: $(VENV)/.ready  ## Measure: value, bar, verdict
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev,bench]'
 	$(BIN)/python -m bench.sqlite
+
+bench-peers: $(VENV)/.ready  ## Measure headrace beside other job queues; QUICK=1 takes under ten minutes
+	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)
 
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

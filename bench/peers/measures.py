@@ -65,7 +65,7 @@ TINY = Sizes(
     stored=500,
     deep=2_000,
     deep_by_ones=1_000,
-    million=5_000,
+    million=50_000,
     crash_patience=15,
 )
 """To see that everything works; the figures mean nothing."""
@@ -103,15 +103,15 @@ def speed(peer: Peer, sizes: Sizes) -> None:
     with peer.place("drain") as here:
         here.ask("enqueue", task="noop", count=10)
         total = max(int(peer.about["pace"] * sizes.seconds), 2 * sizes.ones)
-        ones = sizes.ones if peer.has_bulk else total
+        ones = max(sizes.ones, total // 10) if peer.has_bulk else total
         peer.add("one", ones / here.ask("enqueue", task="noop", count=ones)["seconds"])
         if peer.has_bulk:
             peer.add("bulk", (total - ones) / here.ask("enqueue_many", task="noop", count=total - ones)["seconds"])
-        peer.add("drain", _drain(here, total))
+        peer.add("drain", drain(here, total))
         peer.commands["drain"] = here.ask("workers", purpose="drain")["commands"]
 
 
-def _drain(here: Place, total: int) -> float:
+def drain(here: Place, total: int) -> float:
     """Jobs per second from the moment when a tenth of them is done until all are."""
     here.start_workers()
 
@@ -144,7 +144,8 @@ def memory(peer: Peer, sizes: Sizes) -> None:
     with peer.place("memory") as here:
         here.ask("enqueue_many", task="noop", count=sizes.stored, payload=PAYLOAD)
         before = here.service.bytes_used(here.url)
-        more = 4 * sizes.stored
+        # As many as will not take long: the more there are, the less the server's buffers count.
+        more = max(4 * sizes.stored, min(int(peer.about["pace"] * sizes.seconds), 50_000))
         here.ask("enqueue_many", task="noop", count=more, payload=PAYLOAD)
         peer.add("bytes", (here.service.bytes_used(here.url) - before) / more)
 
@@ -165,7 +166,7 @@ def growth(peer: Peer, sizes: Sizes, deep: int, rounds: int) -> None:
                 few.append(empty.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"])
                 peer.add("enqueue with many waiting", sum(few) / sum(many))
                 empty.ask("enqueue_many", task="noop", count=total)
-                shallow = _drain(empty, total)
+                shallow = drain(empty, total)
             done += total
             peer.add("drain with many waiting", _drain_some(full, total) / shallow)
             if done + 2 * total > deep:
@@ -191,9 +192,9 @@ def _drain_some(here: Place, count: int) -> float:
 def crash(peer: Peer, sizes: Sizes) -> None:
     """All workers killed with -9 when a quarter of the jobs is done, and started again at once.
 
-    Lost: jobs that did not reach their end within the patience. Twice: those that reached it more than once, which a queue
-    cannot rule out when a worker dies between the end of a job and its acknowledgement. Again: when the last of those
-    that had been in a worker's hands when it died came to its end, in seconds since the restart.
+    Lost: jobs that did not reach their end within the patience. Twice: those that reached it more than once, which a
+    queue cannot rule out when a worker dies between the end of a job and its acknowledgement. Again: when the last of
+    those that had been in a worker's hands when it died came to its end, in seconds since the restart.
     """
     with peer.place("crash") as here:
         here.ask("enqueue_many", task="slow", count=CRASH_JOBS)
@@ -206,7 +207,8 @@ def crash(peer: Peer, sizes: Sizes) -> None:
         wait_until(lambda: marked() >= CRASH_JOBS // 4 or marked(), PATIENCE, f"{peer.name}: crash", 0.01)
         here.kill_workers()
         ended = {number for number, _ in here.witness.marks()}
-        in_hand = set(range(1, max(ended) + 1)) - ended
+        # All that came before one that has started had been handed out: jobs are taken in order.
+        in_hand = set(range(1, max(here.witness.begun()) + 1)) - ended
         restart = time.time()
         here.start_workers()
         end = time.monotonic() + sizes.crash_patience
@@ -244,6 +246,7 @@ __all__ = [
     "Sizes",
     "crash",
     "describe",
+    "drain",
     "growth",
     "latency",
     "memory",

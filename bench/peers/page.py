@@ -42,7 +42,7 @@ COMMANDS = (
     (
         "latency p50 / p99",
         "`python -m bench.peers --figures latency`",
-        "from right before the enqueue call to the first line of the function; one idle worker, a job every 10 to 30 ms",
+        "from before the enqueue call to the first line of the function; one idle worker, a job every 10 to 30 ms",
     ),
     (
         "bytes per waiting job",

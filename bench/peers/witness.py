@@ -1,6 +1,6 @@
 """What the jobs do, whatever runs them. Imported by every peer's workers: needs nothing but the standard library.
 
-Each is as cheap as can be: counting costs a fraction of a microsecond, in memory that all workers and the benchmark share.
+Each is as cheap as can be: counting costs a fraction of a microsecond, in memory that is shared with the benchmark.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def stamp(sent: float) -> None:
     _append("stamps", b"%.9f\n" % (time.time() - float(sent)))
 
 
+def begin(number: int) -> None:
+    """A job that tells that it has started."""
+    _append("begun", b"%d\n" % int(number))
+
+
 def mark(number: int) -> None:
     """A job that tells that it has ended."""
     _append("marks", b"%d %.6f\n" % (int(number), time.time()))
@@ -90,6 +95,10 @@ class Reader:
     def stamps(self) -> list[float]:
         """Seconds from enqueue to start, in order of the starts."""
         return [float(line) for line in self._lines("stamps")]
+
+    def begun(self) -> set[int]:
+        """Which jobs have started."""
+        return set(map(int, self._lines("begun")))
 
     def marks(self) -> list[tuple[int, float]]:
         """Which jobs ran to their end, as often as they did, and when."""

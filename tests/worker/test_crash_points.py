@@ -56,7 +56,11 @@ def test_of_a_worker(point: str, app: Headrace, witness: Witness, start_worker: 
             start_worker("--slots", "2", "--session-timeout", "1s")
         return unfinished(app) == 0
 
-    eventually(finished, "the jobs to finish elsewhere")
+    try:
+        eventually(finished, "the jobs to finish elsewhere")
+    except AssertionError as error:
+        logs = "\n".join(log.read_text(encoding="utf-8") for log in sorted(tmp_path.glob("*.log")))
+        raise AssertionError(f"{error}\n{all_jobs(app)}\n{logs}") from None
     for job in all_jobs(app):
         assert (job.state, job.attempts) == (State.DONE, 1)
         ends = [mark.token for mark in witness.marks("end", job.id)]

@@ -129,7 +129,7 @@ def test_a_cancelled_job_stops_under_full_load(app: Headrace, witness: Witness, 
     start_worker("--slots", "2")
     job = tasks.cancellable.using(priority=1).enqueue()
     eventually(lambda: job.refresh().progress is not None, "the job to run")
-    flood = volume(6_000)
+    flood = volume(20_000)
     app.enqueue_many([tasks.nothing.call(number) for number in range(flood)])
 
     def done() -> int:

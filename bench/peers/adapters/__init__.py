@@ -10,7 +10,8 @@ Each has the tasks `noop`, `stamp` and `slow` (see `bench.peers.witness`), and:
     prepare()                        connect, and make what must be there before the first job
     enqueue(task, argument)          one job
     enqueue_many(task, arguments)    by the peer's own bulk interface; left out where there is none
-    workers(purpose)                 command lines: "drain" and "crash" for two cores, "latency" for one idle worker
+    workers(purpose)                 command lines: "drain" and "crash" for two cores, "latency" for one idle worker;
+                                     for headrace and raw Redis also "single", a drain by one process
 
 Hooks may be coroutines. `$BENCH_URL` is where jobs go: an empty database that nobody else uses.
 """

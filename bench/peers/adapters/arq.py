@@ -15,7 +15,8 @@ from bench.peers import witness
 REQUIREMENTS = ["arq>=0.28,<1", "hiredis"]
 PACKAGES = ["arq", "redis"]
 PACE = 1_100
-SETTINGS = "2 processes, 100 jobs at once, polling every 5 ms (0.5 s by default), no results; job time-out 5 s in the crash test"
+SETTINGS = "2 processes, 100 jobs at once, polling every 5 ms (0.5 s by default), no results; "
+    "job time-out 5 s in the crash test"
 
 SERVER = RedisSettings.from_dsn(os.environ["BENCH_URL"])
 
@@ -29,6 +30,7 @@ async def stamp(context: dict[str, Any], sent: float) -> None:
 
 
 async def slow(context: dict[str, Any], number: int) -> None:
+    witness.begin(number)
     await asyncio.sleep(witness.NAP)
     witness.mark(number)
 

@@ -47,6 +47,7 @@ async def process(job: Any, token: str) -> None:
         case "stamp":
             witness.stamp(argument)
         case "slow":
+            witness.begin(argument)
             await asyncio.sleep(witness.NAP)
             witness.mark(argument)
 

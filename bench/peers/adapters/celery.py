@@ -48,6 +48,7 @@ def stamp(sent: float) -> None:
 
 @app.task(name="slow")
 def slow(number: int) -> None:
+    witness.begin(number)
     time.sleep(witness.NAP)
     witness.mark(number)
 

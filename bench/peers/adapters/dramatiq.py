@@ -46,6 +46,7 @@ def stamp(sent: float) -> None:
 
 @dramatiq.actor
 def slow(number: int) -> None:
+    witness.begin(number)
     time.sleep(witness.NAP)
     witness.mark(number)
 

@@ -31,6 +31,7 @@ def stamp(sent: float) -> None:
 
 @app.task
 def slow(number: int) -> None:
+    witness.begin(number)
     time.sleep(witness.NAP)
     witness.mark(number)
 
@@ -57,6 +58,6 @@ def settled() -> int:
 
 
 def workers(purpose: str) -> list[list[str]]:
-    size = ["--processes", "1" if purpose == "latency" else "2"]
+    size = ["--processes", "2" if purpose in {"drain", "crash"} else "1"]
     command = [sys.executable, "-m", "headrace", "worker", "bench.peers.adapters.headrace:app"]
     return [[*command, *size, "--log-level", "warning"]]

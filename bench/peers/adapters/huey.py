@@ -31,6 +31,7 @@ def stamp(sent: float) -> None:
 
 @huey.task()
 def slow(number: int) -> None:
+    witness.begin(number)
     time.sleep(witness.NAP)
     witness.mark(number)
 

@@ -1,13 +1,16 @@
-"""PgQueuer on PostgreSQL."""
+"""PgQueuer on PostgreSQL. Its command `pgq run` does not start in 1.6: this module does the same when run."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import uvloop
 from pgqueuer import PgQueuer, Queries
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
@@ -19,8 +22,8 @@ PACKAGES = ["pgqueuer", "asyncpg"]
 SERVICE = "postgres"
 PACE = 14_000
 SETTINGS = (
-    "2 processes, batches of 500, uvloop, synchronous_commit off (as safe as the Redis of the others: not through a power "
-    "cut); heartbeat time-out 5 s in the crash test"
+    "2 processes, batches of 500, uvloop, synchronous_commit off (as safe as the Redis of the others: not through a "
+    "power cut); heartbeat time-out 5 s in the crash test"
 )
 
 _queries: list[Queries] = []
@@ -46,7 +49,7 @@ async def enqueue_many(task: str, arguments: list[Any]) -> None:
 
 
 async def create() -> PgQueuer:
-    """What `pgq run` runs."""
+    logging.getLogger("pgqueuer").setLevel(logging.ERROR)
     runner = PgQueuer(AsyncpgDriver(await _connect()))
 
     @runner.entrypoint("noop")
@@ -59,6 +62,7 @@ async def create() -> PgQueuer:
 
     @runner.entrypoint("slow")
     async def slow(job: Job) -> None:
+        witness.begin(int(job.payload or b""))
         await asyncio.sleep(witness.NAP)
         witness.mark(int(job.payload or b""))
 
@@ -66,13 +70,13 @@ async def create() -> PgQueuer:
 
 
 def workers(purpose: str) -> list[list[str]]:
-    options = [
-        "--batch-size",
-        "500",
-        "--heartbeat-timeout",
-        "5" if purpose == "crash" else "30",
-        "--log-level",
-        "ERROR",
-    ]
-    command = [sys.executable, "-m", "pgqueuer", "run", "bench.peers.adapters.pgqueuer:create", *options]
-    return [command] * (1 if purpose == "latency" else 2)
+    return [[sys.executable, "-m", "bench.peers.adapters.pgqueuer", purpose]] * (1 if purpose == "latency" else 2)
+
+
+async def work(purpose: str) -> None:
+    runner = await create()
+    await runner.run(batch_size=500, heartbeat_timeout=timedelta(seconds=5 if purpose == "crash" else 30))
+
+
+if __name__ == "__main__":
+    uvloop.run(work(sys.argv[1]))

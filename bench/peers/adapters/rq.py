@@ -32,6 +32,7 @@ def stamp(sent: float) -> None:
 
 
 def slow(number: int) -> None:
+    witness.begin(number)
     time.sleep(witness.NAP)
     witness.mark(number)
 

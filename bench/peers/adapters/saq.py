@@ -30,6 +30,7 @@ async def stamp(context: Any, *, argument: float) -> None:
 
 
 async def slow(context: Any, *, argument: int) -> None:
+    witness.begin(argument)
     await asyncio.sleep(witness.NAP)
     witness.mark(argument)
 

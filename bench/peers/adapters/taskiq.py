@@ -39,6 +39,7 @@ async def stamp(sent: float) -> None:
 
 @broker.task(task_name="slow")
 async def slow(number: int) -> None:
+    witness.begin(number)
     await asyncio.sleep(witness.NAP)
     witness.mark(number)
 

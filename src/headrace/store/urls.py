@@ -40,6 +40,14 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         from headrace.dialects.gearmonkey import GearMonkeyStore  # noqa: PLC0415
 
         return GearMonkeyStore(url, clock=clock)
+    if scheme.startswith("qless+"):
+        from headrace.dialects.qless.store import QlessStore  # noqa: PLC0415
+
+        return QlessStore(url, clock=clock)
+    if scheme == "bedrock":
+        from headrace.dialects.bedrock.store import BedrockStore  # noqa: PLC0415
+
+        return BedrockStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
     raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). This version knows {EXAMPLES}.")

@@ -1,6 +1,7 @@
 """A peer: hworker in raw Redis commands, written from its document, each sentence beside what it became.
 
-Imports nothing from headrace. As a program: `python peer.py SOCKET NAME work|monitor LOG [TIMEOUT]`; every job run is a line in LOG.
+Shares no code with headrace. As a program: `python peer.py SOCKET NAME work|monitor LOG [TIMEOUT]`; every job run is a
+line in LOG.
 """
 
 from __future__ import annotations

@@ -53,7 +53,12 @@ def test_put_and_pop(client: Client, qless: Recorder) -> None:
     assert queue.pop(0) == []
     job = queue.pop()
     assert job is not None
-    assert (job.jid, job.klass_name, job.queue_name, job.data) == ("j", f"{__name__}.Mail", "q", {"to": ["ada"], "empty": []})
+    assert (job.jid, job.klass_name, job.queue_name, job.data) == (
+        "j",
+        f"{__name__}.Mail",
+        "q",
+        {"to": ["ada"], "empty": []},
+    )
     assert (job.priority, job.tags, job.original_retries, job.retries_left) == (3, ["t"], 0, 0)
     assert (job.state, job.worker_name, job.tracked, job.failure) == ("running", "me", False, {})
     assert (job.dependents, job.dependencies, job.spawned_from_jid) == ([], [], None)

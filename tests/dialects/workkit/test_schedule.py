@@ -26,6 +26,10 @@ def payload_of(scene: Scene, identity: str) -> str:
     return scene.jobs[identity]
 
 
+def score_of(scene: Scene, identity: str) -> int:
+    return scene.scores[identity]
+
+
 def server_now(scene: Scene) -> datetime:
     seconds, microseconds = scene.client.time()
     return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
@@ -47,17 +51,17 @@ def test_at_writes_the_two_keys_and_nothing_else(s: Schedule, scene: Scene) -> N
 
 def test_at_takes_words_and_datetimes(s: Schedule, scene: Scene) -> None:
     evening = (server_now(scene) + timedelta(days=1)).replace(hour=19, minute=0, second=0, microsecond=0)
-    assert scene.scores[s.add(clear, at="7pm tomorrow")] == milliseconds(evening)
+    assert score_of(scene, s.add(clear, at="7pm tomorrow")) == milliseconds(evening)
     aware = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))
-    assert scene.scores[s.add(clear, at=aware)] == milliseconds(aware)
-    assert scene.scores[s.add(clear, at=datetime(2031, 1, 2, 3, 4, 4, 1))] == milliseconds(
+    assert score_of(scene, s.add(clear, at=aware)) == milliseconds(aware)
+    assert score_of(scene, s.add(clear, at=datetime(2031, 1, 2, 3, 4, 4, 1))) == milliseconds(
         datetime(2031, 1, 2, 3, 4, 5, tzinfo=UTC)
     )
 
 
 def test_in_is_never_short_and_at_most_a_second_long(s: Schedule, scene: Scene) -> None:
     before = server_now(scene)
-    score = scene.scores[s.add(clear, in_="5 minutes")]
+    score = score_of(scene, s.add(clear, in_="5 minutes"))
     five = timedelta(minutes=5)
     assert milliseconds(before + five) - 5 <= score <= milliseconds(server_now(scene) + five) + 1000
     assert score % 1000 == 0

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.helpers import new, put
 from headrace.clock import ManualClock
-from headrace.store.redis import RedisStore, driver
+from headrace.store.redis import RedisStore, connections
 
 from .scenes import REQUESTS, Scene
 from .servers import Server, contents
@@ -59,7 +59,7 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(server: Server, l
         return await lone.arun(lone.delete(["a"]))  # not repeatable: it would say so
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "IDLE_CHECK", 0.0)
+        patch.setattr(connections, "IDLE_CHECK", 0.0)
         assert asyncio.run(session()) == [True]
         put(lone, "a")
         server.command("CLIENT", "KILL", "TYPE", "normal")

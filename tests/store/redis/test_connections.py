@@ -16,7 +16,7 @@ from conformance.helpers import Worker, exists, new, outcome, put
 from headrace.clock import ManualClock
 from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.job import NewJob, Take, Verdict
-from headrace.store.redis import RedisStore, driver, waiter
+from headrace.store.redis import RedisStore, connections, waiter
 from headrace.store.redis.troubles import Journey
 from volume import volume
 
@@ -148,7 +148,7 @@ def test_a_worker_whose_connection_is_cut_again_and_again_loses_nothing(proxy: P
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "SECONDS", 0.1)
+    monkeypatch.setattr(connections, "SECONDS", 0.1)
     monkeypatch.setattr(Journey, "PATIENCE", 0.2)
 
 

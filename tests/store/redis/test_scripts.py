@@ -116,7 +116,7 @@ def spring(scene: Scene, script: Script[object], k: int) -> bytes | None:
         b"$%d\r\n%s\r\n" % (len(scripts.source(script.name)), scripts.source(script.name)),
         b"$%d\r\n%s\r\n" % (len(text), text),
     )
-    connection = driver.connect()
+    connection = driver.opener.open()
     try:
         connection.send_packed_command([command])
         connection.read_response()

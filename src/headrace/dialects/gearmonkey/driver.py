@@ -13,7 +13,8 @@ from headrace.clock import Clock
 from headrace.errors import StoreCorrupt, Unsupported
 from headrace.store.redis import requests
 from headrace.store.redis.addresses import Place
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.troubles import Journey
@@ -80,7 +81,7 @@ class GearMonkeyDriver(Driver):
 
     def _journey(self, script: Script[Any]) -> Journey:
         reads = script.reads if isinstance(script, Command) else script.name in READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self._known)
+        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
 
     def _wrong_type(self) -> StoreCorrupt:
         return StoreCorrupt(

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey.protocol import channel
 from headrace.errors import ConfigurationError
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.troubles import BROKEN, Replica
 
 PAUSES = (0.0, 0.05, 0.2, 1.0)
@@ -51,7 +52,7 @@ class Listener:
                 return
 
     def _subscribe(self) -> None:
-        connection = self._driver.connect()
+        connection = self._driver.opener.open()
         try:
             connection.send_packed_command([pack(b"SUBSCRIBE", *self._functions)], check_health=False)
             for _ in self._functions:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from headrace.codec import ErrorText, encode_error
 from headrace.dialects.gearmonkey.mapping import Shapes
@@ -14,89 +15,136 @@ from headrace.job import Event, Lease, SessionInfo, SessionSnapshot, Snapshot, S
 Fields = dict[bytes, bytes]
 
 
+NONE = Raw()
+
+
+class Record(msgspec.Struct):
+    """What stands beside a job: see lua/record.lua."""
+
+    id: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    options: Raw = NONE
+    max: int = 3
+    priority: int | None = None
+    created: int = 0
+    due: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    token: int = 0
+    ref: int | None = None
+    worker: str = ""
+    started: int | None = None
+    finished: int | None = None
+    data: Raw = NONE
+    error: Raw = NONE
+    group: str | None = None
+    deferred: int | None = None
+    cancelling: bool = False
+    state: str | None = None
+    result: str | None = None
+
+
+_decode = msgspec.msgpack.Decoder(Record).decode
+
+
+def _record(found: bytes) -> Record:
+    """An empty map is an empty list to Lua."""
+    return _decode(found) if len(found) > 1 else Record()
+
+
+_LENGTHS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+
+
+def _bytes(value: Raw) -> bytes | None:
+    """A string of Lua's, which need not be text."""
+    packed = bytes(value)
+    if not packed:
+        return None
+    return packed[1 + _LENGTHS.get(packed[0], 0) :]
+
+
 def fields(flat: Sequence[bytes]) -> Fields:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def lease(entry: Any, shapes: Shapes) -> Lease:
     """A job that was handed out: see lua/take.lua."""
-    name, number, label, given, flat, level, spare, ref, token = entry
-    record = fields(flat)
+    name, number, label, given, found, level, spare, ref, token = entry
+    record = _record(found)
     function = name.decode()
-    task = _text(record, b"task") or function
-    created, due = _number(record, b"created"), _number(record, b"due")
+    task = record.task or function
     return Lease(
         ref=ref,
         token=token,
-        id=_text(record, b"id") or f"{function}:{number.decode()}",
+        id=record.id or f"{function}:{number.decode()}",
         task=task,
         queue=label.decode(),
         body=shapes.to_body(task, given),
-        options=record.get(b"options"),
-        data=record.get(b"data"),
-        attempts=_number(record, b"attempts"),
-        crashes=_number(record, b"crashes"),
-        max_crashes=_number(record, b"max", 3),
-        priority=_priority(record, level),
-        created=created,
-        due=due,
-        deferred_since=_moment(record, b"deferred"),
+        options=_bytes(record.options),
+        data=_bytes(record.data),
+        attempts=record.attempts,
+        crashes=record.crashes,
+        max_crashes=record.max,
+        priority=_LEVELS.get(level, 0) if record.priority is None else record.priority,
+        created=record.created,
+        due=record.due,
+        deferred_since=record.deferred,
         spare=bool(spare),
-        cancelled=b"cancelling" in record,
+        cancelled=record.cancelling,
     )
+
+
+_LEVELS = {b"high": 1, b"low": -1}
 
 
 def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
     """A job as it is: see lua/get.lua."""
-    name, _, flat, record_flat, score, leased, _, now = entry
-    job, record = fields(flat), fields(record_flat)
+    name, _, flat, found, score, now = entry
+    job, record = fields(flat), _record(found)
     function = name.decode()
-    task = _text(record, b"task") or function
-    state = _state(job, record, score, bool(leased), now)
+    task = record.task or function
+    state = _state(job, record, score, now)
     output = job.get(b"output", b"")
-    error = record.get(b"error")
-    if error is None and state is State.FAILED:
-        error = encode_error(ErrorText("", output.decode(errors="replace")))
-    due = int(float(score)) * 1000 if score else _number(record, b"due")
-    started = _moment(record, b"started")
+    error, group = _bytes(record.error), record.group
+    if state is State.FAILED and record.finished is None:  # a peer's worker has run it
+        error, group = encode_error(ErrorText("", output.decode(errors="replace"))), "error"
     return Snapshot(
-        id=_text(record, b"id") or job_id,
+        id=record.id or job_id,
         task=task,
-        queue=_text(record, b"queue") or function,
+        queue=record.queue or function,
         state=state,
-        priority=_priority(record, record.get(b"level", b"normal")),
+        priority=record.priority or 0,
         body=shapes.to_body(task, job.get(b"input", b"")),
-        options=record.get(b"options"),
-        created=_number(record, b"created"),
-        due=due,
-        started=started,
-        finished=_moment(record, b"finished"),
-        attempts=_number(record, b"attempts"),
-        crashes=_number(record, b"crashes"),
-        max_crashes=_number(record, b"max", 3),
-        token=_number(record, b"token"),
-        worker=_text(record, b"worker") or "",
-        data=record.get(b"data"),
+        options=_bytes(record.options),
+        created=record.created,
+        due=int(float(score)) * 1000 if score else record.due,
+        started=record.started,
+        finished=record.finished,
+        attempts=record.attempts,
+        crashes=record.crashes,
+        max_crashes=record.max,
+        token=record.token,
+        worker=record.worker,
+        data=_bytes(record.data),
         progress=progress(job),
-        result=shapes.to_result(task, output, _text(record, b"result")) if state is State.DONE else None,
+        result=shapes.to_result(task, output, record.result) if state is State.DONE else None,
         error=error,
-        group=_text(record, b"group") or ("error" if state is State.FAILED and b"ref" not in record else None),
-        cancelling=b"cancelling" in record,
+        group=group,
+        cancelling=record.cancelling,
         unique_key=None,
-        deferred_since=_moment(record, b"deferred"),
+        deferred_since=record.deferred,
     )
 
 
-def _state(job: Fields, record: Fields, score: bytes | None, leased: bool, now: int) -> State:
+def _state(job: Fields, record: Record, score: bytes | None, now: int) -> State:
     match job.get(b"status"):
         case b"success":
             return State.DONE
         case b"error":
-            return State.CANCELLED if record.get(b"state") == b"cancelled" else State.FAILED
+            return State.CANCELLED if record.state == "cancelled" else State.FAILED
         case b"busy":
             return State.RUNNING
-    if leased:
-        return State.RUNNING
     return State.SCHEDULED if score and float(score) * 1000 > now else State.READY
 
 
@@ -132,23 +180,3 @@ def session(entry: Any) -> SessionSnapshot:
         running=running,
         alive=bool(alive),
     )
-
-
-def _text(record: Fields, name: bytes) -> str | None:
-    value = record.get(name)
-    return None if value is None else value.decode()
-
-
-def _number(record: Fields, name: bytes, default: int = 0) -> int:
-    value = record.get(name)
-    return default if value is None else int(value)
-
-
-def _moment(record: Fields, name: bytes) -> int | None:
-    value = record.get(name)
-    return None if value is None else int(value)
-
-
-def _priority(record: Fields, level: bytes) -> int:
-    value = record.get(b"priority")
-    return {b"high": 1, b"low": -1}.get(level, 0) if value is None else int(value)

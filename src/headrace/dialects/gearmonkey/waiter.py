@@ -15,7 +15,8 @@ import msgspec
 from headrace.dialects.gearmonkey.protocol import SIDE, channel
 from headrace.dialects.gearmonkey.requests import DEFAULT_QUEUE
 from headrace.errors import JobNotFound
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN
 from headrace.store.redis.waiter import PING_SECONDS, Ear
@@ -44,7 +45,7 @@ class ChannelEar(Ear):
 
     def _subscribe(self) -> None:
         names = [name.encode() for name in self._channels()]
-        connection = self._driver.connect()
+        connection = self._driver.opener.open()
         try:
             connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
             for _ in names:

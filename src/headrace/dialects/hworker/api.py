@@ -255,10 +255,9 @@ class Hworker(Generic[S, J]):
     # -- inside --
 
     def _entries(self, kind: int, lenient: bool) -> list[tuple[bytes, bytes]]:
-        look: Steps[list[tuple[bytes, bytes]]] = Steps(lambda: requests.walk(self.name, kind))
-        if lenient:
-            return self._try(look) or []
-        return self._driver.run(look)
+        look = Steps(lambda: requests.walk(self.name, kind))
+        looked = self._try(look) if lenient else self._driver.run(look)
+        return [] if looked is None else looked.found
 
     def _decoded(self, entries: list[tuple[bytes, bytes]]) -> list[J]:
         jobs = []

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, cast
 from headrace.clock import Clock
 from headrace.dialects.hworker.keys import Keys
 from headrace.store.redis.addresses import Place
-from headrace.store.redis.driver import Driver, pack
-from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
+from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.troubles import Journey
 
 T = TypeVar("T")
@@ -81,7 +82,34 @@ class HworkerDriver(Driver):
         return pack(verb, text, b"%d" % len(keys), *keys, clock, *script.arguments)
 
     def _journey(self, script: Script[Any]) -> Journey:
-        return Journey(self.where, repeatable=script.repeatable, reads=script.name in _READS, known=self._known)
+        reads = script.name in _READS
+        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+
+    # Unlike those of the Redis store our steps may turn out to need no request at all.
+
+    def run(self, operation: Script[T] | Steps[T]) -> T:
+        if isinstance(operation, Script):
+            return super().run(operation)
+        work = operation.begin()
+        answer: Any = None
+        while True:
+            try:
+                step = work.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            answer = super().run(step)
+
+    async def arun(self, operation: Script[T] | Steps[T]) -> T:
+        if isinstance(operation, Script):
+            return await super().arun(operation)
+        work = operation.begin()
+        answer: Any = None
+        while True:
+            try:
+                step = work.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            answer = await super().arun(step)
 
 
 def now() -> Request[int]:

@@ -18,7 +18,7 @@ from redis import exceptions as wire
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.errors import HeadraceError
-from headrace.store.redis.driver import pack
+from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
 BLOCK_SECONDS = 15
@@ -38,7 +38,7 @@ class _Line:
 
     def ask(self, driver: HworkerDriver) -> None:
         if self.connection is None:
-            self.connection = driver.connect()
+            self.connection = driver.opener.open()
         if self.asked is None:
             self.connection.send_packed_command([self.command], check_health=False)
             self.asked = time.monotonic()

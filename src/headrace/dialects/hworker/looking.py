@@ -25,7 +25,8 @@ class Entry(NamedTuple):
     kind: int
     raw: bytes
     value: bytes
-    now: int = 0
+    now: int
+    """When it was seen, in milliseconds."""
 
 
 def get(catalogue: Catalogue, ids: Sequence[str]) -> Work[list[Snapshot | None]]:
@@ -52,10 +53,11 @@ def _locate(catalogue: Catalogue, ids: Sequence[str]) -> Work[dict[str, Entry]]:
         return found
     for name in catalogue.names:
         for kind in STATES:
-            for raw, value in (yield from walk(name, kind, needles)):
+            looked = yield from walk(name, kind, needles)
+            for raw, value in looked.found:
                 job_id = id_of(raw)
                 if job_id in wanted:
-                    found.setdefault(job_id, Entry(name, kind, raw, value))
+                    found.setdefault(job_id, Entry(name, kind, raw, value, looked.now // 1000))
             if len(found) == len(wanted):
                 return found
     return found

@@ -143,16 +143,16 @@ def destroy(name: str) -> Request[int]:
     return Request("destroy", (name,), (), lambda reply, _: int(reply))
 
 
-def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Work[list[tuple[bytes, bytes]]]:
+def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Work[Looked]:
     """All entries at one key. A list is read from the left, where new ones come in: what is pushed hides none."""
     found: list[tuple[bytes, bytes]] = []
     first = 0
     while True:
-        looked = yield entries(name, kind, first, needles)
+        looked: Looked = yield entries(name, kind, first, needles)
         found += looked.found
         first += looked.size
         if looked.size < PIECE or kind in (PROGRESS, BROKEN):
-            return found
+            return looked._replace(size=first, found=found)
 
 
 def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:

@@ -11,7 +11,8 @@ from redis import exceptions as wire
 
 from headrace.errors import ConfigurationError, StoreError
 from headrace.store.redis.addresses import Place, parse
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.troubles import Journey
@@ -61,8 +62,8 @@ class QlessDriver(Driver):
                 "Use a single server, or one that Sentinels look after."
             )
         super().__init__(place, _QlessKeys())
-        self._options.update(options)
-        self._async_options.update(options)
+        for known in (self.opener._options, self.opener._async_options):
+            known.update(options)
         source = source or scripts.script()
         self._whole = source.encode()
         self._digest = scripts.digest(source).encode()
@@ -72,7 +73,7 @@ class QlessDriver(Driver):
         return pack(verb, text, b"0", *script.arguments)
 
     def _journey(self, script: Script[Any]) -> Journey:
-        return Journey(self.where, repeatable=script.repeatable, reads=script.name in READS, known=self._known)
+        return Journey(self.where, repeatable=script.repeatable, reads=script.name in READS, known=self.opener.known)
 
 
 def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple[QlessDriver, dict[str, str]]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.store.redis.driver import pack
+from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
 from .driver import QlessDriver
@@ -32,7 +32,7 @@ class Listener:
 
     def subscribe(self) -> None:
         """Begin to hear. What is published from now on will be told by `messages`."""
-        connection = self._driver.connect()
+        connection = self._driver.opener.open()
         try:
             names = [channel.encode() for channel in self._channels]
             connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
@@ -57,12 +57,12 @@ class Listener:
                 try:
                     yield from self._arrived()
                 except BROKEN:
-                    self._hang_up()
+                    self.hang_up()
                     continue
                 if not self._closed:
                     select.select([self._reader, self._connection._sock], [], [], PING_SECONDS)
         finally:
-            self._hang_up()
+            self.hang_up()
 
     def _arrived(self) -> Iterator[tuple[str, str]]:
         while not self._closed and self._connection.can_read(0):
@@ -75,13 +75,33 @@ class Listener:
             self._tested = time.monotonic()
             self._connection.send_packed_command([pack(b"PING")], check_health=False)
 
+    # -- without a thread --
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What to wait for, for somebody who waits for other things, too."""
+        return [] if self._connection is None else [self._connection._sock.fileno()]
+
+    def waiting(self) -> list[str]:
+        """The texts of messages that have arrived. Never blocks for long; reconnects if need be."""
+        try:
+            if self._connection is None:
+                self.subscribe()
+            return [text for _, text in self._arrived()]
+        except (*BROKEN, Replica, HeadraceError):
+            self.hang_up()
+            return []
+
+    # -- the end --
+
     def close(self) -> None:
         """Stop listening, from any thread."""
         self._closed = True
         with suppress(OSError):
             os.write(self._writer, b"!")
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
+        """Let go of the connection, in the listening thread."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None

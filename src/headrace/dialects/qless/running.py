@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import logging
 import os
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
@@ -16,6 +16,8 @@ from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from .job import Job
+
+log = logging.getLogger("headrace.qless.worker")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,28 +73,44 @@ def _last_change(module: ModuleType) -> float:
 
 def process(job: Job, allowed: Sequence[str] | None = None) -> None:
     """Run a job: the static method of its class that is named like the queue, or else `process`."""
+    method = method_of(job, allowed)
+    if method is None:
+        return
+    try:
+        method(job)
+    except Exception as error:
+        failed_by(job, error)
+
+
+def method_of(job: Job, allowed: Sequence[str] | None = None) -> FunctionType | None:
+    """The function that runs a job. If there is none the job is failed."""
     queue = job.queue_name
     try:
         klass = find_class(job.klass_name, allowed)
     except Exception as error:
         job.fail(f"{queue}-{type(error).__name__}", f"Failed to import {job.klass_name}: {error}")
-        return
+        return None
     method = inspect.getattr_static(klass, queue, None) or inspect.getattr_static(klass, "process", None)
     if method is None:
         job.fail(
             f"{queue}-method-missing", f"{job.klass_name} has neither a method {queue!r} nor one called 'process'."
         )
-        return
-    if not isinstance(method, staticmethod) or not isinstance(inspect.unwrap(method.__func__), FunctionType):
+        return None
+    if not isinstance(method, staticmethod) or not isinstance(method.__func__, FunctionType):
         job.fail(f"{queue}-method-type", f"The method of {job.klass_name} for {queue!r} is not a static method.")
+        return None
+    return method.__func__
+
+
+def failed_by(job: Job, error: Exception) -> None:
+    """Fail a job whose method raised, unless it has ended itself before."""
+    if job.settled:
+        log.exception("%r raised after it had ended its run", job, exc_info=error)
         return
-    try:
-        method.__func__(job)
-    except Exception as error:
-        # The first frame is this one, which tells nobody anything.
-        trace = error.__traceback__.tb_next if error.__traceback__ else None
-        text = "".join(traceback.format_exception(type(error), error, trace))
-        job.fail(f"{queue}-{type(error).__name__}", text)
+    # The first frame is ours, which tells nobody anything.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    job.fail(f"{job.queue_name}-{type(error).__name__}", text)
 
 
 def retry(*exceptions: type[BaseException]) -> Callable[[F], F]:
@@ -116,10 +134,3 @@ def retry(*exceptions: type[BaseException]) -> Callable[[F], F]:
         return wrapped  # type: ignore[return-value]
 
     return decorate
-
-
-def forget_imports() -> None:
-    """For tests: nothing has been imported yet."""
-    for name in _imported:
-        sys.modules.pop(name, None)
-    _imported.clear()

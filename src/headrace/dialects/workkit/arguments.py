@@ -28,13 +28,9 @@ def places_of(task: Task[Any, Any]) -> Places:
     """The positions of a task's parameters; those that the worker fills in have none."""
     found = _places.get(task)
     if found is None:
-        parameters = inspect.signature(task.function).parameters.values()
-        by_position = [
-            parameter
-            for parameter in parameters
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-            and parameter.name not in task.arguments.injected
-        ]
+        parameters = task.arguments.parameters
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        by_position = [parameter for parameter in parameters if parameter.kind in kinds]
         found = _places[task] = Places(
             tuple(parameter.name for parameter in by_position),
             next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None),

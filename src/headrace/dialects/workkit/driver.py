@@ -8,7 +8,8 @@ from typing import Any
 from redis import exceptions as wire
 
 from headrace.errors import StoreCorrupt
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import Journey
 
@@ -26,11 +27,12 @@ class ScheduleDriver(Driver):
         return pack(verb, text, b"2", *(key.encode() for key in self.keys.known), clock, *script.arguments)
 
     def _journey(self, script: Script[Any]) -> Journey:
-        return Journey(self.where, repeatable=script.repeatable, reads=script.name in _READS, known=self._known)
+        reads = script.name in _READS
+        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
 
     def _wrong_type(self) -> StoreCorrupt:
         found = None
-        with suppress(wire.ResponseError):
+        with suppress(wire.RedisError):
             found = next(filter(None, map(self._misfit, self.keys.known)), None)
         where = found or f"One of the keys {' and '.join(self.keys.known)} has a type that is not a schedule's"
         return StoreCorrupt(f"{where}. Nothing was written. Use another schedule name.")

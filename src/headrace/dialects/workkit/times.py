@@ -30,7 +30,8 @@ def as_moment(milliseconds: float) -> datetime:
 
 
 def as_milliseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MILLISECOND
+    """A fraction is rounded up, so that nothing starts early."""
+    return -((_EPOCH - moment) // _MILLISECOND)
 
 
 def cron_of(milliseconds: int) -> str:

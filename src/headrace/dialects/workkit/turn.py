@@ -169,7 +169,8 @@ class Turns:
         for (place, hold, outcome, _), answer in zip(asked, answers, strict=True):
             verdicts[place] = _VERDICTS[answer]
             if answer is Answer.LATER:
-                hold.absent_since = hold.absent_since or self._store.timekeeper.steady()
+                if hold.absent_since is None:
+                    hold.absent_since = self._store.timekeeper.steady()
             elif answer is Answer.OK:
                 session.settle(hold)
                 self._charge(hold, outcome)

@@ -141,8 +141,11 @@ class Journey:
         self._began = time.monotonic()
         self._attempt = 0
 
-    def set_out(self) -> None:
+    def set_out(self) -> Address | None:
+        """The next attempt begins; at the node named, if one is to be asked this once."""
         self.sent = False
+        asking, self.asking = self.asking, None
+        return asking
 
     def stumble(self, error: Exception) -> tuple[float, bool]:
         """How long to pause before the next attempt, and whether to hang up. Raises if there is to be none."""

@@ -22,7 +22,8 @@ from typing import Any
 from redis import exceptions as wire
 
 from headrace.errors import HeadraceError
-from headrace.store.redis.driver import Driver, pack
+from headrace.store.redis.connections import pack
+from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -226,7 +227,7 @@ class Ear:
         return True
 
     def _subscribe(self) -> None:
-        connection = self._driver.connect()
+        connection = self._driver.opener.open()
         try:
             connection.send_packed_command([pack(b"SUBSCRIBE", self._channel.encode())], check_health=False)
             connection.read_response()

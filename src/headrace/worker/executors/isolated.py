@@ -47,6 +47,7 @@ class IsolatedExecutor:
         self._threads: list[threading.Thread] = []
         self._zygote: Zygote | None = None
         self._starting = threading.Lock()
+        self._closed = False
         self._folder = os.getcwd()  # where the app can be imported, whatever jobs do to the working directory
 
     @property
@@ -141,6 +142,8 @@ class IsolatedExecutor:
 
     def _live_zygote(self) -> Zygote:
         with self._starting:
+            if self._closed:
+                raise RuntimeError("the worker has stopped")
             if self._zygote is None or not self._zygote.alive:
                 assert self._app_path is not None
                 if self._zygote is not None:
@@ -151,8 +154,10 @@ class IsolatedExecutor:
     def close(self) -> None:
         for _ in self._threads:
             self._line.put(None)
-        if self._zygote is not None:
-            self._zygote.close()
+        with self._starting:
+            self._closed = True
+            if self._zygote is not None:
+                self._zygote.close()
 
 
 def _remove_all(prefix: str) -> None:
@@ -222,6 +227,9 @@ class Zygote:
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         return ours

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  ids
 -- Answers     1 per job that is cancelled or will be told, 0 if it is done, unknown, or in the hands of a peer's worker
---@include prelude record session
+--@include prelude record held session
 
 local function cancel(id)
   local fn, number = locate(id)
@@ -10,27 +10,26 @@ local function cancel(id)
   if not status or status == 'success' then
     return 0
   end
-  local record = read_record(fn, number)
-  local key = record_key(fn, number)
-  if status == 'error' then
-    if record.state ~= 'cancelled' then
-      call('HSET', key, 'state', 'cancelled')
-      call('EXPIRE', key, math.max(call('TTL', job_key(fn, number)), 1))
-    end
-    return 1
-  end
-  if record.session and call('HEXISTS', held_key(record.session), record.ref) == 1 then
-    call('HSET', key, 'cancelling', '1')
-    call('PUBLISH', SIDE .. record.session .. ':told', number)
+  local session_id, ref, held = holder_of(fn, number)
+  if held then
+    held[7].cancelling = true
+    write_held(session_id, ref, held)
+    call('PUBLISH', SIDE .. session_id .. ':told', number)
     return 1
   end
   if status == 'busy' then
     return 0
   end
+  local record = read_record(fn, number)
+  record.state = 'cancelled'
+  if status == 'error' then
+    call('SET', record_key(fn, number), cmsgpack.pack(record), 'EX', math.max(call('TTL', job_key(fn, number)), 1))
+    return 1
+  end
   check_function(fn)
-  call('HSET', key, 'state', 'cancelled', 'finished', digits(now))
+  record.finished = now
+  finish(fn, number, 'error', 'cancelled', record)
   remove_from_line(fn, number)
-  finish(fn, number, 'error', 'cancelled', record.id)
   return 1
 end
 

@@ -3,7 +3,7 @@
 -- ARGV[2]  session id
 -- ARGV[3]  msgpack: hand-outs to be charged with a crash, or false: all that are not spare
 -- Answers  the ids of the jobs that went back
---@include prelude record session
+--@include prelude record held session
 
 local session = read_session(ARGV[2])
 if not session or session.closed then

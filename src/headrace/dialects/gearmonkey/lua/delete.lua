@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  ids
 -- Answers     1 per job that was there, else 0
---@include prelude record session
+--@include prelude record held session
 
 local answers = {}
 for i = 2, #ARGV do
@@ -10,10 +10,10 @@ for i = 2, #ARGV do
   answers[i - 1] = 0
   if fn and call('EXISTS', job_key(fn, number)) == 1 then
     check_function(fn)
-    local record = read_record(fn, number)
-    if record.session then
-      call('HDEL', held_key(record.session), record.ref)
-      call('ZREM', leases_key(fn), record.level .. ':' .. number)
+    local session_id, ref, held = holder_of(fn, number)
+    local record = held and held[7] or read_record(fn, number)
+    if held then
+      let_go(session_id, { { ref, held } })
     end
     remove_from_line(fn, number)
     call('DEL', job_key(fn, number), record_key(fn, number), 'lock:' .. fn .. ':' .. number)

@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  session id
 -- Answers  {1 if there may be work already, milliseconds until the next scheduled job is due or -1}
---@include prelude record session
+--@include prelude record held session
 
 local session = read_session(ARGV[2])
 local ahead = -1

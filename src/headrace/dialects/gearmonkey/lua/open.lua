@@ -7,7 +7,7 @@
 -- ARGV[6]  msgpack: the functions that it accepts
 -- ARGV[7]  msgpack: those that the queue `default` stands for
 -- Answers  now
---@include prelude record session
+--@include prelude record held session
 
 local known = read_session(ARGV[2])
 if known and known.closed then

@@ -49,7 +49,11 @@ for i, job in ipairs(jobs) do
     end
     if id then
       call('SET', id_key(id), fn .. ':' .. number)
-      call('HSET', record_key(fn, number), 'id', id, 'created', digits(now), 'due', digits(due), unpack(job, 8))
+      local record = { id = id, created = now, due = due }
+      for field = 8, #job, 2 do
+        record[job[field]] = job[field + 1]
+      end
+      write_record(fn, number, record)
     end
     answers[i] = { number, 0 }
   end

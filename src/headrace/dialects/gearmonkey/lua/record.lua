@@ -1,17 +1,10 @@
 -- Jobs: finding them, their records beside the protocol's hash, ending them, putting them back in line.
 --
--- Fields of a record, all optional: id (ours), task and queue (where they are not the function), options, max (crashes),
--- priority, created, due, attempts, crashes, token, ref (the hand-out), session, worker, level (taken from), number (of
--- the exchange that took it), label (of the queue it was asked for by), spare, started, finished, data, error, group, deferred, cancelling, state (`cancelled`),
--- result (how the output was made from it: n none, t text, b bytes, j as it is).
-
-local function table_of(flat)
-  local found = {}
-  for i = 1, #flat, 2 do
-    found[flat[i]] = flat[i + 1]
-  end
-  return found
-end
+-- A record is a msgpack map, and there is none if there is nothing to say. Its fields: id (ours), task and queue (where they
+-- are not the function), options, max (crashes), priority, created, due, attempts, crashes, token, ref (the last hand-out),
+-- session and worker (of that), started, finished, data, error, group, deferred, cancelling, state (`cancelled`), result (how
+-- the output was made from it: n none, t text, b bytes, j as it is). While a job is held its record lives with whoever holds
+-- it (see held.lua), so that taking writes nothing here, and settling once.
 
 -- Where a job is: by the id we gave it, or FN:ID.
 local function locate(id)
@@ -19,7 +12,12 @@ local function locate(id)
 end
 
 local function read_record(fn, number)
-  return table_of(call('HGETALL', record_key(fn, number)))
+  local found = call('GET', record_key(fn, number))
+  return found and cmsgpack.unpack(found) or {}
+end
+
+local function write_record(fn, number, record)
+  call('SET', record_key(fn, number), cmsgpack.pack(record))
 end
 
 local function id_of(record, fn, number)
@@ -66,25 +64,34 @@ local function remove_from_line(fn, number)
   end
 end
 
--- The protocol's steps on completing a job, in its order; and what is ours lives as long as the job's hash.
-local function finish(fn, number, status, output, id)
+local function crashed_text(crashes)
+  return 'crashed: ' .. crashes .. (crashes == 1 and ' worker' or ' workers') .. ' died while running this job'
+end
+
+-- The protocol's steps on completing a job, in its order; and what is ours lives as long as the job's hash. False if
+-- there is no such job any more: somebody who knows nothing of leases has deleted it.
+local function finish(fn, number, status, output, record)
   local job, lock = job_key(fn, number), 'lock:' .. fn .. ':' .. number
-  call('HSET', job, 'status', status, 'output', output)
+  if call('HSET', job, 'status', status, 'output', output) == 2 then
+    call('DEL', job)
+    return false
+  end
   call('EXPIRE', job, KEEP_JOB)
   call('PUBLISH', 'channel:' .. fn, 'finish:' .. number)
   call('LPUSH', lock, 'OK')
   call('EXPIRE', lock, KEEP_LOCK)
-  call('EXPIRE', record_key(fn, number), KEEP_JOB)
-  if id then
-    call('EXPIRE', id_key(id), KEEP_JOB)
+  call('SET', record_key(fn, number), cmsgpack.pack(record), 'EX', KEEP_JOB)
+  if record.id then
+    call('EXPIRE', id_key(record.id), KEEP_JOB)
   end
+  return true
 end
 
--- The level that a priority stands for.
-local function level_of(record)
-  if record.level and record.level ~= 'scheduled' then
-    return record.level
+-- The level that a job was taken from, or, if it was scheduled, the one that its priority stands for.
+local function level_of(record, level)
+  if level and level ~= 'scheduled' then
+    return level
   end
-  local priority = tonumber(record.priority or 0)
+  local priority = record.priority or 0
   return priority > 0 and 'high' or priority < 0 and 'low' or 'normal'
 end

@@ -4,40 +4,27 @@
 -- ARGV[3]  msgpack: leases to be told about, a list of {ref, token}
 -- ARGV[4]  msgpack: hand-outs that were spare and have been started
 -- Answers  {now, per lease: 0 held, 1 lost, 2 to be stopped}
---@include prelude record session
+--@include prelude record held session
 
 local session = guard(ARGV[2])
 mark_seen(session)
 register(session)
 local until_when = steady + session.timeout
-local cancelling = {}
-local held = call('HGETALL', held_key(session.id))
-local places = table_of(held)
-for _, place in pairs(places) do
-  local level, number, fn = place:match('^(%a+):(%d+):(.+)$')
-  call('ZADD', leases_key(fn), 'XX', until_when, level .. ':' .. number)
+local held, all = {}, read_all_held(session.id)
+for _, pair in ipairs(all) do
+  held[pair[1]] = pair[2]
+  call('ZADD', leases_key(pair[2][1]), 'XX', until_when, pair[2][3] .. ':' .. pair[2][2])
 end
-for _, ref in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local place = places[digits(ref)]
-  if place then
-    local _, number, fn = place:match('^(%a+):(%d+):(.+)$')
-    call('HDEL', record_key(fn, number), 'spare')
-  end
-end
-local answers = {}
+note_started(session.id, cmsgpack.unpack(ARGV[4]))
+local answers, gone = {}, {}
 for i, lease in ipairs(cmsgpack.unpack(ARGV[3])) do
-  local place = places[digits(lease[1])]
+  local mine = held[digits(lease[1])]
   answers[i] = 1
-  if place then
-    local level, number, fn = place:match('^(%a+):(%d+):(.+)$')
-    local found = call('HMGET', record_key(fn, number), 'ref', 'token', 'cancelling')
-    if call('EXISTS', job_key(fn, number)) == 0 then
-      -- Deleted by somebody who knows nothing of leases.
-      call('HDEL', held_key(session.id), digits(lease[1]))
-      call('ZREM', leases_key(fn), level .. ':' .. number)
-    elseif found[1] == digits(lease[1]) and found[2] == digits(lease[2]) then
-      answers[i] = found[3] and 2 or 0
-    end
+  if mine and call('EXISTS', job_key(mine[1], mine[2])) == 0 then
+    gone[#gone + 1] = { digits(lease[1]), mine } -- deleted by somebody who knows nothing of leases
+  elseif mine and mine[7].token == lease[2] then
+    answers[i] = mine[7].cancelling and 2 or 0
   end
 end
+let_go(session.id, gone)
 return { now, answers }

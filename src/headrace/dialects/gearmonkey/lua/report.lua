@@ -4,7 +4,7 @@
 -- ARGV[3]  number of the request
 -- ARGV[4]  msgpack: a list of {ref, token, id, done and total as text or false, data or false}
 -- Answers  1 per report that was recorded, 0 where the lease is gone
---@include prelude record session
+--@include prelude record held session
 
 local session, number = guard(ARGV[2]), tonumber(ARGV[3])
 if number < session.number then
@@ -19,16 +19,16 @@ if number == session.number then
   return answers
 end
 for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local fn, id = locate(report[3])
-  local record = fn and read_record(fn, id) or {}
-  local ours = record.session == session.id and record.ref == digits(report[1]) and record.token == digits(report[2])
-    and call('HEXISTS', held_key(session.id), record.ref) == 1 and call('EXISTS', job_key(fn, id)) == 1
+  local ref = digits(report[1])
+  local held = read_held(session.id, { ref })[ref]
+  local ours = held and held[7].token == report[2] and call('EXISTS', job_key(held[1], held[2])) == 1
   if ours then
     if report[4] then
-      call('HSET', job_key(fn, id), 'status:dividend', report[4], 'status:divisor', report[5])
+      call('HSET', job_key(held[1], held[2]), 'status:dividend', report[4], 'status:divisor', report[5])
     end
     if report[6] then
-      call('HSET', record_key(fn, id), 'data', report[6])
+      held[7].data = report[6]
+      write_held(session.id, ref, held)
     end
   end
   answers[i] = ours and 1 or 0

@@ -12,7 +12,7 @@ if status == 'success' or status == 'error' then
     return 0
   end
   local output = call('HGET', job_key(fn, number), 'output') or ''
-  finish(fn, number, status, output, call('HGET', record_key(fn, number), 'id'))
+  finish(fn, number, status, output, read_record(fn, number))
   return 1
 end
 check_function(fn)
@@ -25,7 +25,7 @@ if held or (status ~= 'idle' and status ~= 'busy') then
   return 0
 end
 local record = read_record(fn, number)
-give_back(fn, number, level_of(record))
+give_back(fn, number, level_of(record, nil))
 flush_put_back()
 call('ZREM', SIDE .. fn .. ':orphans', number)
 return 1

@@ -10,20 +10,22 @@ for i = 2, #ARGV do
   answers[i - 1] = 0
   if fn and call('HGET', job_key(fn, number), 'status') == 'error' then
     check_function(fn)
-    local job, key = job_key(fn, number), record_key(fn, number)
+    local job = job_key(fn, number)
     local record = read_record(fn, number)
+    for _, field in ipairs({ 'attempts', 'crashes', 'error', 'group', 'finished', 'deferred', 'state', 'result' }) do
+      record[field] = nil
+    end
+    record.due = now
     call('HSET', job, 'status', 'idle')
     call('HDEL', job, 'output', 'status:dividend', 'status:divisor')
     call('PERSIST', job)
     call('DEL', 'lock:' .. fn .. ':' .. number)
-    call('HDEL', key, 'attempts', 'crashes', 'error', 'group', 'finished', 'deferred', 'state', 'result', 'cancelling')
-    call('HSET', key, 'due', digits(now))
-    call('PERSIST', key)
+    write_record(fn, number, record)
     if record.id then
       call('PERSIST', id_key(record.id))
     end
     remove_from_line(fn, number) -- a peer may have finished it while it waited
-    call('LPUSH', queue_key(fn, level_of(record)), number)
+    call('LPUSH', queue_key(fn, level_of(record, nil)), number)
     call('PUBLISH', SIDE .. fn .. ':wake', number)
     answers[i - 1] = 1
   end

@@ -12,9 +12,10 @@ for _, key in ipairs(page[2]) do
   if fn and call('TYPE', key).ok == 'hash' then
     local status = call('HGET', key, 'status')
     if status then
-      local known = call('HMGET', record_key(fn, number), 'created', 'state', 'queue', 'task', 'group')
+      local known = read_record(fn, number)
       local score = status == 'idle' and call('ZSCORE', queue_key(fn, 'scheduled'), number)
-      found[#found + 1] = { fn, number, status, call('TTL', key), score, unpack(known, 1, 5) }
+      found[#found + 1] = { fn, number, status, call('TTL', key), score, known.created or false, known.state or false,
+        known.queue or false, known.task or false, known.group or false }
     end
   end
 end

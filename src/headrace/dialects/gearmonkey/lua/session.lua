@@ -6,10 +6,6 @@ local function session_key(id)
   return SIDE .. id .. ':session'
 end
 
-local function held_key(id)
-  return SIDE .. id .. ':held'
-end
-
 local function expired(session)
   return steady >= session.seen + session.timeout
 end
@@ -69,24 +65,23 @@ local function mark_seen(session, number)
 end
 
 -- A job whose worker has gone. `crashed`: the worker died inside of it.
-local function take_back(session_id, fn, number, level, record, crashed)
-  local key, job = record_key(fn, number), job_key(fn, number)
-  call('ZREM', leases_key(fn), level .. ':' .. number)
-  call('HDEL', held_key(session_id), record.ref or '')
-  local status = call('HGET', job, 'status')
+local function take_back(fn, number, level, record, crashed)
+  local status = call('HGET', job_key(fn, number), 'status')
   if status ~= 'idle' and status ~= 'busy' then
     return false -- finished by another, or deleted
   end
-  local crashes = tonumber(record.crashes or 0) + (crashed and 1 or 0)
-  call('HSET', key, 'token', digits(tonumber(record.token or 0) + 1), 'crashes', crashes)
-  call('HDEL', key, 'spare', 'cancelling', 'deferred')
-  if record.cancelling then
-    call('HSET', key, 'state', 'cancelled', 'finished', digits(now))
-    finish(fn, number, 'error', 'cancelled', record.id)
-  elseif crashed and crashes >= tonumber(record.max or 3) then
-    call('HSET', key, 'group', 'crashed', 'finished', digits(now))
-    finish(fn, number, 'error', 'crashed: ' .. crashes .. ' workers died while running this job', record.id)
+  local cancelling = record.cancelling
+  record.token = (record.token or 0) + 1
+  record.crashes = (record.crashes or 0) + (crashed and 1 or 0)
+  record.cancelling, record.deferred = nil, nil
+  if cancelling then
+    record.state, record.finished = 'cancelled', now
+    finish(fn, number, 'error', 'cancelled', record)
+  elseif crashed and record.crashes >= (record.max or 3) then
+    record.group, record.finished = 'crashed', now
+    finish(fn, number, 'error', crashed_text(record.crashes), record)
   else
+    write_record(fn, number, record)
     give_back(fn, number, level, math.floor(now / 1000))
   end
   return true
@@ -95,15 +90,13 @@ end
 -- Everything that a session holds goes back. `guilty` names hand-outs to be charged with a crash, nil: all but spares.
 local function return_held(session_id, guilty)
   local returned = {}
-  local held = call('HGETALL', held_key(session_id))
-  for i = 1, #held, 2 do
-    local level, number, fn = held[i + 1]:match('^(%a+):(%d+):(.+)$')
-    local record = read_record(fn, number)
-    if record.ref == held[i] then
-      local crashed = guilty == nil and not record.spare or guilty ~= nil and guilty[held[i]] or false
-      if take_back(session_id, fn, number, level, record, crashed) then
-        returned[#returned + 1] = id_of(record, fn, number)
-      end
+  local all = read_all_held(session_id)
+  let_go(session_id, all)
+  for _, pair in ipairs(all) do
+    local fn, number, level, _, spare, _, record = unpack(pair[2], 1, 7)
+    local crashed = guilty == nil and not spare or guilty ~= nil and guilty[pair[1]] or false
+    if take_back(fn, number, level, record, crashed) then
+      returned[#returned + 1] = id_of(record, fn, number)
     end
   end
   flush_put_back()

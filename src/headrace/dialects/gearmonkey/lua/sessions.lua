@@ -1,7 +1,7 @@
 -- sessions: all open ones.
 --
 -- Answers  {introduction, functions (msgpack), opened, seen, leases held, 1 if alive} per session
---@include prelude record session
+--@include prelude record held session
 
 local found = {}
 for _, id in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do

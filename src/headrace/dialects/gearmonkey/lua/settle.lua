@@ -5,79 +5,77 @@ local DONE, AGAIN, FAILED, BROKEN, RELEASED, CRASHED = 0, 1, 2, 3, 4, 5
 local ATTEMPT, DEFERRAL = 1, 2
 local OK, ALREADY, STALE = 0, 1, 2
 
-local function settle(session, outcome)
+-- Not held: recorded before, or none of this session's business?
+local function verdict_on_lost(session, outcome)
   local fn, number = locate(outcome[3])
-  if not fn then
-    return STALE
+  local record = fn and read_record(fn, number) or {}
+  local same = record.session == session.id and record.ref == outcome[1] and record.token == outcome[2]
+  return same and ALREADY or STALE
+end
+
+-- True if the job was there.
+local function settle(held, outcome)
+  local fn, number, level, record = held[1], held[2], held[3], held[7]
+  local kind, charge, cancelling, output = outcome[4], outcome[5], record.cancelling, nil
+  if charge == ATTEMPT then record.attempts = (record.attempts or 0) + 1 end
+  record.deferred = charge == DEFERRAL and (record.deferred or now) or nil
+  record.cancelling = nil
+  if outcome[8] then record.data = outcome[8] end
+  if outcome[13] >= 0 then record.started = now - outcome[13] end
+  if kind == DONE then
+    record.result, record.error, record.group = outcome[12], nil, nil
+    record.finished = now - math.max(outcome[14], 0)
+    return finish(fn, number, 'success', outcome[11], record)
   end
-  local key, job = record_key(fn, number), job_key(fn, number)
-  local record = read_record(fn, number)
-  local ref = digits(outcome[1])
-  if record.session ~= session.id or record.ref ~= ref or record.token ~= digits(outcome[2]) then
-    return STALE
+  if call('EXISTS', job_key(fn, number)) == 0 then
+    return false
   end
-  if call('HEXISTS', held_key(session.id), ref) == 0 then
-    return ALREADY
-  end
-  call('HDEL', held_key(session.id), ref)
-  call('ZREM', leases_key(fn), record.level .. ':' .. number)
-  if call('EXISTS', job) == 0 then
-    return STALE -- deleted by somebody who knows nothing of leases
-  end
-  local kind, charge, data, text, group = outcome[4], outcome[5], outcome[8], outcome[9], outcome[10]
-  local set, gone = {}, { 'spare', 'cancelling' }
-  local function put(name, value)
-    set[#set + 1] = name
-    set[#set + 1] = value
-  end
-  if charge == ATTEMPT then
-    put('attempts', tonumber(record.attempts or 0) + 1)
-  end
-  if charge == DEFERRAL then
-    put('deferred', record.deferred or digits(now))
-  else
-    gone[#gone + 1] = 'deferred'
-  end
-  if data then put('data', data) end
-  if text then put('error', text) end
-  if outcome[13] >= 0 then put('started', digits(now - outcome[13])) end
-  local status, output
-  local crashes = tonumber(record.crashes or 0)
-  if kind == CRASHED then
-    crashes = crashes + 1
-    put('crashes', crashes)
-  end
-  if record.cancelling and kind ~= DONE then
-    put('state', 'cancelled')
-    status, output = 'error', 'cancelled'
-  elseif kind == DONE then
-    gone[#gone + 1] = 'error'
-    gone[#gone + 1] = 'group'
-    put('result', outcome[12])
-    status, output = 'success', outcome[11]
+  if outcome[9] then record.error = outcome[9] end
+  if kind == CRASHED then record.crashes = (record.crashes or 0) + 1 end
+  if cancelling then
+    record.state, output = 'cancelled', 'cancelled'
   elseif kind == FAILED or kind == BROKEN then
-    put('group', kind == BROKEN and 'broken' or group or '')
-    status, output = 'error', outcome[11]
-  elseif kind == CRASHED and crashes >= tonumber(record.max or 3) then
-    put('group', 'crashed')
-    status, output = 'error', 'crashed: ' .. crashes .. ' workers died while running this job'
-  elseif kind == AGAIN then
-    if group then put('group', group) end
-    call('HSET', job, 'status', 'idle')
-    put('due', digits(line_up(fn, number, level_of(record), outcome[6] >= 0 and outcome[6] or now + outcome[7])))
+    record.group, output = kind == BROKEN and 'broken' or outcome[10] or '', outcome[11]
+  elseif kind == CRASHED and record.crashes >= (record.max or 3) then
+    record.group, output = 'crashed', crashed_text(record.crashes)
+  end
+  if output then
+    record.finished = now - math.max(outcome[14], 0)
+    return finish(fn, number, 'error', output, record)
+  end
+  if kind == AGAIN then
+    if outcome[10] then record.group = outcome[10] end
+    call('HSET', job_key(fn, number), 'status', 'idle')
+    local due = outcome[6] >= 0 and outcome[6] or now + outcome[7]
+    record.due = line_up(fn, number, level_of(record, level), due)
     call('PUBLISH', SIDE .. fn .. ':wake', number)
   else
-    give_back(fn, number, record.level, math.floor(tonumber(record.due or now) / 1000))
+    give_back(fn, number, level, math.floor((record.due or now) / 1000))
   end
-  if status then
-    put('finished', digits(now - math.max(outcome[14], 0)))
+  write_record(fn, number, record)
+  return true
+end
+
+-- A verdict per outcome.
+local function settle_all(session, outcomes)
+  local refs, verdicts, settled = {}, {}, {}
+  for i, outcome in ipairs(outcomes) do
+    refs[i] = digits(outcome[1])
   end
-  call('HDEL', key, unpack(gone))
-  if set[1] then
-    call('HSET', key, unpack(set))
+  local held = read_held(session.id, refs)
+  for i, outcome in ipairs(outcomes) do
+    local mine = held[refs[i]]
+    if not mine then
+      verdicts[i] = verdict_on_lost(session, outcome)
+    elseif mine[7].token ~= outcome[2] then
+      verdicts[i] = STALE
+    else
+      held[refs[i]] = nil
+      settled[#settled + 1] = { refs[i], mine }
+      verdicts[i] = settle(mine, outcome) and OK or STALE
+    end
   end
-  if status then
-    finish(fn, number, status, output, record.id)
-  end
-  return OK
+  let_go(session.id, settled)
+  flush_put_back()
+  return verdicts
 end

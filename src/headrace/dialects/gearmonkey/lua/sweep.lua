@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  cursor of the search for records of jobs that are gone
 -- Answers  {sessions ended, jobs given back, records forgotten, 1 if there is more to do, next cursor}
---@include prelude record session
+--@include prelude record held session
 
 local SESSIONS_AT_ONCE, LEASES_AT_ONCE, KEYS_AT_ONCE = 100, 500, 50
 local closed, returned, forgotten, more = 0, 0, 0, 0
@@ -29,12 +29,15 @@ for _, fn in ipairs(call('SMEMBERS', FUNCTIONS)) do
   local leases, workers = leases_key(fn), SIDE .. fn .. ':workers'
   for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', steady, 'LIMIT', 0, LEASES_AT_ONCE)) do
     local level, number = lease:match('^(%a+):(%d+)$')
-    local record = read_record(fn, number)
-    local session = record.session and read_session(record.session)
-    if session and not session.closed and not expired(session) and call('HEXISTS', held_key(session.id), record.ref) == 1 then
+    local session_id, ref, held = holder_of(fn, number)
+    local session = session_id and read_session(session_id)
+    if session and not session.closed and not expired(session) then
       call('ZADD', leases, session.seen + session.timeout, lease) -- its worker has been heard of since
-    elseif take_back(record.session or '', fn, number, level, record, true) then
-      returned = returned + 1
+    else
+      let_go(session_id or '', { { ref or '', { fn, number, level } } })
+      if take_back(fn, number, level, held and held[7] or read_record(fn, number), true) then
+        returned = returned + 1
+      end
     end
   end
   for _, id in ipairs(call('ZRANGEBYSCORE', workers, '-inf', steady, 'LIMIT', 0, SESSIONS_AT_ONCE)) do
@@ -56,7 +59,7 @@ local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*:job:*', 'COUNT', KEYS_AT_
 for _, key in ipairs(page[2]) do
   local fn, number = key:sub(#SIDE + 1):match('^(.+):job:(%d+)$')
   if fn and call('EXISTS', job_key(fn, number)) == 0 then
-    local id = call('HGET', key, 'id')
+    local id = read_record(fn, number).id
     call('DEL', key)
     if id and call('GET', id_key(id)) == fn .. ':' .. number then
       call('DEL', id_key(id))

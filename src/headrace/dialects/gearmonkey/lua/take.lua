@@ -24,7 +24,7 @@ local function next_of(group, most)
 end
 
 -- A job becomes ours: "Publish a 'start' event", "Update the job status", and the lease beside it.
-local function hand_out(session, number_of_request, fn, level, number, label, spare)
+local function hand_out(session, request, ref, fn, level, number, label, spare)
   local key = job_key(fn, number)
   local known = call('HMGET', key, 'status', 'input')
   if known[1] ~= 'idle' and known[1] ~= 'busy' then
@@ -32,27 +32,22 @@ local function hand_out(session, number_of_request, fn, level, number, label, sp
   end
   call('PUBLISH', 'channel:' .. fn, 'start:' .. number)
   call('HSET', key, 'status', 'busy')
-  local flat = call('HGETALL', record_key(fn, number))
-  local record = table_of(flat)
-  local ref = digits(call('INCR', REFS))
-  local token = digits(tonumber(record.token or 0) + 1)
-  call('HSET', record_key(fn, number), 'token', token, 'ref', ref, 'session', session.id, 'worker', session.name,
-    'started', digits(now), 'level', level, 'number', number_of_request, 'label', label)
-  if spare then
-    call('HSET', record_key(fn, number), 'spare', '1')
-  end
-  call('ZADD', leases_key(fn), steady + session.timeout, level .. ':' .. number)
-  call('HSET', held_key(session.id), ref, level .. ':' .. number .. ':' .. fn)
-  return { fn, number, label, known[2] or '', flat, level, spare and 1 or 0, tonumber(ref), tonumber(token) }
+  local blob = call('GET', record_key(fn, number))
+  local record = blob and cmsgpack.unpack(blob) or {}
+  record.token, record.ref, record.session = (record.token or 0) + 1, ref, session.id
+  record.worker, record.started = session.name, now
+  local held = { fn, number, level, request, spare, label, record }
+  return { fn, number, label, known[2] or '', blob or '', level, spare and 1 or 0, ref, record.token }, { digits(ref), held }
 end
 
 -- `wanted`: {labels, slots, spare, round robin}.
-local function take(session, number_of_request, wanted)
-  local groups, leases, dropped = {}, {}, {}
+local function take(session, request, wanted)
+  local groups, leases, dropped, taken = {}, {}, {}, {}
   for i, label in ipairs(wanted[1]) do
     groups[i] = { label = label, functions = label == 'default' and session.tasks or { label }, line = 1 }
   end
-  local slots, most, round_robin = wanted[2], wanted[2] + wanted[3], wanted[4]
+  local slots, most, round_robin = wanted[2], wanted[2] + wanted[3], wanted[4] and #wanted[1] > 1
+  local refs = tonumber(call('GET', REFS) or 0)
   local empty, at = 0, 1
   while #leases < most and empty < #groups do
     local group = groups[at]
@@ -60,9 +55,10 @@ local function take(session, number_of_request, wanted)
     if fn then
       empty = 0
       for _, number in ipairs(numbers) do
-        local lease = hand_out(session, number_of_request, fn, level, number, group.label, #leases >= slots)
+        local ref = refs + #leases + 1
+        local lease, held = hand_out(session, request, ref, fn, level, number, group.label, #leases >= slots)
         if lease then
-          leases[#leases + 1] = lease
+          leases[#leases + 1], taken[#taken + 1] = lease, held
         else
           dropped[#dropped + 1] = fn .. ':' .. number
         end
@@ -74,6 +70,10 @@ local function take(session, number_of_request, wanted)
       empty = empty + 1
       at = at % #groups + 1
     end
+  end
+  if leases[1] then
+    call('INCRBY', REFS, #leases)
+    hold(session.id, taken, steady + session.timeout)
   end
   return leases, dropped
 end

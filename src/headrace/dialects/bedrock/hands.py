@@ -1,0 +1,264 @@
+"""A worker's session, as this process knows it: which jobs it has in hand, and until when. Bedrock knows nothing of it.
+
+FinishJob has no owner, so a run that has outlived its job's retryAfter must not report: the job may be somebody
+else's by now. Its time is kept here, on a clock that never jumps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from headrace.clock import Clock
+from headrace.dialects.bedrock import calls
+from headrace.dialects.bedrock.calls import BedrockError, Call, DoesNotExist, IllegalAction, Reply
+from headrace.dialects.bedrock.client import Client
+from headrace.dialects.bedrock.mapping import (
+    Found,
+    FoundJobs,
+    Tasks,
+    merge_data,
+    milliseconds_of,
+    name_lists,
+    read_name,
+    split_data,
+    time_limit,
+    wire_name,
+)
+from headrace.dialects.bedrock.moments import write_moment
+from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
+from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
+from headrace.job import Charge, Kind, Lease, Outcome, Report, Take, Turn, Verdict
+from headrace.task import Overrides
+
+T = TypeVar("T")
+
+_decode_jobs = msgspec.json.Decoder(FoundJobs).decode
+_encode = msgspec.json.Encoder().encode
+_tokens = itertools.count(1)
+
+
+def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[Found]]:
+    """GetJobs, its answers with their data as it came. `wait`: for so many milliseconds."""
+    headers = {"name": names, "numResults": count}
+    if wait is not None:
+        headers |= {"Connection": "wait", "Timeout": wait}
+    return Call("GetJobs", headers, lambda reply: _decode_jobs(reply.body).jobs, patience=wait or 0)
+
+
+def read_found(reply: Reply) -> list[Found]:
+    return _decode_jobs(reply.check().body).jobs
+
+
+class Hand:
+    """One job in hand."""
+
+    __slots__ = ("data", "ends", "found", "said", "token", "tries", "unsure")
+
+    def __init__(self, found: Found, token: int, tries: int, ends: int | None) -> None:
+        self.found = found
+        self.token = token
+        self.tries = tries
+        self.ends = ends
+        """When others may get it, on the steady clock."""
+        self.data = bytes(found.data)
+        self.said: bytes | None = None
+        """What its run has left in its data."""
+        self.unsure = False
+        """A report may have been heard already: a refusal then is no surprise."""
+
+
+class Session:
+    """What one worker process holds, and the requests it makes."""
+
+    def __init__(self, clock: Clock, tasks: Callable[[], Tasks], names: Sequence[str] = ()) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._task_names = tuple(names)
+        self.hands: dict[int, Hand] = {}
+        self.arrived: list[Found] = []
+        """Jobs that came while waiting, and that nobody has asked for yet."""
+        self.room = 0
+        """How many more jobs the worker would take: none while its slots are full."""
+        self.queues: tuple[str, ...] = ()
+        self._number = 0
+        self._answer: Turn | None = None
+        self._verdicts: dict[int, Verdict] = {}
+
+    def names(self, queues: Sequence[str]) -> list[str]:
+        """All names that the worker's tasks have in these queues."""
+        tasks = self._tasks() or dict.fromkeys(self._task_names)
+        return [
+            wire_name(queue, task) for queue in queues for task in sorted(tasks) if "," not in wire_name(queue, task)
+        ]
+
+    # -- exchange --
+
+    def exchange(self, client: Client, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Turn:
+        """Settle, then take. Repeated after a failure, it goes on where it was."""
+        if number < self._number:
+            raise StaleRequest(f"Request {number} came after request {self._number}.")
+        if number == self._number and self._answer is not None:
+            return self._answer
+        if number != self._number:
+            self._number, self._answer, self._verdicts = number, None, {}
+        self._settle(client, outcomes)
+        leases = self._take(client, take)
+        verdicts = [self._verdicts[index] for index in range(len(outcomes))]
+        self._answer = Turn(verdicts=verdicts, leases=leases, now=self._clock.now(), next_due=None)
+        return self._answer
+
+    def _settle(self, client: Client, outcomes: Sequence[Outcome]) -> None:
+        released = []
+        for index, outcome in enumerate(outcomes):
+            if index in self._verdicts:
+                continue
+            hand = self.hands.get(int(outcome.ref))
+            if hand is None or hand.token != outcome.token or self._is_over(hand):
+                self._verdicts[index] = Verdict.STALE
+                self.hands.pop(int(outcome.ref), None)
+            elif outcome.kind is Kind.RELEASED:
+                released.append((index, hand))
+            else:
+                self._verdicts[index] = self._report_end(client, hand, outcome)
+                self.hands.pop(hand.found.job_id, None)
+        if released:
+            self.give_back(client, [hand.found.job_id for _, hand in released])
+            self._verdicts |= dict.fromkeys((index for index, _ in released), Verdict.OK)
+
+    def _report_end(self, client: Client, hand: Hand, outcome: Outcome) -> Verdict:
+        try:
+            for call in self._end(hand, outcome):
+                client.run(call)
+        except (DoesNotExist, IllegalAction):
+            return Verdict.ALREADY if hand.unsure else Verdict.STALE
+        except (MaybeApplied, StoreUnavailable):
+            hand.unsure = True
+            raise
+        return Verdict.OK
+
+    def _end(self, hand: Hand, outcome: Outcome) -> list[Call[None]]:
+        """What to tell Bedrock about the end of a run."""
+        job_id = hand.found.job_id
+        if outcome.kind is Kind.DONE:
+            return [calls.finish_job(job_id)]
+        if outcome.kind in (Kind.FAILED, Kind.BROKEN):
+            return [calls.fail_job(job_id)]
+        when = self._when(outcome)
+        if outcome.kind is Kind.MOVED:
+            queue, task = read_name(str(hand.found.name), self._tasks())
+            name = wire_name(outcome.queue or queue, outcome.task or task)
+            data = merge_data(outcome.body or hand.data, outcome.data)
+            return [calls.retry_job(job_id, name=name, data=data, ignore_repeat=True, **when)]
+        counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
+        tries = hand.tries + 1 if counts else hand.tries
+        data = merge_data(hand.data, hand.said, outcome.data, tries=tries)
+        again = [calls.retry_job(job_id, data=data, ignore_repeat=True, **when)]
+        # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end.
+        return [*again, calls.update_job(job_id, data)] if tries and data is not None else again
+
+    def _when(self, outcome: Outcome) -> dict[str, str]:
+        now = self._clock.now()
+        at = now + outcome.delay if outcome.at is None else outcome.at
+        return {"next_run": write_moment(max(at, now))}
+
+    def _is_over(self, hand: Hand) -> bool:
+        return hand.ends is not None and self._clock.steady() >= hand.ends
+
+    def give_back(self, client: Client, ids: Sequence[int]) -> None:
+        """Unspent: back in line, with the try undone."""
+        if ids:
+            client.run(calls.requeue_jobs(ids, decrement_failures=True))
+            for job_id in ids:
+                self.hands.pop(job_id, None)
+
+    # -- taking --
+
+    def _take(self, client: Client, take: Take | None) -> list[Lease]:
+        if take is None:
+            self.room = 0
+            ids, self.arrived = [found.job_id for found in self.arrived], []
+            self.give_back(client, ids)
+            return []
+        self.queues = take.queues
+        wanted = take.slots + take.spare
+        jobs, self.arrived = self.arrived[:wanted], self.arrived[wanted:]
+        lines = [take.queues] if take.round_robin else [(queue,) for queue in take.queues]
+        try:
+            for queues in lines:
+                for names in name_lists(self.names(queues)):
+                    if len(jobs) < wanted:
+                        jobs += self._get(client, names, wanted - len(jobs))
+        except BaseException:
+            self.arrived += jobs  # they are ours already: the next request gets them
+            raise
+        self.room = take.slots - min(len(jobs), take.slots)
+        return [self._lease(found, spare=place >= take.slots) for place, found in enumerate(jobs)]
+
+    def _get(self, client: Client, names: str, count: int) -> list[Found]:
+        try:
+            return client.run(get_found(names, count))
+        except DoesNotExist:
+            return []
+
+    def _lease(self, found: Found, *, spare: bool) -> Lease:
+        now = self._clock.now()
+        tasks = self._tasks()
+        queue, name = read_name(str(found.name), tasks)
+        task = tasks.get(name)
+        body, data, tries = split_data(bytes(found.data), task)
+        limit = time_limit(found, task, now)
+        # Without a retryAfter nobody else gets the job, however long it runs.
+        ends = None if limit is None or not found.retry_after else self._clock.steady() + limit + 2_000
+        token = next(_tokens)
+        self.hands[found.job_id] = Hand(found, token, tries, ends)
+        return Lease(
+            ref=found.job_id,
+            token=token,
+            id=str(found.job_id),
+            task=name,
+            queue=queue,
+            body=body,
+            options=None if limit is None else _encode(Overrides(timeout=limit)),
+            data=data,
+            attempts=tries,
+            priority=found.priority - DEFAULT_PRIORITY,
+            created=milliseconds_of(found.created) or 0,
+            due=milliseconds_of(found.next_run) or 0,
+            spare=spare,
+        )
+
+    # -- while jobs run --
+
+    def report(self, client: Client, reports: Sequence[Report]) -> list[bool]:
+        """Data of running jobs. Progress and log lines have no place in Bedrock."""
+        return [self._report(client, report) for report in reports]
+
+    def _report(self, client: Client, report: Report) -> bool:
+        hand = self.hands.get(int(report.ref))
+        if hand is None or hand.token != report.token or self._is_over(hand):
+            return False
+        if report.data is None:
+            return True
+        # The hand-out itself has counted a try: it stays counted, should this process die.
+        tries = hand.tries + 1 if hand.found.retry_after else hand.tries
+        data = merge_data(hand.data, hand.said, report.data, tries=tries)
+        if data is None:
+            return False
+        try:
+            client.run(calls.update_job(hand.found.job_id, data))
+        except BedrockError:
+            return False
+        hand.said = merge_data(hand.said or b"{}", report.data)
+        return True
+
+    def lost(self, ids: Sequence[str]) -> list[str]:
+        """Which of these jobs others may have by now."""
+        return [
+            job_id
+            for job_id in ids
+            if not job_id.isdecimal() or (hand := self.hands.get(int(job_id))) is None or self._is_over(hand)
+        ]

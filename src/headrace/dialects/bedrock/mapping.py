@@ -1,0 +1,240 @@
+"""Between headrace's jobs and Bedrock's: names, data, time-outs, priorities, states. Nothing of ours goes on the wire.
+
+A job's name is `task`, or `queue/task` for queues other than `default`; its data the object of arguments by name. What
+else is in the data belongs to the job: it is what `current().data` shows. Tries are counted by Bedrock's own
+`retryAfterCount`, so that an attempt whose worker died counts as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from headrace.dialects.bedrock.moments import next_run, read_moment, write_moment
+from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, PRIORITIES
+from headrace.errors import Unsupported
+from headrace.job import NewJob, State
+from headrace.schedule.errors import ScheduleError
+from headrace.schedule.repeat import parse_modifier
+from headrace.task import Task, decode_overrides
+
+MARGIN = 5
+"""Seconds by which a job's retryAfter is longer than its time-out: whole seconds are Bedrock's clock, and stopping
+takes a moment."""
+RESERVED = frozenset({"retryAfterCount", "originalNextRun", "mockRequest", "_commitCounts"})
+"""What Bedrock and its clients keep in a job's data."""
+LONGEST_LIST = 12_000
+"""Bytes of names in one GetJobs; Bedrock takes a little more."""
+
+Tasks = Mapping[str, Task[Any, Any]]
+Parts = dict[str, msgspec.Raw]
+
+_objects = msgspec.json.Decoder(Parts)
+
+
+# -- names --
+
+
+def wire_name(queue: str, task: str) -> str:
+    """What a job of a task is called."""
+    return task if queue == "default" else f"{queue}/{task}"
+
+
+def read_name(name: str, tasks: Tasks) -> tuple[str, str]:
+    """The queue and the task that a name stands for.
+
+    >>> read_name("mail/Welcome", {}), read_name("Welcome", {})
+    (('mail', 'Welcome'), ('default', 'Welcome'))
+    """
+    queue, slash, task = name.partition("/")
+    return ("default", name) if name in tasks or not slash or not queue or not task else (queue, task)
+
+
+def name_lists(names: Iterable[str]) -> list[str]:
+    """The names as values of GetJobs' `name`: exact ones, in as few requests as possible.
+
+    >>> name_lists(["a", "b"]), name_lists(["what?"])
+    (['a,b'], ['what[?]'])
+    """
+    lists: list[list[str]] = []
+    size = LONGEST_LIST
+    for name in names:
+        length = len(name.encode()) + 1
+        if size + length > LONGEST_LIST:
+            lists.append([])
+            size = 0
+        lists[-1].append(name)
+        size += length
+    # A name by itself is read as a pattern: what is special in one must not be.
+    return [",".join(found) if len(found) > 1 else re.sub(r"([*?[])", r"[\1]", found[0]) for found in lists]
+
+
+# -- new jobs --
+
+
+def check(job: NewJob, tasks: Tasks) -> None:
+    """Refuse in words what Bedrock cannot carry."""
+    name = wire_name(job.queue, job.task)
+    if len(name.encode()) > 255 or "," in name or name != name.strip(" "):
+        raise Unsupported(f"{name!r} cannot be a Bedrock job's name: up to 255 bytes, no comma, no spaces at the ends.")
+    if job.priority + DEFAULT_PRIORITY not in PRIORITIES:
+        raise Unsupported(
+            f"Bedrock has six priorities: {', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} "
+            f"(for its 0 to 1000), and {job.priority} is none of them."
+        )
+    for wanted, what in (
+        (job.unique_key is not None, "unique jobs by a key of their own: its `unique` compares names"),
+        (job.require_worker, "a list of workers, so none can be required"),
+        (job.max_crashes != 3, "a limit of crashes: the eleventh hand-out without a finish fails a job"),
+    ):
+        if wanted:
+            raise Unsupported(f"Bedrock does not have {what}.")
+    if job.options is not None:
+        overrides = decode_overrides(job.options)
+        if overrides.retries is not None:
+            raise Unsupported("Bedrock has no field for the retries of one call: set retries= on the task.")
+        task = tasks.get(job.task)
+        longest = None if task is None else task.options.timeout
+        if overrides.timeout == 0 or (longest is not None and (overrides.timeout or 0) > longest):
+            raise Unsupported("A call's time-out can only be shorter than its task's: Bedrock tells workers no other.")
+
+
+def retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
+    """A little longer than the job may run: while a run of it lives nobody else gets it."""
+    limit = None if job.options is None else decode_overrides(job.options).timeout
+    if limit is None:
+        task = tasks.get(job.task)
+        limit = (None if task is None else task.options.timeout) or default
+    return f"+{-(-limit // 1000) + MARGIN} SECONDS"
+
+
+def first_run(job: NewJob, now: int) -> str | None:
+    """When to run it, if not at once. A delay is counted from our own clock: Bedrock's cannot be asked."""
+    if job.run_at is not None:
+        return write_moment(job.run_at)
+    return write_moment(now + job.delay) if job.delay else None
+
+
+# -- jobs in hand --
+
+
+class Found(msgspec.Struct, rename="camel"):
+    """A job as GetJobs shows it; its data as the bytes that came."""
+
+    job_id: int = msgspec.field(name="jobID")
+    name: Any
+    data: msgspec.Raw
+    created: Any = ""
+    next_run: Any = ""
+    last_run: Any = ""
+    priority: int = DEFAULT_PRIORITY
+    repeat: Any = ""
+    retry_after: Any = ""
+
+
+class FoundJobs(msgspec.Struct):
+    """What GetJobs answers."""
+
+    jobs: list[Found]
+
+
+def split_data(data: bytes, task: Task[Any, Any] | None) -> tuple[bytes, bytes | None, int]:
+    """The arguments, what else belongs to the job, and how often it has been tried."""
+    try:
+        parts = _objects.decode(data)
+    except msgspec.DecodeError:
+        return data, None, 0
+    tries = read_tries(parts)
+    if task is None:
+        return _encode({name: value for name, value in parts.items() if name not in RESERVED}), None, tries
+    parameters = parameters_of(task)
+    arguments = {name: value for name, value in parts.items() if name in parameters}
+    rest = {name: value for name, value in parts.items() if name not in parameters and name not in RESERVED}
+    if len(arguments) == len(parts):
+        return data, None, tries
+    return _encode(arguments), _encode(rest) if rest else None, tries
+
+
+def merge_data(data: bytes, *updates: bytes | None, tries: int = 0) -> bytes | None:
+    """A job's data with what its run has left in it; None when that is no object. Tries are Bedrock's to count."""
+    try:
+        parts = _objects.decode(data)
+        for update in updates:
+            if update is not None:
+                parts |= _objects.decode(update)
+    except msgspec.DecodeError:
+        return None
+    parts.pop("retryAfterCount", None)
+    if tries:
+        parts["retryAfterCount"] = msgspec.Raw(str(tries).encode())
+    return _encode(parts)
+
+
+def read_tries(parts: Parts) -> int:
+    """How often a job has been handed out without being finished."""
+    text = bytes(parts.get("retryAfterCount", msgspec.Raw(b"0"))).strip(b'" ')
+    return int(text) if text.isdigit() else 0
+
+
+def parameters_of(task: Task[Any, Any]) -> frozenset[str]:
+    """The names of a task's arguments."""
+    return frozenset(inspect.signature(task.function).parameters) - set(task.arguments.injected)
+
+
+def _encode(parts: Parts) -> bytes:
+    return msgspec.json.encode(parts)
+
+
+def time_limit(found: Found, task: Task[Any, Any] | None, now: int) -> int | None:
+    """How many milliseconds a run may take, so that it has ended when others may get the job. None: for ever."""
+    limits = [] if task is None or task.options.timeout is None else [task.options.timeout]
+    moment = datetime.fromtimestamp(now // 1000, UTC)
+    again: list[datetime] = []
+    if found.retry_after:
+        try:
+            again.append(parse_modifier(str(found.retry_after)).apply(moment))
+        except (ScheduleError, OverflowError, ValueError):
+            return min(limits, default=None)
+        if found.repeat:
+            scheduled = str(found.next_run)
+            repeated = next_run(str(found.repeat), scheduled=scheduled, started=write_moment(now), finished=moment)
+            again += filter(None, [read_moment(repeated)])
+    for end in again:
+        left = (end - moment) / timedelta(milliseconds=1)
+        if left > 0:
+            limits.append(max(int(left - min(MARGIN * 1000, left / 2)), 1))
+    return min(limits, default=None)
+
+
+# -- looking --
+
+
+def read_state(state: str, next_run_text: str, now: str) -> State:
+    """A Bedrock state in headrace's words."""
+    due = next_run_text <= now
+    if state == "QUEUED":
+        return State.READY if due else State.SCHEDULED
+    if state == "RUNQUEUED":
+        return State.READY if due else State.RUNNING
+    return STATES.get(state, State.BLOCKED)
+
+
+STATES = {
+    "RUNNING": State.RUNNING,
+    "PAUSED": State.BLOCKED,
+    "WAITING": State.BLOCKED,
+    "FINISHED": State.DONE,
+    "FAILED": State.FAILED,
+    "CANCELLED": State.CANCELLED,
+}
+
+
+def milliseconds_of(text: Any) -> int | None:
+    """A time of Bedrock's as headrace has them."""
+    moment = read_moment(text)
+    return None if moment is None else round(moment.timestamp() * 1000)

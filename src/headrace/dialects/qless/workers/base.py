@@ -1,0 +1,190 @@
+"""What all workers have in common: which job is next, which is lost, when to stop."""
+
+from __future__ import annotations
+
+import code
+import itertools
+import json
+import logging
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from headrace.dialects.qless.client import Client
+from headrace.dialects.qless.errors import LostLockException, QlessException
+from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.listening import Listener
+from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.workers.sandbox import BASE
+from headrace.errors import StoreError
+
+log = logging.getLogger("headrace.qless.worker")
+
+LOSSES = frozenset({"canceled", "lock_lost", "put"})
+"""Events that say that a worker has lost a job."""
+
+
+@dataclass
+class Options:
+    """How a worker works."""
+
+    interval: float = 60.0
+    """Seconds to sleep when no queue had work."""
+    ordered: bool = False
+    """Start from the first queue each time. If not: one job from each queue in turn."""
+    resume: bool | Sequence[Job] = False
+    """Go on with jobs that this worker's name still holds (or with these)."""
+    sandbox: Path = field(default_factory=lambda: Path.cwd() / BASE)
+    """Where jobs get their directories."""
+    allowed: Sequence[str] | None = ()
+    """Modules from which classes may be imported, with all that is inside them. None: any."""
+    complete: bool = True
+    """Complete a job whose method returned without ending it. If not, its lock runs out."""
+
+
+class Worker:
+    """Pops jobs and runs them. Subclasses say how many at once, and where."""
+
+    def __init__(
+        self, queues: Sequence[str | Queue], client: Client, options: Options | None = None, **more: Any
+    ) -> None:
+        self.client = client
+        self.options = options or Options(**more)
+        self.queues = [queue if isinstance(queue, Queue) else client.queues[queue] for queue in queues]
+        if not self.queues:
+            raise ValueError("A worker needs at least one queue.")
+        self._stop = threading.Event()
+        self._turn = itertools.cycle(self.queues)
+
+    # -- which job is next --
+
+    def resumable(self) -> list[Job]:
+        """Jobs that this worker's name holds in its queues, as far as they can still be had."""
+        resume = self.options.resume
+        if resume is False:
+            return []
+        if resume is True:
+            names = {queue.name for queue in self.queues}
+            held = self.client.workers[self.client.worker_name]
+            jobs = [job for job in self.client.jobs.get(*held["jobs"], *held["stalled"]) if job.queue_name in names]
+        else:
+            jobs = list(resume)
+        found: dict[str, Job] = {}
+        for job in jobs:
+            try:
+                job.heartbeat()
+                found[job.jid] = job
+            except LostLockException:
+                log.warning("%r cannot be resumed: its lock is lost", job)
+        return list(found.values())
+
+    def pop(self) -> Job | None:
+        """The next job, or None after a full round without any."""
+        if self.options.ordered:
+            self._turn = itertools.cycle(self.queues)
+        for queue in itertools.islice(self._turn, len(self.queues)):
+            job = queue.pop()
+            if job is not None:
+                return job
+        return None
+
+    def jobs(self) -> Iterator[Job | None]:
+        """Jobs until `stop`: first those to be resumed. None means: there is nothing at present."""
+        yield from self.resumable()
+        while not self._stop.is_set():
+            try:
+                job = self.pop()
+            except (QlessException, StoreError) as error:
+                log.warning("%s", error)
+                job = None
+            yield job
+
+    def rest(self) -> None:
+        """Sleep until it is worth looking again, or until `stop`."""
+        self._stop.wait(self.options.interval)
+
+    def run(self) -> None:
+        """Work until `stop`."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Finish what is being done, and take nothing more. Safe in signal handlers and from other threads."""
+        self._stop.set()
+
+    # -- the end of a run --
+
+    def finish(self, job: Job) -> None:
+        """A job's method has returned: complete the job if it did not end it by itself."""
+        if job.settled or not self.options.complete:
+            return
+        try:
+            job.complete()
+        except QlessException as error:
+            log.warning("%r could not be completed: %s", job, error)
+
+    # -- losing a job --
+
+    def lose(self, jid: str) -> None:
+        """Work on a job is in vain from now on: stop it, if it is being done here."""
+        raise NotImplementedError
+
+    def listen(self) -> Listener:
+        """Hear of lost jobs in a thread. The listener is to be closed."""
+        listener = Listener(self.client.driver, [f"ql:w:{self.client.worker_name}"])
+        listener.subscribe()
+        threading.Thread(target=self._hear, args=(listener,), name="qless-listener", daemon=True).start()
+        return listener
+
+    def _hear(self, listener: Listener) -> None:
+        for _, text in listener.messages():
+            self.heard(text)
+
+    def heard(self, text: str) -> None:
+        """Act on a message on this worker's channel."""
+        try:
+            message = json.loads(text)
+            jid, event = message["jid"], message["event"]
+        except (ValueError, KeyError, TypeError):
+            log.warning("a message that makes no sense: %.200r", text)
+            return
+        if event in LOSSES:
+            log.info("%s: %s", jid, event)
+            self.lose(jid)
+
+    # -- signals --
+
+    def handle_signals(self) -> None:
+        """QUIT, TERM and INT: finish and stop. USR1: print what every thread does. USR2: open a console."""
+        for number in (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+        signal.signal(signal.SIGUSR1, print_stacks)
+        signal.signal(signal.SIGUSR2, self._console)
+
+    def _console(self, _: int, frame: FrameType | None) -> None:
+        code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
+
+
+def print_stacks(_: int = 0, __: FrameType | None = None) -> None:
+    """Write what every thread is doing to stderr and to the log."""
+    lines = []
+    for thread, frame in sys._current_frames().items():
+        lines += [f"Thread {thread}:\n", *traceback.format_stack(frame)]
+    text = "".join(lines)
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    log.info("what every thread is doing:\n%s", text)
+
+
+def title(text: str) -> None:
+    """Tell in the process list what is going on, where that is possible."""
+    try:
+        from setproctitle import setproctitle  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+    except ImportError:
+        return
+    setproctitle(f"qless worker: {text}")

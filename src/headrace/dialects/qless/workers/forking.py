@@ -1,0 +1,116 @@
+"""A parent that keeps child processes alive, each running a worker of another kind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.dialects.qless.client import Client
+from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.sandbox import BASE
+from headrace.dialects.qless.workers.serial import SerialWorker
+
+log = logging.getLogger("headrace.qless.worker")
+
+Kind = Callable[[Sequence[str], Client, Options], Worker]
+
+
+class ForkingWorker:
+    """`workers` children (as many as there are processors, if 0), replaced when they die.
+
+    Child i is called `<name>-<i>`, so that a worker started again under the same name finds the jobs it had. It works in
+    `qless-py-workers/sandbox-<i>` beneath the base directory. The parent has no connection and no threads.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str],
+        url: str,
+        options: Options | None = None,
+        *,
+        name: str | None = None,
+        workers: int = 0,
+        kind: Kind = SerialWorker,
+        base: Path | None = None,
+    ) -> None:
+        self._queues = list(queues)
+        self._url = url
+        self._options = options or Options()
+        self._name = name or Client(url).worker_name
+        self._count = workers or os.cpu_count() or 1
+        self._kind = kind
+        self._base = (base or Path.cwd()).absolute()
+        self._children: dict[int, int] = {}
+        self._stopping: int | None = None
+
+    def run(self) -> None:
+        """Keep the children alive until TERM, INT or QUIT; these are passed on, and the children waited for."""
+        resumed = self._divided()
+        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(name, self._pass_on)
+        title(f"{self._count} processes")
+        for i in range(self._count):
+            self._start(i, resumed[i])
+        while self._children:
+            with suppress(ChildProcessError):
+                child, status = os.wait()
+                number = self._children.pop(child, None)
+                if number is not None and self._stopping is None:
+                    log.warning("child %d ended with %d: starting another", number, os.waitstatus_to_exitcode(status))
+                    self._start(number, False)
+
+    def _divided(self) -> list[bool | list[str]]:
+        """Jobs that an earlier process of this very name held go to the children in equal parts."""
+        if self._options.resume is False:
+            return [False] * self._count
+        # Each child finds what its own name holds; what the bare name holds is dealt out.
+        client = Client(self._url, hostname=self._name)
+        held = client.workers[self._name]
+        jids = [*held["jobs"], *held["stalled"]]
+        client.close()
+        if not jids:
+            return [True] * self._count
+        return [jids[i :: self._count] for i in range(self._count)]
+
+    def _start(self, number: int, resume: bool | list[str]) -> None:
+        child = os.fork()
+        if child:
+            self._children[child] = number
+            return
+        status = 1
+        try:
+            self._work(number, resume)
+            status = 0
+        except BaseException:
+            log.exception("child %d ended", number)
+        finally:
+            with suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _work(self, number: int, resume: bool | list[str]) -> None:
+        directory = self._base / BASE / f"sandbox-{number}"
+        directory.mkdir(parents=True, exist_ok=True)
+        os.chdir(directory)
+        # Jobs that the bare name holds can only be had under that name.
+        name = self._name if isinstance(resume, list) else f"{self._name}-{number}"
+        client = Client(self._url, hostname=name)
+        jobs: bool | list[Job] = client.jobs.get(*resume) if isinstance(resume, list) else resume
+        worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=jobs))
+        worker.handle_signals()
+        if self._stopping is None:
+            worker.run()
+
+    def _pass_on(self, number: int, _: object) -> None:
+        self._stopping = number
+        for child in self._children:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)

@@ -1,0 +1,118 @@
+"""A process for every job: whatever a job leaks or breaks goes with its process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from headrace.dialects.qless.client import Client
+from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.listening import Listener
+from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.running import process
+from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.sandbox import sandbox
+
+log = logging.getLogger("headrace.qless.worker")
+
+
+class ForkPerJobWorker(Worker):
+    """Up to `workers` child processes at once, each for one job. The child of a lost job is killed.
+
+    The parent has no threads: it may fork at any time.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str | Queue],
+        client: Client,
+        options: Options | None = None,
+        workers: int = 1,
+        **more: Any,
+    ) -> None:
+        super().__init__(queues, client, options, **more)
+        self._slots = workers
+        self._children: dict[int, tuple[str, int]] = {}
+
+    def run(self) -> None:
+        listener = Listener(self.client.driver, [f"ql:w:{self.client.worker_name}"])
+        listener.subscribe()
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        before = signal.signal(signal.SIGCHLD, lambda *_: None)
+        free = list(range(self._slots))[::-1]
+        jobs = self.jobs()
+        try:
+            while not self._stop.is_set() or self._children:
+                job = next(jobs, None) if free and not self._stop.is_set() else None
+                if job is not None:
+                    self._start(job, free.pop())
+                    continue
+                title(f"{len(self._children)} jobs")
+                self._wait(listener, reader)
+                free += self._buried()
+        finally:
+            signal.signal(signal.SIGCHLD, before)
+            signal.set_wakeup_fd(previous)
+            listener.close()
+            listener.hang_up()
+            os.close(reader)
+            os.close(writer)
+
+    def _wait(self, listener: Listener, reader: int) -> None:
+        """For the end of a child, for news of a lost job, for the next look at the queues."""
+        ready, _, _ = select.select([reader, *listener.descriptors], [], [], self.options.interval)
+        if reader in ready:
+            with suppress(BlockingIOError):
+                os.read(reader, 4096)
+        for text in listener.waiting():
+            self.heard(text)
+
+    def _start(self, job: Job, number: int) -> None:
+        child = os.fork()
+        if child:
+            self._children[child] = (job.jid, number)
+            return
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for name in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(name, signal.SIG_DFL)
+            title(f"{job.jid} {job.klass_name}")
+            with sandbox(self.options.sandbox / f"sandbox-{number}") as directory:
+                job.sandbox = directory
+                os.chdir(directory)
+                process(job, self.options.allowed)
+                self.finish(job)
+            status = 0
+        except BaseException:
+            log.exception("%r could not be settled", job)
+        finally:
+            with suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _buried(self) -> list[int]:
+        """The numbers of children that have ended."""
+        free = []
+        for child, (jid, number) in list(self._children.items()):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                del self._children[child]
+                free.append(number)
+                if status:
+                    log.warning("%s: its process ended with %d", jid, os.waitstatus_to_exitcode(status))
+        return free
+
+    def lose(self, jid: str) -> None:
+        for child, (running, _) in self._children.items():
+            if running == jid:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)

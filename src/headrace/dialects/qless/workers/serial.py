@@ -1,0 +1,70 @@
+"""One job after another, in this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.dialects.qless.client import Client
+from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.running import process
+from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.sandbox import sandbox
+
+log = logging.getLogger("headrace.qless.worker")
+
+LOST_JOB = 3
+"""Exit code of a process that ended because its job was lost."""
+
+
+class SerialWorker(Worker):
+    """Runs one job after another. A lost job ends the process, because a running function can't be stopped otherwise;
+    the forking parent starts another. Inside a program of your own pass `on_loss`, a function that is given the jid.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[str | Queue],
+        client: Client,
+        options: Options | None = None,
+        on_loss: Callable[[str], object] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(queues, client, options, **more)
+        self._jid: str | None = None
+        self._on_loss = on_loss or (lambda _: os._exit(LOST_JOB))
+
+    def run(self) -> None:
+        listener = self.listen()
+        try:
+            for job in self.jobs():
+                if job is None:
+                    title("sleeping")
+                    self.rest()
+                else:
+                    self.work(job)
+                if self._stop.is_set():
+                    return
+        finally:
+            listener.close()
+
+    def work(self, job: Job) -> None:
+        """Run one job."""
+        title(f"{job.jid} {job.klass_name}")
+        self._jid = job.jid
+        try:
+            with sandbox(self.options.sandbox) as directory:
+                job.sandbox = directory
+                process(job, self.options.allowed)
+            self.finish(job)
+        except Exception:
+            log.exception("%r could not be settled", job)
+        finally:
+            self._jid = None
+
+    def lose(self, jid: str) -> None:
+        if jid == self._jid:
+            self._on_loss(jid)

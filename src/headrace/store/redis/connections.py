@@ -1,0 +1,208 @@
+"""Connections to the server that has our jobs: opened, checked, kept for the next request, let go.
+
+A connection is kept only when its last answer was read to the end. What is kept is trusted for a second; after that
+it is looked at before it is used, as the server may have closed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+
+from redis import exceptions as wire
+from redis.asyncio.connection import Connection as AsyncConnection
+from redis.asyncio.connection import parse_url as parse_url_async
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.connection import Connection, parse_url
+from redis.retry import Retry
+
+from headrace.errors import ConfigurationError
+from headrace.store.redis.addresses import Address, Finder, Place
+from headrace.store.redis.operation import Reply
+from headrace.store.redis.troubles import BROKEN, Replica
+
+SECONDS = 5.0
+"""How long to wait for a connection or an answer. No script of ours takes more than a few milliseconds."""
+IDLE_CHECK = 1.0
+"""For how many seconds a kept connection is trusted."""
+KEPT = 16
+"""How many are kept, per process and per event loop."""
+
+
+def pack(*arguments: bytes) -> bytes:
+    """A command as the server reads it."""
+    return b"*%d\r\n%s" % (len(arguments), strings(arguments))
+
+
+def strings(arguments: tuple[bytes, ...]) -> bytes:
+    """The arguments of a command as the server reads them."""
+    return b"".join([b"$%d\r\n%s\r\n" % (len(argument), argument) for argument in arguments])
+
+
+class Opener:
+    """Opens connections: knows the options, and finds the server."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.finder = Finder(place)
+        self.known = False
+        """Whether the server was ever reached. If not, the URL may be wrong, and waiting for it would help nobody."""
+        common = {
+            "protocol": 2,
+            "socket_timeout": SECONDS,
+            "socket_connect_timeout": SECONDS,
+            **({} if place.url.startswith("unix:") else {"socket_keepalive": True}),
+        }
+        try:
+            told = parse_url(place.url)  # type: ignore[no-untyped-call]
+            told_async = parse_url_async(place.url)
+        except ValueError as error:
+            raise ConfigurationError(f"{place.name}: {error}") from error
+        self._class: Any = told.pop("connection_class", Connection)
+        self._options: dict[str, Any] = {**common, "retry": Retry(NoBackoff(), 0), **told}
+        self._async_class: Any = dict(told_async).pop("connection_class", AsyncConnection)
+        self._async_options: dict[str, Any] = {**common, "retry": AsyncRetry(NoBackoff(), 0), **told_async}
+        self._async_options.pop("connection_class", None)
+
+    def open(self, asking: Address | None = None) -> Any:
+        """A connection to the server, or for once to a node that we were sent to."""
+        address = asking or self.finder.find(self._options)
+        connection = self._class(**_at(address, self._options))
+        try:
+            connection.connect()
+            connection.send_packed_command([_FIRST_WORDS[asking is None]], check_health=False)
+            with suppress(wire.NoPermissionError):
+                _check(connection.read_response())
+        except BaseException:
+            connection.disconnect()
+            raise
+        self.known = True
+        return connection
+
+    async def aopen(self, asking: Address | None = None) -> Any:
+        """The same on an event loop."""
+        address = asking
+        if address is None and self.place.kind != "single":
+            address = await asyncio.to_thread(self.finder.find, self._options)
+        connection = self._async_class(**_at(address, self._async_options))
+        try:
+            await connection.connect()
+            await connection.send_packed_command([_FIRST_WORDS[asking is None]], check_health=False)
+            with suppress(wire.NoPermissionError):
+                _check(await connection.read_response())
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self.known = True
+        return connection
+
+
+_FIRST_WORDS = {True: pack(b"ROLE"), False: pack(b"ASKING")}
+
+
+def _at(address: Address | None, options: dict[str, Any]) -> dict[str, Any]:
+    return options if address is None else {**options, "host": address[0], "port": address[1]}
+
+
+def _check(answer: Reply) -> None:
+    """Refuse a server that follows another one: what it has may be old, and it takes no writes."""
+    if isinstance(answer, list) and answer[0] != b"master":
+        raise Replica
+
+
+class Shelf:
+    """The idle connections of a process."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._process = os.getpid()
+        self._idle: list[tuple[float, Any]] = []
+
+    def take(self) -> Any:
+        if self._process != os.getpid():  # forked: the parent goes on using its connections
+            self._process, self._idle = os.getpid(), []
+        while self._idle:
+            with suppress(IndexError):  # another thread was faster
+                since, connection = self._idle.pop()
+                if time.monotonic() - since < IDLE_CHECK or not _has_news(connection):
+                    return connection
+                connection.disconnect()
+        return self._opener.open()
+
+    def give_back(self, connection: Any) -> None:
+        if len(self._idle) < KEPT:
+            self._idle.append((time.monotonic(), connection))
+        else:
+            connection.disconnect()
+
+    def clear(self) -> None:
+        """Where one connection broke, the others did too."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop()[1].disconnect()
+
+
+class LoopShelf:
+    """The idle connections of an event loop, which are closed when it ends."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._idle: list[tuple[float, Any]] = []
+        self._caretaker: AsyncGenerator[None] | None = None
+
+    async def settle_in(self) -> None:
+        """An asynchronous generator is told by its loop when that shuts down."""
+        self._caretaker = self._take_care()
+        await anext(self._caretaker)
+
+    async def _take_care(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await self.clear()
+
+    async def take(self) -> Any:
+        while self._idle:
+            since, connection = self._idle.pop()
+            if time.monotonic() - since < IDLE_CHECK or not await _has_news_async(connection):
+                return connection
+            await connection.disconnect(nowait=True)
+        return await self._opener.aopen()
+
+    async def give_back(self, connection: Any) -> None:
+        if len(self._idle) < KEPT:
+            self._idle.append((time.monotonic(), connection))
+        else:
+            await connection.disconnect(nowait=True)
+
+    async def clear(self) -> None:
+        while self._idle:
+            with suppress(Exception):
+                await self._idle.pop()[1].disconnect(nowait=True)
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From any thread."""
+        if not loop.is_closed():
+            with suppress(RuntimeError):
+                asyncio.run_coroutine_threadsafe(self.clear(), loop)
+
+
+def _has_news(connection: Any) -> bool:
+    """An idle connection on which something came: the other side has closed it, or has lost its mind."""
+    try:
+        return bool(connection.can_read(0))
+    except BROKEN:
+        return True
+
+
+async def _has_news_async(connection: Any) -> bool:
+    look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
+    try:
+        return bool(await look())
+    except BROKEN:
+        return True

@@ -1,0 +1,191 @@
+-- Taking: what is due, who stands where, who is handed out. The second half of an exchange.
+local PROMOTED_AT_MOST = 1000
+local STALE_AT_MOST = 5000
+
+-- What has fallen due gets into the lines of its queues, in bounded steps.
+local function promote()
+  local members = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, PROMOTED_AT_MOST)
+  local ids = {}
+  for i, member in ipairs(members) do
+    ids[i] = member:sub(7)
+  end
+  load_many(ids)
+  for i, member in ipairs(members) do
+    local job = find_job(ids[i])
+    plan.due_out[i] = member
+    if job and job.state == SCHEDULED then
+      count(job.queue, SCHEDULED, -1)
+      stand_in_line(job)
+    end
+  end
+  return #members
+end
+
+-- The head of a queue's row: what is still there and ready. How many entries that takes, stale ones included.
+local function head_of_row(queue, wanted)
+  local key, live, upto = PREFIX .. 'row:' .. queue, {}, {}
+  local read = 0
+  while #live < wanted and read < STALE_AT_MOST do
+    local members = call('LRANGE', key, read, read + wanted - #live - 1)
+    local asked, ids = wanted - #live, {}
+    for i = 1, #members do
+      ids[i] = members[i]:sub(13)
+    end
+    load_many(ids)
+    for i = 1, #members do
+      local id, member = ids[i], members[i]
+      local record = plan.jobs[id] == nil and raw[id]
+      if record and record:byte(1) == READY and record:sub(14, 19) == member:sub(1, 6)
+        and record:sub(26, 31) == member:sub(7, 12) then
+        live[#live + 1] = member
+        upto[#live] = read + i
+      end
+    end
+    read = read + #members
+    if #members < asked then
+      break
+    end
+  end
+  if not live[1] and read > 0 then
+    plan.rows[queue] = read -- nothing but stale entries
+  end
+  return live, upto
+end
+
+-- The head of a queue's line as it will be, from three sources that are each in order: the row, the line, and what this very
+-- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan.
+local function head_of_line(queue, wanted)
+  local key, entering = PREFIX .. 'line:' .. queue, plan.enter[queue]
+  local row, upto = head_of_row(queue, wanted)
+  entering = entering and entering[1] and entering
+  if not row[1] and not entering then
+    return call('ZRANGE', key, 0, wanted - 1), {}, {}
+  end
+  local line = call('ZRANGE', key, 0, wanted - 1, 'WITHSCORES')
+  if not line[1] and not entering then
+    return row, upto, {}
+  end
+  local heads = {}
+  for i = 1, #row do
+    heads[i] = { score = 0, member = row[i], row = upto[i] }
+  end
+  for i = 1, #line, 2 do
+    heads[#heads + 1] = { score = tonumber(line[i + 1]), member = line[i] }
+  end
+  for i = 1, entering and #entering or 0, 2 do
+    heads[#heads + 1] = { score = entering[i], member = entering[i + 1], at = i }
+  end
+  table.sort(heads, function(a, b)
+    if a.score ~= b.score then
+      return a.score < b.score
+    end
+    if a.member ~= b.member then
+      return a.member < b.member
+    end
+    return not a.row and b.row ~= nil
+  end)
+  local members, in_row, in_plan = {}, {}, {}
+  for i = 1, #heads do
+    local n, head = #members + 1, heads[i]
+    if n > wanted then
+      break
+    end
+    if members[n - 1] ~= head.member then -- a job revived at once may stand in the line and in the row
+      members[n], in_row[n], in_plan[n] = head.member, head.row, head.at
+    end
+  end
+  return members, in_row, in_plan
+end
+
+-- Which jobs to hand out, in order: their ids, and the queues they are taken from.
+local function choose(queues, wanted, in_turn)
+  local ids, from, entered = {}, {}, {}
+  local function pick(queue, member, in_row, in_plan)
+    ids[#ids + 1] = member:sub(13)
+    from[#from + 1] = queue
+    if in_row then
+      plan.rows[queue] = in_row
+    elseif in_plan then
+      entered[queue] = entered[queue] or {}
+      entered[queue][in_plan] = true
+    else
+      plan.heads[queue] = (plan.heads[queue] or 0) + 1
+    end
+  end
+  if in_turn then
+    local lines, in_row, in_plan = {}, {}, {}
+    for i, queue in ipairs(queues) do
+      lines[i], in_row[i], in_plan[i] = head_of_line(queue, wanted)
+    end
+    for turn = 1, wanted do
+      local before = #ids
+      for i, queue in ipairs(queues) do
+        local member = lines[i][turn]
+        if member and #ids < wanted then
+          pick(queue, member, in_row[i][turn], in_plan[i][turn])
+        end
+      end
+      if #ids == before then
+        break
+      end
+    end
+  else
+    for _, queue in ipairs(queues) do
+      if #ids == wanted then
+        break
+      end
+      local members, in_row, in_plan = head_of_line(queue, wanted - #ids)
+      for i = 1, #members do
+        pick(queue, members[i], in_row[i], in_plan[i])
+      end
+    end
+  end
+  -- What is handed out at once never enters the line, and is no news to others.
+  for queue, positions in pairs(entered) do
+    local rest = {}
+    for i = 1, #plan.enter[queue], 2 do
+      if positions[i] then
+        plan.news[queue] = plan.news[queue] - 1
+      else
+        rest[#rest + 1] = plan.enter[queue][i]
+        rest[#rest + 1] = plan.enter[queue][i + 1]
+      end
+    end
+    plan.enter[queue] = rest
+  end
+  return ids, from
+end
+
+local function hand_out(session, request, ids, from, slots)
+  load_many(ids)
+  local run = pack(RUN_FORMAT, session.number, request, now, 0)
+  local given, numbers = {}, {}
+  for i = 1, #ids do
+    local id, queue = ids[i], from[i]
+    local record = plan.jobs[id] == nil and taken(raw[id], run, #given >= slots)
+    if record then
+      rewrite(id, record)
+      given[#given + 1] = id
+      numbers[queue] = (numbers[queue] or 0) + 1
+    else
+      local job = find_job(id)
+      if job and job.state == READY then
+        job.state = RUNNING
+        job.token = job.token + 1
+        job.session, job.request, job.started, job.finished = session.number, request, now, 0
+        job.flags = with(without(job.flags, SPARE), #given < slots and RUN or RUN + SPARE)
+        change(job)
+        given[#given + 1] = id
+        numbers[queue] = (numbers[queue] or 0) + 1
+      end
+    end
+  end
+  for queue, number in pairs(numbers) do
+    count(queue, READY, -number)
+    count(queue, RUNNING, number)
+  end
+  if given[1] then
+    plan.held_in[session.held] = given
+  end
+  return given
+end

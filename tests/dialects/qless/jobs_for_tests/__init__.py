@@ -1,0 +1,98 @@
+"""Classes that workers under test import. They testify in a file: `$QLESS_TESTIMONY`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from headrace.dialects.qless import Job, retry
+
+
+def testify(job: Job, *words: object) -> None:
+    """One write per line: lines never mix."""
+    line = " ".join(map(str, (job.klass_name.rpartition(".")[2], job.jid, os.getpid(), *words)))
+    descriptor = os.open(os.environ["QLESS_TESTIMONY"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+class Plain:
+    """Methods named like queues, and one for all others."""
+
+    @staticmethod
+    def special(job: Job) -> None:
+        testify(job, "special")
+        job.complete()
+
+    @staticmethod
+    def process(job: Job) -> None:
+        testify(job, "process")
+        job["seen"] = True
+
+    @property
+    def crooked(self) -> int:
+        return 1
+
+
+class Raises:
+    @staticmethod
+    def process(job: Job) -> None:
+        raise LookupError("not here")
+
+
+class Retries:
+    @staticmethod
+    @retry(ValueError)
+    def process(job: Job) -> None:
+        """Documented."""
+        raise ValueError
+
+
+class Empty: ...
+
+
+class Litter:
+    """Leaves files where it works."""
+
+    @staticmethod
+    def process(job: Job) -> None:
+        assert job.sandbox is not None
+        here = Path(job.sandbox)
+        testify(job, "found", len(list(here.iterdir())), here, os.getcwd())
+        (here / "file").write_text("x")
+        (here / "folder").mkdir()
+        (here / "folder" / "file").write_text("x")
+
+
+class Slow:
+    """Does not end by itself."""
+
+    @staticmethod
+    def process(job: Job) -> None:
+        testify(job, "began")
+        while True:
+            time.sleep(0.01)
+
+
+class Wait:
+    """Ends when a file appears."""
+
+    @staticmethod
+    def process(job: Job) -> None:
+        testify(job, "began")
+        while not Path(job["until"]).exists():
+            time.sleep(0.005)
+        testify(job, "ended")
+
+
+class Coroutine:
+    """Runs on an event loop, together with others."""
+
+    @staticmethod
+    async def process(job: Job) -> None:
+        testify(job, "began")
+        while not Path(job["until"]).exists():
+            await asyncio.sleep(0.005)
+        testify(job, "ended")

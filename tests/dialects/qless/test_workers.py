@@ -1,0 +1,321 @@
+"""Qless' own kinds of workers: serial, one process per job, coroutines, and a parent that keeps children alive."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.dialects.qless import Client, Job
+from headrace.dialects.qless.running import find_class, is_allowed, reload
+from headrace.dialects.qless.workers import CoroutineWorker, ForkPerJobWorker, SerialWorker, Worker
+from processes import children_of, environment, eventually
+from store.redis.servers import Server
+
+from .recorder import Recorder
+
+MODULE = "dialects.qless.jobs_for_tests"
+
+
+@pytest.fixture
+def client(qless: Recorder, server: Server) -> Iterator[Client]:
+    with closing(Client(server.url, hostname="me")) as client:
+        yield client
+
+
+@pytest.fixture
+def testimony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
+    path = tmp_path / "testimony"
+    path.touch()
+    monkeypatch.setenv("QLESS_TESTIMONY", str(path))
+    return lambda: [line.split() for line in path.read_text().splitlines()]
+
+
+def put(client: Client, klass: str, queue: str = "q", **options: Any) -> str:
+    data = options.pop("data", {})
+    return client.queues[queue].put(f"{MODULE}.{klass}", data, **options)
+
+
+def job_of(client: Client, jid: str) -> Job:
+    job = client.jobs[jid]
+    assert isinstance(job, Job)
+    return job
+
+
+class OnePass(SerialWorker):
+    """Stops where others would sleep."""
+
+    def rest(self) -> None:
+        self.stop()
+
+
+def serial(client: Client, tmp_path: Path, *queues: str, **options: Any) -> SerialWorker:
+    options.setdefault("allowed", [MODULE])
+    return OnePass(queues or ["q"], client, sandbox=tmp_path / "sandbox", **options)
+
+
+# -- which job is next --
+
+
+@pytest.mark.parametrize(("ordered", "order"), [(True, "X X Y Z Z Z"), (False, "X Y Z X Z Z")])
+def test_order_of_popping(client: Client, tmp_path: Path, ordered: bool, order: str) -> None:
+    for queue, number in (("X", 2), ("Y", 1), ("Z", 3)):
+        for _ in range(number):
+            put(client, "Plain", queue)
+    worker = serial(client, tmp_path, "X", "Y", "Z", ordered=ordered)
+    jobs = itertools.takewhile(lambda job: job is not None, worker.jobs())
+    assert " ".join(job.queue_name for job in jobs if job is not None) == order
+
+
+def test_resuming(client: Client, tmp_path: Path, qless: Recorder) -> None:
+    for jid, queue in (("a", "q"), ("lost", "q"), ("b", "other")):
+        put(client, "Plain", queue, jid=jid)
+    client.queues["q"].pop(2)
+    client.queues["other"].pop()
+    put(client, "Plain", jid="new")
+    qless.redis.hset("ql:j:lost", "worker", "somebody")
+    worker = serial(client, tmp_path, resume=True)
+    jobs = worker.jobs()
+    assert [job.jid for job in itertools.islice(jobs, 2) if job is not None] == ["a", "new"]
+
+
+# -- running --
+
+
+def test_serial_worker(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    jids = {name: put(client, name) for name in ("Plain", "Raises", "Retries", "Empty", "Missing")}
+    special = put(client, "Plain", "special")
+    crooked = put(client, "Plain", "crooked")
+    foreign = client.queues["q"].put("os.path.Anything", {})
+    worker = serial(client, tmp_path, "q", "special", "crooked")
+    worker.run()
+    assert [words[3] for words in testimony() if words[0] == "Plain"] == ["process", "special"]
+    plain = job_of(client, jids["Plain"])
+    assert (plain.state, plain.data) == ("complete", {"seen": True})
+    assert job_of(client, special).state == "complete"
+    failures = {name: job_of(client, jid).failure for name, jid in jids.items() if name != "Retries"}
+    assert failures["Raises"]["group"] == "q-LookupError"
+    assert "not here" in failures["Raises"]["message"]
+    assert failures["Empty"]["group"] == "q-method-missing"
+    assert failures["Missing"]["group"] == "q-AttributeError"
+    assert failures["Missing"]["message"].startswith(f"Failed to import {MODULE}.Missing")
+    assert job_of(client, crooked).failure["group"] == "crooked-method-type"
+    assert job_of(client, foreign).failure["group"] == "q-NotAllowed"
+    assert job_of(client, jids["Retries"]).failure["group"] == "failed-retries-q"
+
+
+def test_nothing_is_imported_unless_it_is_allowed(client: Client, tmp_path: Path) -> None:
+    victim = "this_module_must_not_be_imported"
+    (tmp_path / f"{victim}.py").write_text("raise SystemExit('imported')")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        jid = client.queues["q"].put(f"{victim}.Klass", {})
+        serial(client, tmp_path, allowed=()).run()
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert job_of(client, jid).failure["group"] == "q-NotAllowed"
+    assert victim not in sys.modules
+    assert not is_allowed("shopping", ["shop"])
+
+
+def test_a_changed_module_is_imported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / "changing_module.py"
+    source.write_text("class K:\n    version = 1\n")
+    assert find_class("changing_module.K").version == 1
+    source.write_text("class K:\n    version = 22\n")
+    os.utime(source, (2_000_000_000, 2_000_000_000))
+    assert find_class("changing_module.K").version == 22
+    reload("changing_module.K")
+    assert find_class("changing_module.K").version == 22
+    del sys.modules["changing_module"]
+
+
+def test_told_not_to_complete(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    jid = put(client, "Plain")
+    serial(client, tmp_path, complete=False).run()
+    assert job_of(client, jid).state == "running"
+
+
+def test_sandboxes_are_empty_before_and_after(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    (tmp_path / "sandbox").mkdir()
+    (tmp_path / "sandbox" / "left over").write_text("x")
+    jids = [put(client, "Litter") for _ in range(2)]
+    serial(client, tmp_path).run()
+    assert [words[4] for words in testimony()] == ["0", "0"]
+    assert list((tmp_path / "sandbox").iterdir()) == []
+    assert [job_of(client, jid).state for jid in jids] == ["complete", "complete"]
+
+
+def test_losing_a_job(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    lost: list[str] = []
+    gate = tmp_path / "gate"
+    jid = put(client, "Wait", data={"until": str(gate)})
+
+    def on_loss(lost_jid: str) -> None:
+        lost.append(lost_jid)
+        gate.touch()
+
+    worker = serial(client, tmp_path, on_loss=on_loss)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    eventually(testimony, "the job")
+    worker.heard("nonsense")
+    worker.heard('{"jid": "another", "event": "canceled"}')
+    assert lost == []
+    client("cancel", jid)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert lost == [jid]
+
+
+# -- several at once --
+
+
+@contextmanager
+def in_thread(worker: Worker) -> Iterator[None]:
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_coroutines(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    gate = tmp_path / "gate"
+    data = {"until": str(gate)}
+    jids = [put(client, "Coroutine", data=data) for _ in range(3)] + [put(client, "Wait", data=data)]
+    doomed = put(client, "Coroutine", data={"until": "never"})
+    litter, wrong = put(client, "Litter"), put(client, "Raises")
+    worker = CoroutineWorker(["q"], client, sandbox=tmp_path / "s", allowed=[MODULE], coroutines=5, interval=0.05)
+    with in_thread(worker):
+        eventually(lambda: sum(words[3] == "began" for words in testimony()) == 5, "five at once")
+        client("cancel", doomed)
+        eventually(lambda: job_of(client, wrong).state == "failed", "a slot for the others")
+        gate.touch()
+        eventually(lambda: all(job_of(client, jid).state == "complete" for jid in [*jids, litter]), "all of them")
+    (found,) = [words for words in testimony() if words[3] == "found"]
+    assert (found[4], Path(found[5]).parent) == ("0", tmp_path / "s")
+    assert not [words for words in testimony() if words[1] == doomed and words[3] == "ended"]
+
+
+SCRIPT = """
+import signal, sys
+from pathlib import Path
+from headrace.dialects.qless import Client
+from headrace.dialects.qless.workers import ForkingWorker, ForkPerJobWorker, SerialWorker
+kind, url, base, *rest = sys.argv[1:]
+allowed = ["{module}"]
+if kind == "per-job":
+    worker = ForkPerJobWorker(["q"], Client(url, hostname="boss"), sandbox=Path(base), allowed=allowed, workers=2, interval=0.05)
+    worker.handle_signals()
+else:
+    from headrace.dialects.qless.workers import Options
+    options = Options(interval=0.05, allowed=allowed, resume="resume" in rest)
+    worker = ForkingWorker(["q"], url, options, name="boss", workers=2, base=Path(base))
+worker.run()
+""".replace("{module}", MODULE)
+
+
+@contextmanager
+def process(kind: str, server: Server, base: Path, *rest: str) -> Iterator[subprocess.Popen[bytes]]:
+    worker = subprocess.Popen([sys.executable, "-c", SCRIPT, kind, server.url, str(base), *rest], env=environment())
+    try:
+        yield worker
+    finally:
+        for pid in (*children_of(worker.pid), worker.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        worker.wait()
+
+
+def test_a_process_per_job(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    gate = tmp_path / "gate"
+    with process("per-job", server, tmp_path / "base") as worker:
+        slow = put(client, "Slow")
+        first = put(client, "Wait", data={"until": str(gate)})
+        eventually(lambda: len(testimony()) == 2, "two at once")
+        pids = {words[1]: int(words[2]) for words in testimony()}
+        assert len({worker.pid, *pids.values()}) == 3
+        client("cancel", slow)
+        eventually(lambda: pids[slow] not in children_of(worker.pid), "the end of the lost job's process")
+        litter = put(client, "Litter")
+        eventually(lambda: client.jobs[litter] and job_of(client, litter).state == "complete", "the next job")
+        worker.send_signal(signal.SIGTERM)
+        gate.touch()
+        assert worker.wait(20) == 0
+    assert job_of(client, first).state == "complete"
+    assert job_of(client, first).worker_name == ""
+
+
+def test_a_parent_replaces_children_and_passes_signals_on(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    gate = tmp_path / "gate"
+    with process("forking", server, tmp_path) as worker:
+        slow = put(client, "Slow")
+        eventually(testimony, "the first job")
+        pid = int(testimony()[0][2])
+        name = job_of(client, slow).worker_name
+        assert name in ("boss-0", "boss-1")
+        client("cancel", slow)
+        eventually(lambda: pid not in children_of(worker.pid) and len(children_of(worker.pid)) == 2, "another child")
+        litter = put(client, "Litter")
+        eventually(lambda: job_of(client, litter).state == "complete", "work goes on")
+        (found,) = [words for words in testimony() if words[3] == "found"]
+        assert found[5] == found[6]
+        assert Path(found[5]).parent == tmp_path / "qless-py-workers"
+        waiting = put(client, "Wait", data={"until": str(gate)})
+        eventually(lambda: any(words[1] == waiting for words in testimony()), "the last job")
+        worker.send_signal(signal.SIGQUIT)
+        gate.touch()
+        assert worker.wait(20) == 0
+    assert job_of(client, waiting).state == "complete"
+
+
+def test_a_worker_that_died_goes_on_with_its_jobs(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    gate = tmp_path / "gate"
+    jid = put(client, "Wait", data={"until": str(gate)})
+    with process("forking", server, tmp_path):
+        eventually(testimony, "the job")
+    assert job_of(client, jid).state == "running"
+    gate.touch()
+    with process("forking", server, tmp_path, "resume"):
+        eventually(lambda: job_of(client, jid).state == "complete", "the job, resumed")
+
+
+def test_stacks_are_printed_on_request(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    worker = serial(client, tmp_path)
+    before = {number: signal.getsignal(number) for number in (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    try:
+        worker.handle_signals()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert "test_stacks_are_printed_on_request" in capfd.readouterr().err
+        os.kill(os.getpid(), signal.SIGQUIT)
+        assert list(worker.jobs()) == []
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_worker_needs_queues(client: Client) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        ForkPerJobWorker([], client)

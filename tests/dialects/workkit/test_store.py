@@ -1,0 +1,257 @@
+"""A schedule as a store: tasks, workers and the command line; jobs of foreign programs run typed tasks, and ours run in theirs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Retry, Snooze, State, current
+from headrace.dialects.workkit import WorkKitStore
+from headrace.dialects.workkit.address import make_settings, url_of
+from headrace.errors import ConfigurationError, Unsupported
+from headrace.job import Filter
+from processes import SOURCE, TESTS, environment, eventually, worker_process
+from store.redis.servers import Server
+
+from . import shop
+from .scene import Scene
+
+SHOP = "dialects.workkit.shop:app"
+
+
+@pytest.fixture
+def url(server: Server, name: str) -> str:
+    return url_of(server.url, make_settings(name))
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Headrace]:
+    with closing(Headrace(url)) as app:
+        yield app
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
+    """What tasks and published listeners have said so far."""
+    witness = tmp_path / "witness"
+    witness.touch()
+    monkeypatch.setenv("HEADRACE_WITNESS", str(witness))
+    return lambda: [line.split("\t") for line in witness.read_text().splitlines()]
+
+
+def test_enqueue_writes_what_a_peer_can_read(app: Headrace, scene: Scene) -> None:
+    @app.task(name="your_app.mail:send_it")
+    def send(to: str, cc: list[str] | None = None) -> None: ...
+
+    job = send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b", cc=["c"])
+    assert scene.jobs == {job.id: r"""{"args":["a@b",["c"]],"cron":"2030 1 2 * 3 4 5","job":"#'your-app.mail\/send-it"}"""}
+    assert scene.scores == {job.id: 1893553445000}
+    assert scene.keys == {scene.jobs_key, scene.next_key}
+    assert (job.state, job.task, job.queue) == (State.SCHEDULED, "your_app.mail:send_it", scene.name)
+    assert json.loads(job.snapshot.body) == {"to": "a@b", "cc": ["c"]}
+    assert not send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b", ["c"]).created_now
+
+
+def test_a_worker_runs_typed_tasks_and_leaves_nothing(app: Headrace, scene: Scene) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="some.ns/func-name")
+    def remember(day: date, count: int = 1) -> None:
+        seen.append((day, count, current().queue))
+
+    remember.enqueue(date(2026, 5, 14))
+    scene.write("#'some.ns/func-name", "2026-05-15", 7, due=1000)
+    app.worker().run_until_empty()
+    assert sorted(seen) == [(date(2026, 5, 14), 1, "default"), (date(2026, 5, 15), 7, "default")]
+    assert scene.empty
+
+
+def test_batches_are_put_in_one_step(app: Headrace, scene: Scene) -> None:
+    numbers: list[int] = []
+
+    @app.task
+    def count(number: int) -> None:
+        numbers.append(number)
+
+    calls = scene.client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+    jobs = app.enqueue_many([count.call(number) for number in range(300)])
+    assert len({job.id for job in jobs}) == 300
+    assert scene.client.info("commandstats")["cmdstat_evalsha"]["calls"] - calls <= 4
+    app.worker(slots=4).run_until_empty()
+    assert sorted(numbers) == list(range(300))
+
+
+def test_snooze_and_retry_come_back(app: Headrace, scene: Scene) -> None:
+    attempts: list[int] = []
+
+    @app.task(retries=1)
+    def stubborn() -> None:
+        attempts.append(current().attempt)
+        if len(attempts) == 1:
+            raise Snooze(0)
+        raise Retry("again", delay=0)
+
+    stubborn.enqueue()
+    app.worker().run_until_empty()
+    assert attempts == [1, 1, 2]
+    assert scene.empty
+
+
+def test_progress_and_data_have_nowhere_to_go_and_disturb_nothing(app: Headrace, scene: Scene) -> None:
+    done: list[bool] = []
+
+    @app.task
+    def talkative() -> None:
+        current().progress(1, 2)
+        current().update({"a": 1})
+        current().log("line")
+        done.append(True)
+
+    talkative.enqueue()
+    app.worker().run_until_empty()
+    assert (done, scene.empty) == ([True], True)
+
+
+def test_find_and_counts(app: Headrace) -> None:
+    @app.task
+    def later(number: int) -> None: ...
+
+    jobs = [later.using(run_after=f"2030-01-01T00:00:{number:02}Z").enqueue(number) for number in range(7)]
+    store = app.store
+    page = store.run(store.find(Filter(limit=5)))
+    rest = store.run(store.find(Filter(limit=5, after=page.cursor)))
+    assert [job.id for job in [*page.jobs, *rest.jobs]] == [job.id for job in jobs]
+    assert rest.cursor is None
+    assert store.run(store.find(Filter(states=(State.READY,)))).jobs == []
+    (counts,) = store.run(store.counts())
+    assert counts.by_state == {State.SCHEDULED: 7}
+    assert [job.cancel() for job in jobs] == [True] * 7
+    assert store.run(store.counts()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"priority": 1}, "no priority"),
+        ({"unique": True}, "is one job, always"),
+        ({"unique_key": "k"}, "is one job, always"),
+        ({"retries": 3}, "no options of a call"),
+        ({"timeout": 3}, "no options of a call"),
+        ({"require_worker": True}, "who listens"),
+        ({"queue": "other"}, "no queue 'other'"),
+    ],
+)
+def test_what_the_wire_cannot_carry_is_refused_before_anything_is_written(
+    app: Headrace, scene: Scene, options: Any, complaint: str
+) -> None:
+    @app.task
+    def simple() -> None: ...
+
+    with pytest.raises(Unsupported, match=complaint):
+        simple.using(**options).enqueue()
+    assert scene.empty
+
+
+def test_what_is_not_kept_is_refused_in_words(app: Headrace) -> None:
+    store = app.store
+    for act in (lambda: store.history("x"), lambda: store.revive(["x"]), lambda: store.watcher("x")):
+        with pytest.raises(Unsupported, match="WorkKit schedule keeps no"):
+            act()
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("workkit+redis://localhost", "which schedule"),
+        ("workkit+redis://localhost?schedule=a&ns=b", "no namespace"),
+        ("workkit+redis+cluster://localhost?schedule=a", "{a}"),
+        ("workkit+redis://localhost?schedule=a&lease=nonsense", "lease"),
+    ],
+)
+def test_urls_are_checked(url: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        WorkKitStore(url)
+
+
+def test_a_session_longer_than_the_lease_allows_is_refused(app: Headrace) -> None:
+    with pytest.raises(ConfigurationError, match="lease of at least 80 s"):
+        app.worker(session_timeout=60).run_until_empty()
+
+
+def test_the_store_can_be_used_on_an_event_loop(app: Headrace, scene: Scene) -> None:
+    import asyncio
+
+    @app.task
+    def simple(number: int) -> None: ...
+
+    async def go() -> list[bool]:
+        jobs = [await simple.using(run_after=3600).aenqueue(number) for number in range(3)]
+        return [await job.acancel() for job in jobs]
+
+    assert asyncio.run(go()) == [True] * 3
+    assert scene.empty
+
+
+# -- processes --
+
+
+def published(server: Server, name: str, *arguments: str) -> list[str]:
+    act, *rest = arguments
+    return [sys.executable, str(TESTS / "dialects" / "workkit" / "published.py"), act, server.socket, name, *rest]
+
+
+def test_a_foreign_job_runs_in_headrace_worker(
+    server: Server, name: str, url: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene
+) -> None:
+    with worker_process(SHOP, url, log=tmp_path / "log") as worker:
+        worker.child()
+        job = "#'dialects.workkit.shop/deliver"
+        order = json.dumps({"number": 5, "items": ["a/b", "Zoë"]})
+        insert = published(server, name, "insert", "* * * * * * *", job, order, '"2026-05-14"')
+        subprocess.run(insert, check=True, capture_output=True)
+        (line, *_) = eventually(told, "the delivery")
+        assert (line[0], line[4]) == ("delivered", "5 ['a/b', 'Zoë'] 2026-05-14 False")
+        assert worker.stop() == 0
+    assert scene.keys == {scene.jobs_key, scene.next_key}
+
+
+def test_our_job_runs_in_a_published_listener(
+    server: Server, name: str, url: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene
+) -> None:
+    before = shop.app.use_store(WorkKitStore(url))
+    try:
+        job = shop.step.enqueue(1)
+    finally:
+        shop.app.close()
+        shop.app.use_store(before)
+    listener = subprocess.Popen(published(server, name, "listen", str(tmp_path / "witness")))
+    try:
+        begin, end = eventually(lambda: lines if len(lines := told()) == 2 else None, "the run")
+        assert (begin[:2], end[:2]) == (["begin", job.id], ["end", job.id])
+        eventually(lambda: scene.empty, "an empty schedule")
+    finally:
+        listener.kill()
+        listener.wait()
+
+
+def test_the_command_line(url: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene) -> None:
+    def headrace(*arguments: str) -> str:
+        command = [sys.executable, "-c", "from headrace.cli import main; main()", *arguments, "--store", url]
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=environment()).stdout
+
+    assert SOURCE.exists()
+    identity = headrace("enqueue", "--app", SHOP, "step", "7").strip()
+    assert identity in scene.jobs
+    assert "#'dialects.workkit.shop/step" in headrace("jobs")
+    headrace("enqueue", "--app", SHOP, "wait", "8")
+    headrace("worker", SHOP, "--burst")
+    assert sorted((line[0], line[4]) for line in told()) == [("awaited", "8"), ("begin", "7"), ("end", "7")]
+    assert scene.empty
