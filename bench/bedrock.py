@@ -155,13 +155,12 @@ def fill(path: Path, count: int, name: str) -> None:
     from headrace.dialects.bedrock.database import Database
 
     database = Database(str(path))
-    statement = (
+    database.connection.execute(
+        "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1) "
         "INSERT INTO jobs (created, state, name, nextRun, repeat, data) "
-        "SELECT '2026-01-01 00:00:00', 'QUEUED', ?1, '2026-01-01 00:00:00.000', '', '{\"to\":\"ada@example.org\",\"n\":1}' "
-        "FROM generate_series(1, ?2)"
+        "SELECT '2026-01-01 00:00:00', 'QUEUED', ?2, '2026-01-01 00:00:00.000', '', ?3 FROM number",
+        (count, name, '{"to":"ada@example.org","n":1}'),
     )
-    rows = f"WITH RECURSIVE generate_series(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM generate_series WHERE n < {count}) "
-    database.connection.execute(rows + statement.replace("generate_series(1, ?2)", "generate_series"), (name,))
     database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
 

@@ -80,11 +80,11 @@ own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measur
 
 * **Run:** `{outcome["command"]}`, {outcome["date"]}, {outcome["seconds"] / 60:.1f} minutes without installing.
 * **Machine:** {machine["cores"]} cores ({machine["processor"]}), {machine["system"]}, Python {machine["python"]}.
-* **Load average** before: {_load(machine["load before"])}; after: {_load(machine["load after"])}. The benchmark itself keeps
-  about two processes busy; whatever else the machine did slows all down, though not always all alike.
+* **Load average** before: {_load(machine["load before"])}; after: {_load(machine["load after"])}. The benchmark itself
+  keeps about two processes busy; whatever else the machine did slows all down, though not always all alike.
 * **Servers:** {"; ".join(outcome["servers"])}.
-* Figures are medians of {sizes["rounds"]} rounds in which all take turns; memory, crashes, and growth of others than headrace
-  are measured once. Less than 1.5x between two peers is noise. Figures of different runs cannot be compared.
+* Figures are medians of {sizes["rounds"]} rounds in which all take turns; memory, crashes, and growth of others than
+  headrace are measured once. Less than 1.5x between two peers is noise. Figures of different runs cannot be compared.
 
 ![jobs drained per second](speed.svg)
 
@@ -102,8 +102,8 @@ is more than one. See `bench/peers/adapters/raw.py`.
 {_troubles(outcome)}
 ## The command behind every figure
 
-`make bench-peers` is `python -m bench.peers`; `--quick` takes less than ten minutes. Some of the figures, or of the peers
-(`--peers rq,huey`), can be had alone:
+`make bench-peers` is `python -m bench.peers`; `--quick` takes less than ten minutes. Some of the figures, or of the
+peers (`--peers rq,huey`), can be had alone:
 
 {commands}
 A peer that makes no progress for {PATIENCE:.0f} s is stuck, and reported as such.

@@ -286,7 +286,7 @@ def test_one_that_the_worker_fills_in(app: Headrace) -> None:
     app.provide("pool")(dict)
 
     @app.task(name="task")
-    def needy(number: int, pool: Any = inject("pool")) -> None: ...  # noqa: B008
+    def needy(number: int, pool: Any = inject("pool")) -> None: ...
 
     with pytest.raises(ArgumentsError, match="task: 'pool' is filled in by the worker and cannot be passed"):
         needy.enqueue(1, pool={})

@@ -15,8 +15,10 @@ from bench.peers import witness
 REQUIREMENTS = ["arq>=0.28,<1", "hiredis"]
 PACKAGES = ["arq", "redis"]
 PACE = 1_100
-SETTINGS = "2 processes, 100 jobs at once, polling every 5 ms (0.5 s by default), no results; "
-    "job time-out 5 s in the crash test"
+SETTINGS = (
+    "2 processes, 100 jobs at once, polling every 5 ms (0.5 s by default), no results; job time-out 5 s in the crash "
+    "test"
+)
 
 SERVER = RedisSettings.from_dsn(os.environ["BENCH_URL"])
 

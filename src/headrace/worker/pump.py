@@ -51,6 +51,8 @@ REPORT_SECONDS = 0.1
 """Progress and data of running jobs are sent at most this often."""
 NEWS_SECONDS = 0.1
 """News may be a cancellation: the leases in hand are checked at most this often."""
+LATER_SECONDS = 0.01
+"""An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
 RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out."""
@@ -264,11 +266,13 @@ class Pump:
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
         self._turned = time.monotonic()
-        self._judge(outcomes, turn)
+        later = self._judge(outcomes, turn)
         self._dispatch(turn)
         asked = 0 if take is None else take.slots + take.spare
         self._hungry = bool(asked) and len(turn.leases) == asked and not self.stopping
         self._next_due = None if turn.next_due is None else turn.next_due - turn.now + self.steady()
+        if later and self._waiter.wait(LATER_SECONDS):
+            self._hungry = self._told = True
         self._done_count += len(outcomes)
         if self._max_jobs is not None and self._done_count >= self._max_jobs and not self.stopping:
             log.info("%d jobs done: making way for a fresh process", self._done_count)
@@ -311,14 +315,16 @@ class Pump:
                 started.append(ref)
         return started
 
-    def _judge(self, outcomes: list[Outcome], turn: Turn) -> None:
+    def _judge(self, outcomes: list[Outcome], turn: Turn) -> bool:
+        """Heed the verdicts. True: some outcomes are to be sent again, after a moment."""
         if turn.verdicts.count(Verdict.OK) == len(outcomes):
-            return
+            return False
         for outcome, verdict in zip(outcomes, turn.verdicts, strict=True):
             if verdict is Verdict.STALE:
                 log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
             elif verdict is Verdict.LATER:
                 self._outcomes.append(outcome)
+        return Verdict.LATER in turn.verdicts
 
     def _dispatch(self, turn: Turn) -> None:
         """Hand leases to the executors that can run them."""

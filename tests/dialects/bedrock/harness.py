@@ -186,8 +186,8 @@ class Process:
 
     def start(self) -> Process:
         code = (
-            "import sys\nfrom headrace.dialects.bedrock.serve import serve\n"
-            "serve(sys.argv[1], sys.argv[2], full_sync='--host' in sys.argv, announce=lambda line: print(line, flush=True))"
+            "import sys\nfrom functools import partial\nfrom headrace.dialects.bedrock.serve import serve\n"
+            "serve(*sys.argv[1:3], full_sync='--host' in sys.argv, announce=partial(print, flush=True))"
         )
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, f"127.0.0.1:{self.port}", str(self.path), *self._options],

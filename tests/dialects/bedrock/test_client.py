@@ -173,13 +173,12 @@ def impostor(*answers: bytes) -> Iterator[tuple[int, list[bytes]]]:
         listener.close()
 
 
-OK = b"200 OK\r\nContent-Length: 11\r\n\r\n{\"jobID\":7}"
+OK = b'200 OK\r\nContent-Length: 11\r\n\r\n{"jobID":7}'
 
 
 def test_unsure_creates_say_so(make_client: Callable[..., Any]) -> None:
-    with impostor(b"") as (port, heard):
-        with pytest.raises(MaybeApplied, match="may or may not have been done"):
-            make_client(f"127.0.0.1:{port}").create_job("x")
+    with impostor(b"") as (port, heard), pytest.raises(MaybeApplied, match="may or may not have been done"):
+        make_client(f"127.0.0.1:{port}").create_job("x")
     assert len(heard) == 1
 
 
@@ -199,9 +198,8 @@ def test_what_was_not_processed_goes_to_another(make_client: Callable[..., Any],
 
 def test_what_may_have_been_processed_does_not(make_client: Callable[..., Any]) -> None:
     refusal = b"555 Timeout postProcessing command\r\nContent-Length: 0\r\n\r\n"
-    with impostor(refusal) as (port, _):
-        with pytest.raises(BedrockError, match="555 Timeout postProcessing"):
-            make_client(f"127.0.0.1:{port}", "127.0.0.1:1").create_job("x")
+    with impostor(refusal) as (port, _), pytest.raises(BedrockError, match="555 Timeout postProcessing"):
+        make_client(f"127.0.0.1:{port}", "127.0.0.1:1").create_job("x")
 
 
 def test_failing_over(make_client: Callable[..., Any], server: InProcess) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -123,10 +124,8 @@ def test_what_cannot_be_read_closes(make_server: Callable[..., InProcess], data:
     assert wire.read().status == "200 OK"
     reply = wire.read()
     assert (reply.status, reply.headers["Connection"]) == (status, "close")
-    try:
+    with suppress(ConnectionResetError):  # for what was on its way to a closed socket
         assert wire.at_end()
-    except ConnectionResetError:
-        pass  # what was on its way to a closed socket
 
 
 def test_four_mebibytes_of_head_are_welcome(wire: Wire) -> None:
@@ -203,9 +202,10 @@ def test_who_does_not_read_is_not_served_further(server: InProcess, wire: Wire) 
     rude.socket.setblocking(False)
     demand = request("QueryJob", jobID=1).encode() * 2000
     sent = 0
-    with pytest.raises(BlockingIOError):
+    with suppress(BlockingIOError):
         while sent < 100_000_000:
             sent += rude.socket.send(demand)
+    assert sent < 100_000_000
     assert round_trips(wire) < 0.5
     assert server.on_loop(lambda: server.server.held) < 2_000_000
     rude.close()
@@ -234,7 +234,9 @@ def test_a_failure_inside_is_answered(server: InProcess, wire: Wire, monkeypatch
 def test_a_full_disk_loses_nothing_and_says_so(server: InProcess, wire: Wire) -> None:
     job = create(wire, "before")
     pages = server.on_loop(lambda: server.server.database.connection.execute("PRAGMA page_count").fetchall()[0][0])
-    server.on_loop(lambda: server.server.database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall())
+    server.on_loop(
+        lambda: server.server.database.connection.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall()
+    )
     wire.send(request("CreateJob", name="big", data={"x": "y" * 10_000}) * 20)
     replies = [wire.read() for _ in range(20)]
     accepted = [reply.json["jobID"] for reply in replies if reply.code == 200]

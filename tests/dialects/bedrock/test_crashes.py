@@ -134,7 +134,9 @@ async def create_jobs(world: World) -> None:
     while len(world.created) < world.wanted:
         key = world.choice.choice(["", "", "", *"abcdefgh"])
         try:
-            _, answer = await client.ask("CreateJob", name="job", retryAfter=f"+{RETRY_AFTER} SECONDS", sequentialKey=key)
+            _, answer = await client.ask(
+                "CreateJob", name="job", retryAfter=f"+{RETRY_AFTER} SECONDS", sequentialKey=key
+            )
         except LOST:
             await asyncio.sleep(0.01)
             continue

@@ -64,8 +64,8 @@ def test_defaults(wire: Wire) -> None:
 
 
 def test_everything_given(wire: Wire) -> None:
-    create(wire, "full", data={"a": [1, {"b": None}]}, firstRun="2030-01-01", repeat="Finished, +1 day", jobPriority=850,
-           retryAfter="+5 minutes")  # fmt: skip
+    more = {"firstRun": "2030-01-01", "repeat": "Finished, +1 day", "jobPriority": 850, "retryAfter": "+5 minutes"}
+    create(wire, "full", data={"a": [1, {"b": None}]}, **more)
     row = wire.ask("Query", query="SELECT * FROM jobs;").json[0]
     assert row[3:] == ["full", "2030-01-01", "", "Finished, +1 day", {"a": [1, {"b": None}]}, 850, 0, "+5 minutes", ""]
 
@@ -77,13 +77,16 @@ def test_data_is_stored_as_it_was_sent(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "priority"), [({"jobPriority": "abc"}, 0), ({"priority": "750"}, 750), ({"jobPriority": "250", "priority": "750"}, 250)]
+    ("headers", "priority"),
+    [({"jobPriority": "abc"}, 0), ({"priority": "750"}, 750), ({"jobPriority": "250", "priority": "750"}, 250)],
 )
 def test_priorities(wire: Wire, headers: dict[str, str], priority: int) -> None:
     assert column(wire, "priority", create(wire, "x", **headers)) == priority
 
 
-@pytest.mark.parametrize("repeat", ["HOURLY", "daily", "Weekly", "SCHEDULED, +1 SECOND", "started, start of hour, weekday 6"])
+@pytest.mark.parametrize(
+    "repeat", ["HOURLY", "daily", "Weekly", "SCHEDULED, +1 SECOND", "started, start of hour, weekday 6"]
+)
 def test_repeats_are_stored_as_typed(wire: Wire, repeat: str) -> None:
     assert column(wire, "repeat", create(wire, "x", repeat=repeat)) == repeat
 

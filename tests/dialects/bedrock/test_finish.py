@@ -14,7 +14,9 @@ from .states import column, create, family, running, state_of, states
 WRONG_STATE = "405 Can only retry/finish RUNNING and RUNQUEUED jobs"
 
 
-@pytest.mark.parametrize("verb", ["FinishJob", "RetryJob", "UpdateJob", "FailJob", "DeleteJob", "CancelJob", "QueryJob"])
+@pytest.mark.parametrize(
+    "verb", ["FinishJob", "RetryJob", "UpdateJob", "FailJob", "DeleteJob", "CancelJob", "QueryJob"]
+)
 @pytest.mark.parametrize(
     ("job_id", "status"),
     [
@@ -133,7 +135,9 @@ def test_data_that_is_not_json(make_server: Callable[..., InProcess]) -> None:
     assert wire.ask("RetryJob", jobID=job).status == "502 Failed to update job retryAfterCount"
 
 
-@pytest.mark.parametrize(("flag", "deleted"), [("true", True), ("TRUE", True), ("1", True), ("false", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("flag", "deleted"), [("true", True), ("TRUE", True), ("1", True), ("false", False), ("0", False)]
+)
 def test_ignore_repeat(wire: Wire, flag: str, deleted: bool) -> None:
     job = running(wire, repeat="daily")
     wire.ask("FinishJob", jobID=job, ignoreRepeat=flag)

@@ -11,10 +11,11 @@ from volume import volume
 from .harness import InProcess
 
 PIECES = [
-    b"CreateJob", b"GetJob", b"FinishJob", b"Query", b"Ping", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r", b": ", b":", b" ",
-    b"\t", b"name", b"data", b"Content-Length", b"Connection", b"wait", b"timeout", b"jobID", b"0", b"1", b"-1", b"99999999999",
-    b"{}", b'{"a":1}', b"[", b"*", b"\\", b"\\\\", b"\\u", b"\\ud83d", b"0041", b"\x00", b"\xff", b"\xe2\x82\xac", b"\xe2\x82",
-    b"Transfer-Encoding", b"mail/*", b"a,b", b"'", b";", b"SELECT", b"repeat", b"hourly", b"forget", b"close", b"x" * 50,
+    b"CreateJob", b"GetJob", b"FinishJob", b"Query", b"Ping", b"\n", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r", b": ", b":",
+    b" ", b"\t", b"name", b"data", b"Content-Length", b"Connection", b"wait", b"timeout", b"jobID", b"0", b"1", b"-1",
+    b"99999999999", b"{}", b'{"a":1}', b"[", b"*", b"\\", b"\\\\", b"\\u", b"\\ud83d", b"0041", b"\x00", b"\xff",
+    b"\xe2\x82\xac", b"\xe2\x82", b"Transfer-Encoding", b"mail/*", b"a,b", b"'", b";", b"SELECT", b"repeat", b"hourly",
+    b"forget", b"close", b"x" * 50,
 ]  # fmt: skip
 LIMITS = Limits(head=400, body=100, headers=8)
 

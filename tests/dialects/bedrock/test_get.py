@@ -80,7 +80,12 @@ def test_order(wire: Wire, clock: ManualClock) -> None:
 def test_both_searches_find_the_same(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """Down the line, or from name to name: whatever the budget."""
     for index in range(60):
-        create(wire, f"n{index % 7}/{index % 11}", jobPriority=(0, 500, 1000)[index % 3], firstRun=f"2026-02-{1 + index % 5:02d}")
+        create(
+            wire,
+            f"n{index % 7}/{index % 11}",
+            jobPriority=(0, 500, 1000)[index % 3],
+            firstRun=f"2026-02-{1 + index % 5:02d}",
+        )
     answers = []
     for budget in (1, 3, 1000):
         monkeypatch.setattr(line, "FIRST_BUDGET", budget)

@@ -38,7 +38,11 @@ def test_waiters_cost_memory_only(tmp_path: Path) -> None:
 
         trips = []
         for index in range(0, min(count, 900), 9):
-            for offset, name in ((0, f"exact/{index}"), (1, f"prefix/{index + 1}/x"), (2, f"some/pattern{(index + 2) % 10}")):
+            for offset, name in (
+                (0, f"exact/{index}"),
+                (1, f"prefix/{index + 1}/x"),
+                (2, f"some/pattern{(index + 2) % 10}"),
+            ):
                 begun = time.perf_counter()
                 created = wire.ask("CreateJob", name=name).json["jobID"]
                 if offset < 2:

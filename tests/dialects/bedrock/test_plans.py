@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import apsw
@@ -50,7 +51,7 @@ def test_plans(connection: apsw.Connection, name: str) -> None:
 
 
 def _parameters(statement: str) -> int:
-    return max((int(statement[i + 1 : i + 3].strip(" ,);\n)")) for i, c in enumerate(statement) if c == "?"), default=0)
+    return max(map(int, re.findall(r"\?(\d+)", statement)), default=0)
 
 
 @pytest.mark.parametrize("others", [0, 20_000])
@@ -64,7 +65,8 @@ def test_the_work_does_not_grow_with_the_queue(connection: apsw.Connection, patt
         (others, others),
     )
     connection.execute(
-        "INSERT INTO jobs (created, state, name, nextRun, repeat, data) VALUES ('2020', 'QUEUED', 'mine/x', '2020', '', '{}')"
+        "INSERT INTO jobs (created, state, name, nextRun, repeat, data) "
+        "VALUES ('2020', 'QUEUED', 'mine/x', '2020', '', '{}')"
     )
     tx = Transaction(connection, SystemClock().now(), set())
     steps = 0

@@ -146,7 +146,7 @@ HOSTILE = [
     "SELECT zeroblob(2000000000);",
     "SELECT printf('%.*c', 100000000, 'x');",
     "SELECT replace(hex(zeroblob(2000000)), '00', hex(zeroblob(1000)));",
-    "SELECT group_concat(hex(zeroblob(1000000))) FROM jobs a, jobs b, (SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3);",
+    "SELECT group_concat(hex(zeroblob(1000000))) FROM (SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3);",
     "SELECT '\x01' || char(0) FROM no_such_table;",
     "SELECT (" * 2000 + "1" + ")" * 2000 + ";",
     "SELECT 1 UNION ALL " * 3000 + "SELECT 1;",
@@ -189,7 +189,8 @@ def test_a_query_may_be_given_less_time(make_server: Callable[..., InProcess]) -
 def test_greedy_queries_end(make_server: Callable[..., InProcess]) -> None:
     wire = make_server(query_seconds=60).connect()
     greedy = (
-        "WITH RECURSIVE n(x, b) AS (SELECT 1, zeroblob(2000000) UNION ALL SELECT x + 1, zeroblob(2000000 + x) FROM n LIMIT 5000) "
+        "WITH RECURSIVE n(x, b) AS (SELECT 1, zeroblob(2000000) "
+        "UNION ALL SELECT x + 1, zeroblob(2000000 + x) FROM n LIMIT 5000) "
         "SELECT length(b) FROM n ORDER BY b DESC LIMIT 1 OFFSET 4999;"
     )
     reply = ask(wire, greedy)
@@ -228,7 +229,8 @@ def writer(make_server: Callable[..., InProcess]) -> Wire:
 
 
 def test_allowed_writes(writer: Wire) -> None:
-    insert = "INSERT INTO jobs (created, state, name, nextRun, repeat, data) VALUES ('2026', 'QUEUED', 'x', '2026', '', '{}');"
+    columns = "created, state, name, nextRun, repeat, data"
+    insert = f"INSERT INTO jobs ({columns}) VALUES ('2026', 'QUEUED', 'x', '2026', '', '{{}}');"
     reply = ask(writer, insert)
     assert (reply.status, reply.headers["lastInsertRowID"], reply.body) == ("200 OK", "1", b"")
     assert reply.headers["commitCount"] == "1"

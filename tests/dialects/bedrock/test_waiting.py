@@ -17,7 +17,9 @@ def wait_for(server: InProcess, name: str, **headers: object) -> Wire:
     """A connection that waits for a job; it does so when this returns."""
     wire = server.connect()
     before = server.waiting()
-    wire.send("".join([f"GetJob\nname: {name}\nConnection: wait\n", *(f"{k}: {v}\n" for k, v in headers.items()), "\n"]))
+    wire.send(
+        "".join([f"GetJob\nname: {name}\nConnection: wait\n", *(f"{k}: {v}\n" for k, v in headers.items()), "\n"])
+    )
     end = time.monotonic() + 10
     while server.waiting() == before:
         assert time.monotonic() < end

@@ -14,7 +14,7 @@ from headrace.store.redis.operation import Steps
 
 
 class Named(HworkerStore):
-    """A store whose jobs answer to the names that the suite gave them. Bodies, which may be any bytes there, travel as text."""
+    """A store whose jobs answer to the names that the suite gave them. Bodies, there any bytes, travel as text."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -33,7 +33,8 @@ redis.call('HSET', KEYS[2], tostring(v), ARGV[1])
 return v
 """
 
-# "If the job returned Retry, the following occurs: LPUSH hwork-jobs v; HDEL hwork-progress". "HDEL comes first and guards the rest."
+# "If the job returned Retry, the following occurs: LPUSH hwork-jobs v; HDEL hwork-progress".
+# And the specification: "HDEL comes first and guards the rest."
 RETRY = """
 if redis.call('HDEL', KEYS[2], ARGV[1]) == 1 then
   redis.call('LPUSH', KEYS[1], ARGV[1])
@@ -138,7 +139,7 @@ class Peer:
             self._eval(FAILURE, raw, self.failed_size)
 
     def sweep(self) -> int:
-        """"keys = HKEYS (or HSCAN) hwork-progress; for keys as v: started = HGET hwork-progress v"."""
+        """ "keys = HKEYS (or HSCAN) hwork-progress; for keys as v: started = HGET hwork-progress v"."""
         now = datetime.now(UTC)
         given_back = 0
         for raw in self.client.hkeys(self.progress):

@@ -14,7 +14,9 @@ class Queue:
         self.client = client
         self.name = name
         kinds = ("jobs", "progress", "broken", "failed")
-        self.jobs_key, self.progress_key, self.broken_key, self.failed_key = (f"hworker-{kind}-{name}" for kind in kinds)
+        self.jobs_key, self.progress_key, self.broken_key, self.failed_key = (
+            f"hworker-{kind}-{name}" for kind in kinds
+        )
 
     @property
     def jobs(self) -> list[bytes]:

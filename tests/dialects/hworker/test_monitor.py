@@ -80,9 +80,7 @@ def test_stale_times_are_recovered_however_many_digits_they_have(queue: Queue, w
         ('"2020-01-01T13:59:00+02:00"', False),
     ],
 )
-def test_older_than_the_time_out_means_strictly_older(
-    queue: Queue, watch: Watch, value: str, given_back: bool
-) -> None:
+def test_older_than_the_time_out_means_strictly_older(queue: Queue, watch: Watch, value: str, given_back: bool) -> None:
     queue.leave_in_progress(b'["a",1]', value)
     assert bool(watch.sweep().given_back) is given_back
 

@@ -24,7 +24,7 @@ from .conftest import Bench
 from .peer import Peer
 from .scene import Queue
 
-PAYLOADS = [[], None, 0, -1.5, "text", "ü\n\"", {}, {"k": [1, {"n": None}]}, True, 2**60]
+PAYLOADS = [[], None, 0, -1.5, "text", 'ü\n"', {}, {"k": [1, {"n": None}]}, True, 2**60]
 
 
 def test_the_peer_imports_nothing_of_ours() -> None:
@@ -132,7 +132,6 @@ def test_any_mix_of_producer_worker_and_monitor(
     one_server: Server,
     one_queue: Queue,
     mix: tuple[str, str, str],
-    make_app: Callable[..., Headrace],
     tmp_path: Path,
     bench: Bench,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dialects.hworker import wire
-from headrace.dialects.hworker.driver import SCRIPTS, Request, _text
+from headrace.dialects.hworker.driver import SCRIPTS, Request, _text, source
 from headrace.dialects.hworker.times import read_time, to_datetime
+from headrace.errors import StoreCorrupt
 from store.redis.servers import Server
 
 from .conftest import Bench
@@ -24,7 +26,7 @@ UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9
 TIME = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"')
 
 
-@pytest.mark.parametrize("payload", [[], None, 0, "x", {}, 7.5, "ü \"\\\n", {"a": [1, {"b": None}]}, 2**60])
+@pytest.mark.parametrize("payload", [[], None, 0, "x", {}, 7.5, 'ü "\\\n', {"a": [1, {"b": None}]}, 2**60])
 def test_a_queued_job_is_one_entry_of_a_fresh_uuid_and_the_payload_without_spaces(
     server: Server, queue: Queue, bench: Bench, payload: Any
 ) -> None:
@@ -55,8 +57,8 @@ def test_what_consumers_must_accept(raw: bytes, expected: tuple[str, bytes]) -> 
 
 
 BROKEN = [
-    b'["a",1,2]', b'["a"]', b"[]", b"[1,2]", b"{}", b"5", b"null", b"", b" ", b'["a",', b'["a",1', b'["a",tru]', b"\xff", b'["\xff",1]',
-    b'["a","\xff"]', b'["a",1]\xff', b"[null,1]", b'["a",' + b"[" * 100_000, b'["a",NaN]', b"\xef\xbb\xbf[\"a\",1]",
+    b'["a",1,2]', b'["a"]', b"[]", b"[1,2]", b"{}", b"5", b"null", b"", b" ", b'["a",', b'["a",1', b'["a",tru]', b"\xff",
+    b'["\xff",1]', b'["a","\xff"]', b'["a",1]\xff', b"[null,1]", b'["a",' + b"[" * 100_000, b'["a",NaN]', b"\xef\xbb\xbf[\"a\",1]",
 ]  # fmt: skip
 
 
@@ -67,7 +69,11 @@ def test_what_is_broken(raw: bytes) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -86,10 +92,8 @@ def test_any_id_any_payload_any_spacing_any_tail(
 
 @given(st.binary(max_size=60))
 def test_nothing_else_than_broken_comes_of_bytes(raw: bytes) -> None:
-    try:
+    with suppress(wire.BrokenEntry):
         wire.read(raw)
-    except wire.BrokenEntry:
-        pass
 
 
 # -- times --
@@ -105,8 +109,8 @@ def test_times_with_any_number_of_digits_are_read(digits: int) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b'"2015-07-24T12:34:56Z"', b'"2015-07-24T12:34:56.Z"', b'"2015-07-24 12:34:56Z"', b'"2015-07-24T12:34:56+00:00"',
-        b'"2015-07-24T14:34:56+02:00"', b'"2015-07-24T07:04:56-0530"', b' "2015-07-24T12:34:56Z" ',
+        b'"2015-07-24T12:34:56Z"', b'"2015-07-24T12:34:56.Z"', b'"2015-07-24 12:34:56Z"',
+        b'"2015-07-24T12:34:56+00:00"', b'"2015-07-24T14:34:56+02:00"', b'"2015-07-24T07:04:56-0530"', b' "2015-07-24T12:34:56Z" ',
     ],
 )  # fmt: skip
 def test_other_shapes_that_should_be_read(text: bytes) -> None:
@@ -118,7 +122,8 @@ def test_seconds_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"now", b"5", b"2015-07-24T12:34:56Z", b'"2015-13-24T12:34:56Z"', b'"2015-07-24T12:34:61Z"', b'"\xff"']
+    "text",
+    [b"", b"now", b"5", b"2015-07-24T12:34:56Z", b'"2015-13-24T12:34:56Z"', b'"2015-07-24T12:34:61Z"', b'"\xff"'],
 )
 def test_what_is_no_time(text: bytes) -> None:
     assert read_time(text) is None
@@ -128,9 +133,7 @@ moments = st.datetimes(datetime(1970, 1, 1), datetime(2399, 12, 31), timezones=s
 
 
 def test_the_scripts_write_times_that_peers_read(server: Server, queue: Queue) -> None:
-    """Days to dates in Lua: checked at every turn of a month for the centuries in which a double counts microseconds."""
-    from headrace.dialects.hworker.driver import source
-
+    """Days to dates in Lua: checked at every turn of a month while a double can count microseconds."""
     prelude = source("now").decode().replace("return instant()", "return literal()")
     digest = queue.client.script_load(prelude)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
@@ -169,8 +172,6 @@ def test_every_script_begins_with_its_contract(script: str) -> None:
 def test_a_key_that_is_not_ours_stops_every_script_before_it_writes(
     server: Server, queue: Queue, bench: Bench, script: str, kind: int
 ) -> None:
-    from headrace.errors import StoreCorrupt
-
     made = bench.create(server, queue.name)
     keys = [queue.jobs_key, queue.progress_key, queue.broken_key, queue.failed_key]
     queue.client.set(keys[kind], "something else")

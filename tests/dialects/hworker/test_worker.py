@@ -15,6 +15,7 @@ import pytest
 from headrace.dialects import hworker
 from headrace.dialects.hworker import Failure, Retry, Success
 from headrace.errors import ArgumentsError, ConfigurationError, StoreUnavailable
+from headrace.store.redis.troubles import Journey
 from processes import environment, eventually
 from store.redis.servers import Server
 
@@ -158,7 +159,9 @@ def test_a_job_longer_than_the_time_out(one_server: Server, one_queue: Queue, be
     bench.start(made.monitor)
     if keep_alive:
         values = set()
-        eventually(lambda: values.update(one_queue.progress.values()) or len(values) > 5, "five renewals: twice the limit")
+        eventually(
+            lambda: values.update(one_queue.progress.values()) or len(values) > 5, "five renewals: twice the limit"
+        )
         assert started == [1]
     else:
         eventually(lambda: len(started) == 2, "the job to be run again")
@@ -268,7 +271,9 @@ def test_queue_says_false_when_redis_answers_with_an_error(server: Server, queue
 def test_without_a_server_functions_raise_unless_asked_to_be_lenient(tmp_path: Path, bench: Bench) -> None:
     lines: list[str] = []
     nowhere = f"unix://{tmp_path}/nobody"
-    made = hworker.create("q", lambda *_: None, state=None, connection=nowhere, logger=lambda _, line: lines.append(line))
+    made = hworker.create(
+        "q", lambda *_: None, state=None, connection=nowhere, logger=lambda _, line: lines.append(line)
+    )
     for look in (made.jobs, made.failed, made.broken, made.in_progress):
         with pytest.raises(StoreUnavailable):
             look()
@@ -278,7 +283,8 @@ def test_without_a_server_functions_raise_unless_asked_to_be_lenient(tmp_path: P
     assert len(lines) == 4
 
 
-def test_a_worker_outlives_its_server(bench: Bench, name: str) -> None:
+def test_a_worker_outlives_its_server(bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Journey, "PATIENCE", 0.1)
     server = Server()
     try:
         made = bench.create(server, name)

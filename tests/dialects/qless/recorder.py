@@ -69,10 +69,6 @@ class Recorder:
 
     # -- looking at keys --
 
-    def job(self, jid: str) -> dict[str, Any]:
-        """The hash of a job, with numbers and JSON decoded."""
-        return self._hash(f"ql:j:{jid}")
-
     def history(self, jid: str) -> list[Any]:
         return [json.loads(entry) for entry in self.redis.lrange(f"ql:j:{jid}-history", 0, -1)]
 
@@ -81,25 +77,37 @@ class Recorder:
 
     def contents(self) -> dict[str, Any]:
         """All keys and what is in them. Statistics are numbers, too."""
-        found: dict[str, Any] = {}
-        for key in self.redis.scan_iter(count=1000):
-            kind = self.redis.type(key)
+        keys = self.redis.keys("*")
+        pipe = self.redis.pipeline(transaction=False)
+        for key in keys:
+            pipe.type(key)
+        for key, kind in zip(keys, pipe.execute(), strict=True):
             if kind == "zset":
-                found[key] = self.zset(key)
+                pipe.zrange(key, 0, -1, withscores=True)
             elif kind == "set":
-                found[key] = set(self.redis.smembers(key))
+                pipe.smembers(key)
             elif kind == "list":
-                values = self.redis.lrange(key, 0, -1)
-                found[key] = [json.loads(value) for value in values] if key.endswith("-history") else values
+                pipe.lrange(key, 0, -1)
             else:
-                found[key] = self._hash(key)
-        return found
+                pipe.hgetall(key)
+        return {key: _decoded(key, value) for key, value in zip(keys, pipe.execute(), strict=True)}
 
-    def _hash(self, key: str) -> dict[str, Any]:
-        values = self.redis.hgetall(key)
+    def job(self, jid: str) -> dict[str, Any]:
+        """The hash of a job, with numbers and JSON decoded."""
+        decoded: dict[str, Any] = _decoded(f"ql:j:{jid}", self.redis.hgetall(f"ql:j:{jid}"))
+        return decoded
+
+
+def _decoded(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
         if key.startswith("ql:s:"):
-            return {field: float(value) for field, value in values.items()}
-        return {field: _value(field, value) for field, value in values.items()} if key != "ql:config" else values
+            return {field: float(text) for field, text in value.items()}
+        return value if key == "ql:config" else {field: _value(field, text) for field, text in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return dict(value)
+    if isinstance(value, list) and key.endswith("-history"):
+        return [json.loads(text) for text in value]
+    return value
 
 
 def _value(field: str, text: str) -> Any:

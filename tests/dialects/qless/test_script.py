@@ -17,7 +17,8 @@ LUA = {str(path.relative_to(FOLDER)): path.read_text("utf-8") for path in FOLDER
 
 
 def test_every_module_is_used_short_and_commented() -> None:
-    modules = {"base", "dispatch", "commands/manage", *scripts.CLASSES.values()}
+    modules = {"base", "dispatch", "commands/manage", "store/dispatch"}
+    modules |= {*scripts.CLASSES.values(), *scripts.STORE.values()}
     assert LUA.keys() == {f"{name}.lua" for name in modules | {f"commands/{name}" for name in scripts.COMMANDS}}
     for name, text in LUA.items():
         assert text.startswith("-- "), name

@@ -304,7 +304,9 @@ def test_a_worker_that_died_goes_on_with_its_jobs(
 
 def test_stacks_are_printed_on_request(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     worker = serial(client, tmp_path)
-    before = {number: signal.getsignal(number) for number in (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    before = {
+        number: signal.getsignal(number) for number in (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    }
     try:
         worker.handle_signals()
         os.kill(os.getpid(), signal.SIGUSR1)

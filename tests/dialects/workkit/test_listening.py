@@ -13,7 +13,9 @@ import pytest
 
 from headrace.dialects.workkit import Schedule
 from headrace.errors import ConfigurationError
+from headrace.job import Filter
 from processes import eventually
+from store.redis.servers import Server
 
 from .conftest import listening
 from .scene import Scene
@@ -263,3 +265,41 @@ def test_a_listener_survives_its_server(private: Callable[..., Any], caplog: pyt
         eventually(lambda: server.client().pubsub_numsub("app-tasks:wake")[0][1], "a new ear")
         s.add_now(note, 2)
         assert got() == (2,)
+
+
+NOTE = "#'dialects.workkit.test-listening/note"
+
+
+def test_nothing_that_others_write_can_stop_a_listener(s: Schedule, scene: Scene, server: Server) -> None:
+    client = scene.client
+    good = b'{"job":"' + NOTE.encode() + b'","cron":"* * * * * 0 0","args":[%d]}'
+    identities = [b"x" * 300, b"\xff\xfe", b'q"uote', b"new\nline", b"", b"back\\slash", b"\x00", "ümlaut".encode(), b"{}"]
+    for number, identity in enumerate(identities):
+        client.hset(scene.jobs_key, identity, good % number)
+        client.zadd(scene.next_key, {b'{"id":"' + identity + b'"}': 1000 + number})
+    members = [b"", b"{", b"[]", b'{"id":5}', b'{"id":null}', b"\xff", b"[" * 5000, b'{"id":"a\\nb"}', b'"x"', b"1"]
+    client.zadd(scene.next_key, {member: 2000 for member in members})
+    payloads = [
+        b"", b"null", b"\xff\xfe", b"[" * 5000, b'{"job":"\xff"}', b'{"job":' + b"[" * 2000, b'{"job":{"a":1},"cron":"x"}',
+        good % 1 + b"x", b'{"job":"%s","cron":"* * * * * 0 0","args":"no"}' % NOTE.encode(),
+        b'{"job":"%s","cron":"%s"}' % (NOTE.encode(), b"*" * 10_000), b'{"job":"%s","cron":5}' % NOTE.encode(),
+        b'{"job":"%s","cron":"* * * * * 0 0","args":[1e999, "\\ud800"]}' % NOTE.encode(),
+    ]  # fmt: skip
+    for number, payload in enumerate(payloads):
+        client.hset(scene.jobs_key, f"payload-{number}", payload)
+        client.zadd(scene.next_key, {f'{{"id":"payload-{number}"}}': 3000})
+    scores = ["-inf", "+inf", "1e300", "-1e300", "0.5", "-5"]
+    for number, score in enumerate(scores):
+        client.hset(scene.jobs_key, f"score-{number}", good % (100 + number))
+        client.execute_command("ZADD", scene.next_key, score, f'{{"id":"score-{number}"}}')
+    s.task(note)
+    with listening(s):
+        s.add_now(note, "after all")
+        seen = {got()[0]}
+        while "after all" not in seen or len(seen & {100, 103, 104, 105, 7}) < 5:
+            seen |= set(got()[:1])
+        assert "x" * 300 in {entry.id for entry in s.list()}
+    store = s.store
+    assert store.run(store.find(Filter(limit=100))).jobs
+    assert store.run(store.counts())
+    assert {101, 102}.isdisjoint(seen)

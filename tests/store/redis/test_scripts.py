@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from conformance.helpers import Worker, outcome, put
+from conformance.helpers import Worker, look, outcome, put, saying
 from headrace.clock import ManualClock
 from headrace.errors import StoreFull
 from headrace.ids import new_id
@@ -282,6 +283,44 @@ def test_a_job_left_in_a_long_row_is_skipped_when_its_turn_comes(store: RedisSto
     assert [lease.id for lease in worker.take(3)] == [ids[1_500], *ids[2_000:2_002]]
     assert [lease.id for lease in worker.take(2_000)] == ids[2_002:]
     assert f"{store.keys.prefix}row:default" not in contents(store)
+
+
+def test_a_worker_is_told_to_look_again_when_there_was_too_much_to_skip(store: RedisStore, clock: ManualClock) -> None:
+    ids = [f"job {i}" for i in range(7_000)]
+    store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in ids]))
+    store.run(store.delete(ids[:-1]))
+    worker = Worker(store, clock)
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        for _ in range(3):
+            if leases := worker.take(1):
+                break
+            assert ear.wait(1)
+    assert [lease.id for lease in leases] == [ids[-1]]
+
+
+def test_row_and_line_are_one_line(store: RedisStore, clock: ManualClock) -> None:
+    worker = Worker(store, clock)
+    expected = []
+    chance = random.Random(7)
+    for i in range(300):
+        due, priority = clock.now() - chance.choice((0, 0, 0, 5)), chance.choice((0, 0, 0, 1, -1))
+        put(store, f"job {i}", priority=priority, **({} if due == clock.now() else {"run_at": due}))
+        expected.append((-priority, due, i))
+        clock.jump(chance.choice((0, 0, 1, 1, -3)))
+    taken = [lease.id for _ in range(60) for lease in worker.take(2, 3)]
+    assert taken == [f"job {i}" for _, _, i in sorted(expected)]
+
+
+def test_a_large_value_replaced_by_a_small_one_in_one_request_leaves_nothing(
+    store: RedisStore, clock: ManualClock
+) -> None:
+    put(store, "a")
+    worker = Worker(store, clock)
+    lease = worker.take_one()
+    worker.report(saying(lease, data=b"D" * 5_000), saying(lease, data=b"small"))
+    assert look(store, "a").data == b"small"
+    assert f"{store.keys.prefix}large" not in contents(store)
 
 
 def test_a_queued_job_takes_no_more_than_three_hundred_and_fifty_bytes(

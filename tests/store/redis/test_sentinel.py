@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 from conformance.helpers import Worker, exists, put
 from headrace.clock import SystemClock
@@ -16,11 +17,7 @@ from headrace.store.redis import RedisStore
 from .servers import Server
 
 
-def sentinel(private: Callable[..., Server], primary: Server) -> Server:
-    import tempfile
-    from pathlib import Path
-
-    configuration = Path(tempfile.mkdtemp(prefix="headrace-sentinel-")) / "sentinel.conf"
+def sentinel(private: Callable[..., Server], primary: Server, configuration: Path) -> Server:
     configuration.write_text(
         f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
         "sentinel down-after-milliseconds shop 300\n"
@@ -29,10 +26,10 @@ def sentinel(private: Callable[..., Server], primary: Server) -> Server:
     return private(program=primary.program, tcp=True, configuration=configuration)
 
 
-def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[..., Server]) -> None:
+def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[..., Server], tmp_path: Path) -> None:
     primary = private(tcp=True)
     replica = private("--replicaof", f"127.0.0.1 {primary.port}", tcp=True)
-    sentinels = [sentinel(private, primary) for _ in range(3)]
+    sentinels = [sentinel(private, primary, tmp_path / f"sentinel-{i}.conf") for i in range(3)]
     hosts = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
     with closing(RedisStore(f"redis+sentinel://{hosts}/shop/0?ns=shop")) as store:
         worker = Worker(store, SystemClock())

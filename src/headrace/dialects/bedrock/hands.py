@@ -36,6 +36,9 @@ from headrace.task import Overrides
 
 T = TypeVar("T")
 
+BETWEEN = 60_000
+"""Milliseconds by which a job is late whose worker died between the two requests that a counted retry takes."""
+
 _decode_jobs = msgspec.json.Decoder(FoundJobs).decode
 _encode = msgspec.json.Encoder().encode
 _tokens = itertools.count(1)
@@ -56,7 +59,7 @@ def read_found(reply: Reply) -> list[Found]:
 class Hand:
     """One job in hand."""
 
-    __slots__ = ("data", "ends", "found", "said", "token", "tries", "unsure")
+    __slots__ = ("data", "ends", "found", "reported", "said", "token", "tries", "unsure")
 
     def __init__(self, found: Found, token: int, tries: int, ends: int | None) -> None:
         self.found = found
@@ -67,6 +70,8 @@ class Hand:
         self.data = bytes(found.data)
         self.said: bytes | None = None
         """What its run has left in its data."""
+        self.reported = 0
+        """How much of its end Bedrock has been told: some ends take two requests."""
         self.unsure = False
         """A report may have been heard already: a refusal then is no surprise."""
 
@@ -131,8 +136,9 @@ class Session:
 
     def _report_end(self, client: Client, hand: Hand, outcome: Outcome) -> Verdict:
         try:
-            for call in self._end(hand, outcome):
+            for call in self._end(hand, outcome)[hand.reported :]:
                 client.run(call)
+                hand.reported += 1
         except (DoesNotExist, IllegalAction):
             return Verdict.ALREADY if hand.unsure else Verdict.STALE
         except (MaybeApplied, StoreUnavailable):
@@ -147,23 +153,31 @@ class Session:
             return [calls.finish_job(job_id)]
         if outcome.kind in (Kind.FAILED, Kind.BROKEN):
             return [calls.fail_job(job_id)]
-        when = self._when(outcome)
+        delay, moment = self._when(outcome)
         if outcome.kind is Kind.MOVED:
             queue, task = read_name(str(hand.found.name), self._tasks())
             name = wire_name(outcome.queue or queue, outcome.task or task)
             data = merge_data(outcome.body or hand.data, outcome.data)
-            return [calls.retry_job(job_id, name=name, data=data, ignore_repeat=True, **when)]
+            return [calls.retry_job(job_id, delay=delay, next_run=moment, name=name, data=data, ignore_repeat=True)]
         counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
         tries = hand.tries + 1 if counts else hand.tries
         data = merge_data(hand.data, hand.said, outcome.data, tries=tries)
-        again = [calls.retry_job(job_id, data=data, ignore_repeat=True, **when)]
-        # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end.
-        return [*again, calls.update_job(job_id, data)] if tries and data is not None else again
-
-    def _when(self, outcome: Outcome) -> dict[str, str]:
+        if not tries or data is None:
+            return [calls.retry_job(job_id, delay=delay, next_run=moment, data=data, ignore_repeat=True)]
+        # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end. Until then the
+        # job must not be due; should this process die in between, it is a little late.
         now = self._clock.now()
-        at = now + outcome.delay if outcome.at is None else outcome.at
-        return {"next_run": write_moment(max(at, now))}
+        later = write_moment(max(now + outcome.delay if outcome.at is None else outcome.at, now) + BETWEEN)
+        return [
+            calls.retry_job(job_id, next_run=later, ignore_repeat=True),
+            calls.update_job(job_id, data, next_run=moment or str(hand.found.created)),
+        ]
+
+    def _when(self, outcome: Outcome) -> tuple[int | None, str | None]:
+        """No delay, which needs no clock, or a moment on ours: RetryJob's own delay counts in whole seconds."""
+        if outcome.at is None and not outcome.delay:
+            return 0, None
+        return None, write_moment(self._clock.now() + outcome.delay if outcome.at is None else outcome.at)
 
     def _is_over(self, hand: Hand) -> bool:
         return hand.ends is not None and self._clock.steady() >= hand.ends

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from headrace.dialects.bedrock import calls
 from headrace.dialects.bedrock.calls import DoesNotExist
 from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.mapping import Tasks, milliseconds_of, read_name, read_state, split_data, wire_name
@@ -101,11 +100,13 @@ def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[Event]:
 
 def advice(client: Client) -> list[str]:
     """Jobs that would be lost with their worker."""
-    sql = "SELECT name, count(*) FROM jobs WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING') GROUP BY 1 ORDER BY 2 DESC"
-    rows = client.query(f"{sql} LIMIT 20").rows
+    rows = client.query(
+        "SELECT name, count(*) FROM jobs WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING') "
+        "GROUP BY 1 ORDER BY 2 DESC LIMIT 20"
+    ).rows
     return [
-        f"{number:,} jobs named {str(name)!r} have no retryAfter: one whose worker dies stays RUNNING for ever. Create them with "
-        "a retryAfter longer than they take."
+        f"{number:,} jobs named {str(name)!r} have no retryAfter: one whose worker dies stays RUNNING for ever. "
+        "Create them with a retryAfter longer than they take."
         for name, number in rows
     ]
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from headrace.clock import Clock, SystemClock
-from headrace.dialects.bedrock import calls, looking
+from headrace.dialects.bedrock import looking
 from headrace.dialects.bedrock.calls import BedrockError, DoesNotExist, IllegalAction
 from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.ear import Ear, Nap
@@ -83,7 +83,7 @@ class BedrockStore:
         unknown = set(given) - set(options)
         if unknown:
             raise ConfigurationError(
-                f"{url!r}: unknown option {min(unknown)!r}. A Bedrock store takes failover=HOST:PORT,... and timeout=1h."
+                f"{url!r}: unknown option {min(unknown)!r}. A Bedrock store takes failover=HOST:PORT and timeout=1h."
             )
         options |= given
         self.url = url
@@ -184,9 +184,7 @@ class BedrockStore:
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """All but what runs: DeleteJob refuses that."""
-        return Work(
-            lambda client: [self._try(client, calls.delete_job(int(i))) if i.isdecimal() else False for i in ids]
-        )
+        return Work(lambda client: [self._delete(client, job_id) for job_id in ids])
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return Work(lambda client: [self._revive(client, job_id) for job_id in ids])
@@ -207,10 +205,11 @@ class BedrockStore:
         return True
 
     @staticmethod
-    def _try(client: Client, call: calls.Call[None]) -> bool:
+    def _delete(client: Client, job_id: str) -> bool:
         with suppress(DoesNotExist, IllegalAction):
-            client.run(call)
-            return True
+            if job_id.isdecimal():
+                client.delete_job(int(job_id))
+                return True
         return False
 
     def watcher(self, job_id: str) -> Waiter:

@@ -52,8 +52,7 @@ class Orphanage:
         """One look; answers with how many jobs were repaired."""
         now = self._looked = self._timekeeper.steady()
         jobs, entries, *_ = yield self._wire.counts(0)
-        if jobs <= entries and now - self._thorough < THOROUGH:
-            self._since.clear()
+        if jobs <= entries and not self._since and now - self._thorough < THOROUGH:
             return 0
         self._thorough = now
         found = yield from self.find()

@@ -60,7 +60,12 @@ def member_of(identity: str) -> bytes:
     >>> member_of("ab")
     b'{"id":"ab"}'
     """
-    return b'{"id":"%s"}' % identity.encode()
+    return b'{"id":"%s"}' % as_bytes(identity)
+
+
+def as_bytes(text: str) -> bytes:
+    """An id or a name as it came from the wire, where anything may stand that is not even text."""
+    return text.encode(errors="surrogateescape")
 
 
 def read_payload(text: bytes) -> Payload | None:

@@ -72,6 +72,10 @@ class Session:
         while len(self._settled) > REMEMBERED:
             del self._settled[next(iter(self._settled))]
 
+    def forget(self, ref: Ref) -> None:
+        """The job was handed out again: what was settled before is no longer the last word."""
+        self._settled.pop(ref, None)
+
     def has_settled(self, ref: Ref, token: object) -> bool:
         return self._settled.get(ref) == token
 

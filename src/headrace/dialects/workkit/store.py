@@ -127,6 +127,11 @@ class WorkKitStore:
         """The name by which a worker calls this schedule, if it does."""
         return next((queue for queue in queues if queue in (DEFAULT_QUEUE, self.settings.schedule)), None)
 
+    @property
+    def known_sessions(self) -> list[Session]:
+        """Those of this process."""
+        return self._sessions.all()
+
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
@@ -204,7 +209,8 @@ class WorkKitStore:
             self.timekeeper.now(),
             schedule=self.settings.schedule,
             handlers=self.handlers,
-            sessions=self._sessions.all(),
+            sessions=self.known_sessions,
+            counters=self._turns.counters(name),
         )
 
     def entries(self) -> Operation[list[views.Entry]]:
@@ -316,8 +322,7 @@ class WorkKitStore:
         if known is None or not held:
             return Renewal((yield self.wire.time()))
         yield from self.ask_time()
-        later = self.timekeeper.now() + self.settings.lease
-        later += later % 1000 == 0  # whole seconds are run times
+        later = self._turns.later_token()
         mine = {hold.id: hold for ref, token, _ in held if (hold := known.held.get(ref)) and hold.token == token}
         now, answers = yield self.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
         lost = [name for _, _, name in held if name not in mine]
@@ -348,7 +353,7 @@ class WorkKitStore:
         """Those of this process: a schedule does not say who listens to it."""
 
         def course() -> Course[list[SessionSnapshot]]:
-            return [_seen(session) for session in self._sessions.all()]
+            return [_seen(session) for session in self.known_sessions]
             yield
 
         return Steps(course)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError
 from headrace.schedule import Calendar, ScheduleError, parse_cron7
+from headrace.when import LATEST
 
 PUBLISHED, CUCKOO = "workkit", "cuckoo"
 ORDERS = (PUBLISHED, CUCKOO)
@@ -26,7 +27,16 @@ def as_moment(milliseconds: float) -> datetime:
     >>> str(as_moment(1893553445000))
     '2030-01-02 03:04:05+00:00'
     """
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    return _EPOCH + timedelta(milliseconds=in_reach(milliseconds))
+
+
+def in_reach(milliseconds: float) -> float:
+    """A score may be any number, infinity included: brought between 1970 and 9999.
+
+    >>> in_reach(float("-inf")), in_reach(5.5)
+    (0, 5.5)
+    """
+    return min(max(milliseconds, 0), LATEST)
 
 
 def as_milliseconds(moment: datetime) -> int:

@@ -14,10 +14,10 @@ from headrace.schedule import ScheduleError
 from headrace.store.redis.operation import Script
 
 from .arguments import by_name
-from .payload import read_payload
+from .payload import member_of, read_payload
 from .sessions import LONGEST_REF, Hold, Session
 from .times import next_time, read_cron
-from .warnings import Warnings
+from .warnings import Warnings, shown
 from .wire import Answer, Claim, Settlement
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Turns:
         """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
         self.skip: dict[str, None] = {}
         """Ids that a script took for ours and that can't be run after all."""
+        self._last_token = 0
         self._warnings = Warnings(store.settings.schedule)
 
     def exchange(
@@ -88,8 +89,10 @@ class Turns:
                 offset=offset,
                 likenesses=store.handlers.likenesses,
                 skip=tuple(self.skip),
+                last_token=self._last_token,
                 again=again,
             )
+            self._last_token = max(self._last_token, reply.token if reply.claims else 0)
             self._settled(session, asked, reply.answers[: len(asked)], verdicts)
             self._warnings.passed_over(reply.passed)
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
@@ -119,9 +122,26 @@ class Turns:
         settlements = [Settlement(hold.member, hold.id, hold.token, hold.due, True) for hold in held]
         for start in range(0, len(settlements), 500):
             yield self._store.wire.exchange(
-                settlements[start : start + 500], lease=0, wanted=0, offset=0, likenesses=b"", skip=(), again=True
+                settlements[start : start + 500],
+                lease=0,
+                wanted=0,
+                offset=0,
+                likenesses=b"",
+                skip=(),
+                last_token=0,
+                again=True,
             )
         return [hold.id for hold in held]
+
+    def counters(self, identity: str) -> tuple[int, int]:
+        """Attempts and crashes of a job, as far as this process knows."""
+        return self._counters.get(identity, (0, 0))
+
+    def later_token(self) -> int:
+        """For renewed leases: none that this process has had, and no whole second, which is a run time."""
+        token = max(self._store.timekeeper.now() + self._store.settings.lease, self._last_token + 1)
+        self._last_token = token + (token % 1000 == 0)
+        return self._last_token
 
     # -- outcomes --
 
@@ -202,10 +222,10 @@ class Turns:
             payload = read_payload(claim.payload)
             name = None if payload is None else handlers.find(payload.job)
             try:
-                if payload is None or name is None:
-                    raise ScheduleError(
-                        "its payload is not a job" if payload is None else f"{payload.job!r} is not known"
-                    )
+                if payload is None or not claim.id.isprintable():
+                    raise ScheduleError("its payload is not a job, or its id is not text")
+                if name is None:
+                    raise ScheduleError(f"{shown(payload.job)} is not known here")
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
                 self._warnings.unusable(claim.id, str(error))
@@ -215,9 +235,11 @@ class Turns:
                 unusable.append(claim)
                 continue
             task = handlers.task(name)
-            attempts, crashes = self._counters.get(claim.id, (0, 0))
+            attempts, crashes = self.counters(claim.id)
             most = 3 if task is None else task.options.max_crashes
             hold = Hold(reference(claim), claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
+            for known in self._store.known_sessions:
+                known.forget(hold.ref)
             session.held[hold.ref] = hold
             leases.append(
                 Lease(
@@ -239,6 +261,6 @@ class Turns:
 
 def reference(claim: Claim) -> str:
     """How the worker calls a lease: the id, unless its entry has a spelling of its own: there may be another one."""
-    if claim.member == b'{"id":"%s"}' % claim.id.encode(errors="surrogateescape") and len(claim.id) <= LONGEST_REF:
+    if claim.member == member_of(claim.id) and len(claim.id.encode()) <= LONGEST_REF:
         return claim.id
     return hashlib.sha1(claim.member, usedforsecurity=False).hexdigest()

@@ -13,7 +13,7 @@ from .arguments import by_name
 from .handlers import Handlers
 from .payload import read_payload
 from .sessions import Session
-from .times import as_moment
+from .times import as_moment, in_reach
 
 UNREADABLE = "(unreadable)"
 
@@ -67,6 +67,7 @@ def snapshot(
     schedule: str,
     handlers: Handlers,
     sessions: Sequence[Session],
+    counters: tuple[int, int] = (0, 0),
 ) -> Snapshot:
     """A job for the rest of headrace. What the wire does not carry is nothing, zero or unknown."""
     payload = read_payload(text)
@@ -77,7 +78,7 @@ def snapshot(
     holder, hold = next(
         ((session, hold) for session in sessions for hold in session.held.values() if hold.id == identity), (None, None)
     )
-    due = hold.due if hold is not None else int(score) if score is not None else now
+    due = hold.due if hold is not None else int(in_reach(score)) if score is not None else now
     return Snapshot(
         id=identity,
         task=name,
@@ -90,8 +91,8 @@ def snapshot(
         due=due,
         started=None,
         finished=None,
-        attempts=0 if hold is None else hold.attempts,
-        crashes=0 if hold is None else hold.crashes,
+        attempts=counters[0] if hold is None else hold.attempts,
+        crashes=counters[1] if hold is None else hold.crashes,
         max_crashes=3 if hold is None else hold.max_crashes,
         token=hold.token if hold is not None else 0,
         worker=holder.info.name if holder is not None else "",

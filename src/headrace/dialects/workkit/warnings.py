@@ -11,6 +11,12 @@ log = logging.getLogger("headrace.workkit")
 PAUSE = 300.0
 """Seconds before the same job is reported again."""
 REMEMBERED = 1_000
+LONGEST = 200
+
+
+def shown(text: str) -> str:
+    """What others wrote, so that it can't disturb a terminal or fill a disk."""
+    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
 class Warnings:
@@ -24,13 +30,17 @@ class Warnings:
         """Due jobs that have no handler here."""
         for identity, job in jobs:
             if self._fresh(identity):
-                what = f"{job!r} is not known here" if job else "it is not a job that can be read"
-                log.warning("schedule %s: job %s is left for others: %s", self._schedule, identity, what)
+                what = f"{shown(job)} is not known here" if job else "it is not a job that can be read"
+                self._say(identity, what)
 
     def unusable(self, identity: str, reason: str) -> None:
         """A due job that has a handler and can't be run all the same."""
         if self._fresh(identity):
-            log.warning("schedule %s: job %s is left for others: %s", self._schedule, identity, reason)
+            self._say(identity, reason)
+
+    def _say(self, identity: str, reason: str) -> None:
+        name = identity if identity.isalnum() else shown(identity)
+        log.warning("schedule %s: job %s is left for others: %s", self._schedule, name, reason)
 
     def _fresh(self, identity: str) -> bool:
         now = time.monotonic()

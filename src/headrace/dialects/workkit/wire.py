@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.store.redis.operation import Reply, Script
 
-from .payload import member_of
-from .times import Timekeeper
+from .payload import as_bytes, member_of
+from .times import Timekeeper, in_reach
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Wire:
         """True per job that is new. (One that was sent twice meets itself: it counts as new.)"""
         arguments = [b"%d" % WAKE_WITHIN]
         for entry in entries:
-            arguments += (entry.id.encode(), entry.text, member_of(entry.id), b"%d" % entry.due)
+            arguments += (as_bytes(entry.id), entry.text, member_of(entry.id), b"%d" % entry.due)
         return self._script(
             "insert",
             tuple(arguments),
@@ -109,13 +109,15 @@ class Wire:
         offset: int,
         likenesses: bytes,
         skip: Sequence[str],
+        last_token: int,
         again: bool,
     ) -> Script[Exchanged]:
         """`again`: the same settlements may have arrived before."""
-        arguments = [b"%d" % lease, b"%d" % wanted, b"%d" % offset, likenesses, "\n".join(skip).encode()]
+        numbers = (b"%d" % lease, b"%d" % wanted, b"%d" % offset)
+        arguments = [*numbers, likenesses, as_bytes("\n".join(skip)), b"%d" % last_token]
         for member, identity, token, target, insist in settlements:
             score = b"" if target is None else b"%d" % target
-            arguments += (member, identity.encode(), b"%d" % token, score, b"1" if insist else b"")
+            arguments += (member, as_bytes(identity), b"%d" % token, score, b"1" if insist else b"")
 
         def read(reply: Reply, repeated: bool) -> Exchanged:
             now, due, codes, claims, token, passed, resume = reply
@@ -135,7 +137,7 @@ class Wire:
         """`judge` is told now, whether there is something to do, and when the next entry will be due."""
         return self._script(
             "look",
-            (likenesses, "\n".join(skip).encode()),
+            (likenesses, as_bytes("\n".join(skip))),
             lambda reply, _: judge(int(reply[0]), bool(reply[1]), _number(reply[2])),
         )
 
@@ -143,7 +145,7 @@ class Wire:
         """Per lease (member, id, token, new token)."""
         arguments: list[bytes] = []
         for member, identity, token, later in leases:
-            arguments += (member, identity.encode(), b"%d" % token, b"%d" % later)
+            arguments += (member, as_bytes(identity), b"%d" % token, b"%d" % later)
 
         def read(reply: Reply, repeated: bool) -> tuple[int, list[Answer]]:
             codes = [Answer.OK if repeated and code == Answer.AS_WISHED else Answer(code) for code in reply[1]]
@@ -191,14 +193,14 @@ class Wire:
         """Per job (id, run time): True if it was given an entry."""
         arguments: list[bytes] = []
         for identity, due in entries:
-            arguments += (identity.encode(), member_of(identity), b"%d" % due)
+            arguments += (as_bytes(identity), member_of(identity), b"%d" % due)
         return self._script("repair", tuple(arguments), lambda reply, _: [bool(done) for done in reply[1]])
 
 
 def _ids_and_members(ids: Sequence[str]) -> tuple[bytes, ...]:
     arguments: list[bytes] = []
     for identity in ids:
-        arguments += (identity.encode(errors="surrogateescape"), member_of(identity))
+        arguments += (as_bytes(identity), member_of(identity))
     return tuple(arguments)
 
 
@@ -217,4 +219,4 @@ def _number(value: Any) -> int | None:
 
 def _score(value: bytes) -> int:
     """Scores are whole milliseconds; those of peers that do otherwise are cut."""
-    return int(float(value))
+    return int(in_reach(float(value)))

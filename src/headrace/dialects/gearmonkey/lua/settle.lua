@@ -8,7 +8,7 @@ local OK, ALREADY, STALE = 0, 1, 2
 -- Not held: recorded before, or none of this session's business?
 local function verdict_on_lost(session, outcome)
   local fn, number = locate(outcome[3])
-  local record = fn and read_record(fn, number) or {}
+  local record = fn and current_record(fn, number) or {}
   local same = record.session == session.id and record.ref == outcome[1] and record.token == outcome[2]
   return same and ALREADY or STALE
 end

@@ -17,15 +17,16 @@ local function replenish(now, queue, count)
   end
 end
 
--- The records of jobs to hand out or show: those that are free, and as many from the line as are missing. A jid without a
--- record is dropped: it would block the queue for ever.
+-- The records of jobs to hand out or show: those that are free, and as many from the line as are missing, none of them
+-- twice. A jid without a record is dropped: it would block the queue for ever.
 local function collect(queue, jids, count)
-  local found, read = {}, Qless.Job.read
+  local found, seen, read = {}, {}, Qless.Job.read
   local work = 'ql:q:' .. queue .. '-work'
   for _, jid in ipairs(jids) do
     local values = read(jid)
     if values[1] then
       found[#found + 1] = values
+      seen[jid] = true
     end
   end
   local start = 0
@@ -36,7 +37,9 @@ local function collect(queue, jids, count)
     for i = 1, #waiting do
       local values = read(waiting[i])
       if values[1] then
-        found[#found + 1] = values
+        if not seen[waiting[i]] then
+          found[#found + 1] = values
+        end
       else
         call('ZREM', work, waiting[i])
         dropped = dropped + 1

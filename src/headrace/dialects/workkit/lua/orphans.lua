@@ -8,7 +8,7 @@ local reply = call('HSCAN', JOBS, ARGV[2], 'COUNT', 500)
 local found = {}
 for i = 1, #reply[2], 2 do
   local id, payload = reply[2][i], reply[2][i + 1]
-  if not call('ZSCORE', NEXT, '{"id":"' .. id .. '"}') then
+  if not string.find(id, '["\\%c]') and not call('ZSCORE', NEXT, '{"id":"' .. id .. '"}') then
     found[#found + 1] = { id, payload }
   end
 end

@@ -2,14 +2,14 @@
 
 local PAGE, MOST = 100, 1000
 
--- The id in a member, whatever its spelling; nil if there is none.
+-- The id in a member, whatever its spelling; nil if there is none that could be a name.
 local function id_of(member)
-  local id = string.match(member, '^{"id":"([^"\\]*)"}$')
+  local id = string.match(member, '^{"id":"([^"\\%c]+)"}$')
   if id then
     return id
   end
   local readable, value = pcall(cjson.decode, member)
-  if readable and type(value) == 'table' and type(value.id) == 'string' then
+  if readable and type(value) == 'table' and type(value.id) == 'string' and not string.find(value.id, '["\\%c]') then
     return value.id
   end
 end

@@ -53,7 +53,16 @@ local function commit(first)
       check_type(key, 'zset')
     end
   end
-  if plan.large_in[1] or plan.large_out[1] then
+  local large, large_no_more = {}, {}
+  for field, value in pairs(plan.large) do
+    if value then
+      large[#large + 1] = field
+      large[#large + 1] = value
+    else
+      large_no_more[#large_no_more + 1] = field
+    end
+  end
+  if next(plan.large) then
     check_type(LARGE, 'hash')
   end
   if plan.due_in[1] or plan.due_out[1] then
@@ -124,8 +133,8 @@ local function commit(first)
   end
   bulk('HDEL', META, zeros)
   bulk('HSET', META, counts)
-  bulk('HDEL', LARGE, plan.large_out)
-  bulk('HSET', LARGE, plan.large_in)
+  bulk('HDEL', LARGE, large_no_more)
+  bulk('HSET', LARGE, large)
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
   bulk('UNLINK', plan.gone[1], plan.gone)

@@ -94,6 +94,7 @@ else
   end
   if #given < slots then
     hungry = queues
+    plan.tell[session.id] = plan.look_again or nil
   elseif #given == wanted then
     -- There may be more in line: pass the hint on to somebody who has nothing to do.
     for _, queue in ipairs(queues) do

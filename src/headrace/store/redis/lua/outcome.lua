@@ -6,9 +6,7 @@ local HAPPENED = { [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED]
 -- A value into its place: in the story if it is small, in `large` if it is not.
 local function keep(job, story, name, kind, bit_, flag, value)
   if band(story.large, bit_) ~= 0 then
-    if not value or #value <= INLINE then
-      plan.large_out[#plan.large_out + 1] = kind .. job.id
-    end
+    plan.large[kind .. job.id] = false
     story.large = without(story.large, bit_)
   end
   if not value then
@@ -20,8 +18,7 @@ local function keep(job, story, name, kind, bit_, flag, value)
   if #value > INLINE then
     story[name] = ''
     story.large = with(story.large, bit_)
-    plan.large_in[#plan.large_in + 1] = kind .. job.id
-    plan.large_in[#plan.large_in + 1] = value
+    plan.large[kind .. job.id] = value
   else
     story[name] = value
   end
@@ -61,12 +58,11 @@ local function move(job, outcome)
     end
     rest = rest:sub(1, keeps - 1)
     if #outcome.body > INLINE then
-      plan.large_in[#plan.large_in + 1] = 'b:' .. job.id
-      plan.large_in[#plan.large_in + 1] = outcome.body
+      plan.large['b:' .. job.id] = outcome.body
       job.flags = with(job.flags, LARGE_BODY)
     else
       if band(job.flags, LARGE_BODY) ~= 0 then
-        plan.large_out[#plan.large_out + 1] = 'b:' .. job.id
+        plan.large['b:' .. job.id] = false
         job.flags = without(job.flags, LARGE_BODY)
       end
       rest = rest .. outcome.body

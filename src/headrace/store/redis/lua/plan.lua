@@ -15,13 +15,14 @@ local plan = {
   ended_heads = {}, -- state -> how many of the oldest leave
   counts = {},    -- field of META -> change
   held_in = {}, held_out = {}, -- key of a held set -> ids
-  large_in = {}, large_out = {},
+  large = {},     -- field of LARGE -> value, or false: removed
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
   news = {},      -- queue -> how many sleepers to wake
   ended = {},     -- ids of jobs that have come to an end
   tell = {},      -- sessions to wake
+  look_again = false, -- a bound was reached: whoever asked should ask again
   earliest = nil, -- due time of the earliest job that becomes scheduled
 }
 
@@ -205,18 +206,11 @@ local function remove(job)
     plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
   end
   if band(job.flags, LARGE_BODY) ~= 0 then
-    plan.large_out[#plan.large_out + 1] = 'b:' .. job.id
-    for i = 1, #plan.large_in, 2 do -- put and replaced in one batch
-      if plan.large_in[i] == 'b:' .. job.id then
-        table.remove(plan.large_in, i + 1)
-        table.remove(plan.large_in, i)
-        break
-      end
-    end
+    plan.large['b:' .. job.id] = false
   end
   if band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0 then
     for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
-      plan.large_out[#plan.large_out + 1] = kind .. job.id
+      plan.large[kind .. job.id] = false
     end
   end
   if plan.jobs[job.id] == nil then

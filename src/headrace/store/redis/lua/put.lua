@@ -85,8 +85,7 @@ local function insert(job)
   job.arrival = arrival
   wait_in_line(job)
   if job.body then
-    plan.large_in[#plan.large_in + 1] = 'b:' .. job.id
-    plan.large_in[#plan.large_in + 1] = job.body
+    plan.large['b:' .. job.id] = job.body
   end
   if job.key then
     local till = job.unique_for < 0 and 0 or now + job.unique_for

@@ -49,6 +49,9 @@ local function head_of_row(queue, wanted)
   if not live[1] and read > 0 then
     plan.rows[queue] = read -- nothing but stale entries
   end
+  if #live < wanted and read >= STALE_AT_MOST then
+    plan.look_again = true
+  end
   return live, upto
 end
 
@@ -65,33 +68,33 @@ local function head_of_line(queue, wanted)
   if not line[1] and not entering then
     return row, upto, {}
   end
-  local heads = {}
-  for i = 1, #row do
-    heads[i] = { score = 0, member = row[i], row = upto[i] }
-  end
+  local others = {}
   for i = 1, #line, 2 do
-    heads[#heads + 1] = { score = tonumber(line[i + 1]), member = line[i] }
+    others[#others + 1] = { score = tonumber(line[i + 1]), member = line[i] }
   end
-  for i = 1, entering and #entering or 0, 2 do
-    heads[#heads + 1] = { score = entering[i], member = entering[i + 1], at = i }
-  end
-  table.sort(heads, function(a, b)
-    if a.score ~= b.score then
-      return a.score < b.score
+  if entering then
+    for i = 1, #entering, 2 do
+      others[#others + 1] = { score = entering[i], member = entering[i + 1], at = i }
     end
-    if a.member ~= b.member then
+    table.sort(others, function(a, b)
+      if a.score ~= b.score then
+        return a.score < b.score
+      end
       return a.member < b.member
-    end
-    return not a.row and b.row ~= nil
-  end)
+    end)
+  end
   local members, in_row, in_plan = {}, {}, {}
-  for i = 1, #heads do
-    local n, head = #members + 1, heads[i]
-    if n > wanted then
-      break
-    end
-    if members[n - 1] ~= head.member then -- a job revived at once may stand in the line and in the row
-      members[n], in_row[n], in_plan[n] = head.member, head.row, head.at
+  local r, o = 1, 1
+  while #members < wanted and (row[r] or others[o]) do
+    local n, mine, other = #members + 1, row[r], others[o]
+    if mine and other and other.score == 0 and other.member == mine then
+      r = r + 1 -- a job revived at once may stand in both
+    elseif mine and (not other or other.score > 0 or other.score == 0 and mine < other.member) then
+      members[n], in_row[n] = mine, upto[r]
+      r = r + 1
+    else
+      members[n], in_plan[n] = other.member, other.at
+      o = o + 1
     end
   end
   return members, in_row, in_plan

@@ -1,0 +1,75 @@
+"""`headrace bedrock serve`: a Bedrock::Jobs server on an SQLite file."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import click
+
+from headrace.cli.options import DURATION, SIZE
+
+
+@click.group("bedrock")
+def bedrock_command() -> None:
+    """Serve Bedrock::Jobs to clients and workers in any language."""
+
+
+@bedrock_command.command("serve")
+@click.option("--listen", default="127.0.0.1:8888", show_default=True, metavar="HOST:PORT", help="Where to listen.")
+@click.option("--db", "path", default="jobs.db", show_default=True, metavar="FILE", help="The SQLite file.")
+@click.option(
+    "--durability",
+    type=click.Choice(["process", "host"]),
+    default="process",
+    show_default=True,
+    help="What an answered command survives: any process' death, or power loss too.",
+)
+@click.option("--node-name", metavar="NAME", help="What answers say in nodeName.  [default: the host's name]")
+@click.option("--no-query", is_flag=True, help="Refuse Query.")
+@click.option("--allow-write-query", is_flag=True, help="Let Query write, as Bedrock does.")
+@click.option("--query-time", type=DURATION, default="2s", show_default=True, help="The longest that a Query may take.")
+@click.option(
+    "--query-rows", type=click.IntRange(1), default=100_000, show_default=True, help="The most rows it returns."
+)
+@click.option(
+    "--max-request", type=SIZE, default="16MiB", show_default=True, help="The largest head, and the largest body."
+)
+@click.option("--max-connections", type=click.IntRange(1), default=50_000, show_default=True, help="The most clients.")
+def serve_command(
+    listen: str,
+    path: str,
+    durability: str,
+    node_name: str | None,
+    no_query: bool,
+    allow_write_query: bool,
+    query_time: int,
+    query_rows: int,
+    max_request: int,
+    max_connections: int,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    There is no authentication in the protocol: listen on addresses that only friends can reach.
+
+    \b
+    Example:
+      headrace bedrock serve --listen 127.0.0.1:8888 --db jobs.db
+    """
+    import socket
+
+    from headrace.dialects.bedrock.serve import serve
+    from headrace.dialects.bedrock.server import Options
+    from headrace.dialects.bedrock.wire import Limits
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    options = Options(
+        node_name=node_name or socket.gethostname(),
+        limits=Limits(head=max_request, body=max_request),
+        allow_query=not no_query,
+        allow_write_query=allow_write_query and not no_query,
+        query_seconds=query_time / 1000,
+        query_rows=query_rows,
+        most_connections=max_connections,
+    )
+    serve(listen, path, options, full_sync=durability == "host", announce=lambda line: click.echo(f"headrace: {line}"))
