@@ -39,7 +39,7 @@ def bare(path: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute("CREATE TABLE line (id INTEGER PRIMARY KEY AUTOINCREMENT, bytes BLOB)")
+    connection.execute("CREATE TABLE IF NOT EXISTS line (id INTEGER PRIMARY KEY AUTOINCREMENT, bytes BLOB)")
 
     class Lines(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,8 +86,10 @@ def started(kind: str, path: Path, durability: str = "process") -> Iterator[int]
 
 # -- the clients --
 
+Requests = Callable[[int, bytes], "bytes | None"]
 
-def drive(port: int, connections: int, seconds: float, requests: Callable[[int, bytes], bytes | None]) -> float:
+
+def drive(port: int, connections: int, seconds: float, requests: Requests) -> float:
     """Requests per second. Each connection sends its next request when it has its answer.
 
     `requests(connection, answer)` makes the next one; None ends that connection.
@@ -140,7 +142,7 @@ def creates(index: int, answer: bytes) -> bytes:
     return CREATE
 
 
-def pairs(pattern: bytes) -> Callable[[int, bytes], bytes | None]:
+def pairs(pattern: bytes) -> Requests:
     def following(index: int, answer: bytes) -> bytes | None:
         assert not answer or answer.startswith(b"200 OK"), answer
         place = answer.find(b'"jobID":')
@@ -180,34 +182,39 @@ class Verdicts:
         print(f"{what:<58} {value:>9,.0f} /s   bar {bar:>9,.0f} /s   {'met' if met else 'MISSED'}", flush=True)
 
 
+ROUNDS = 3
+"""Whatever is compared is measured in turns, and the best of each counts: other work on the machine comes and goes."""
+
+
 def run(connections: int, seconds: float, jobs: int) -> bool:
     verdicts = Verdicts()
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
 
-        def measure(kind: str, file: str, requests: Callable[[int, bytes], bytes | None]) -> float:
+        def measure(kind: str, file: str, requests: Requests) -> float:
             with started(kind, directory / file) as port:
                 return drive(port, connections, seconds, requests)
 
-        line = CREATE.replace(b"\r\n", b"  ") + b"\n"
-        base = measure("bare", "bare.db", lambda index, answer: line)
-        print(f"{'bare asyncio line server, one apsw transaction each':<58} {base:>9,.0f} /s")
-        create = measure("ours", "create.db", creates)
-        verdicts.say("CreateJob", create, base / 3)
-        fill(directory / "pairs.db", 300_000, "mail/Welcome")
-        pair = measure("ours", "pairs.db", pairs(b"mail/Welcome"))
-        verdicts.say("GetJob + FinishJob, requests", pair, base / 3)
-        prefix = measure("ours", "pairs.db", pairs(b"mail/*"))
-        verdicts.say("GetJob mail/* + FinishJob, requests", prefix, base / 3)
+        def compare(*runs: tuple[str, str, Requests]) -> list[float]:
+            rounds = [[measure(*one) for one in runs] for _ in range(ROUNDS)]
+            return [max(values) for values in zip(*rounds, strict=True)]
 
-        fill(directory / "full.db", jobs, "other/Work")
-        verdicts.say(f"CreateJob, {jobs:,} queued", measure("ours", "full.db", creates), 0.8 * create)
-        fill(directory / "full.db", 300_000, "mail/Welcome")
-        verdicts.say(f"pairs, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/Welcome")), 0.8 * pair)
-        verdicts.say(
-            f"pairs mail/*, {jobs:,} others queued", measure("ours", "full.db", pairs(b"mail/*")), 0.8 * prefix
-        )
-        verdicts.say(f"pairs of the {jobs:,} themselves", measure("ours", "full.db", pairs(b"other/*")), 0.8 * prefix)
+        line = CREATE.replace(b"\r\n", b"  ") + b"\n"
+        exact, prefix = pairs(b"mail/Welcome"), pairs(b"mail/*")
+        for file, others in (("small.db", 0), ("full.db", jobs)):
+            if others:
+                fill(directory / file, others, "other/Work")
+            fill(directory / file, int(150_000 * seconds), "mail/Welcome")
+        bare_run = ("bare", "bare.db", lambda index, answer: line)
+        base, create = compare(bare_run, ("ours", "create.db", creates))
+        print(f"{'bare asyncio line server, one apsw transaction each':<58} {base:>9,.0f} /s")
+        verdicts.say("CreateJob", create, base / 3)
+        base, pair, pattern = compare(bare_run, ("ours", "small.db", exact), ("ours", "small.db", prefix))
+        verdicts.say("GetJob + FinishJob, requests", pair, base / 3)
+        verdicts.say("GetJob mail/* + FinishJob, requests", pattern, base / 3)
+        for what, requests in (("CreateJob", creates), ("pairs", exact), ("pairs mail/*", prefix)):
+            small, full = compare(("ours", "small.db", requests), ("ours", "full.db", requests))
+            verdicts.say(f"{what}, {jobs:,} others queued", full, 0.8 * small)
     return not verdicts.failed
 
 

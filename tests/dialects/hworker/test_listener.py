@@ -96,6 +96,15 @@ def test_what_is_there_already_is_news(listener: Listener, queue: Queue) -> None
     assert queue.jobs == [b"b", b"a"]
 
 
+def test_it_is_told_once_until_somebody_looks(listener: Listener, queue: Queue) -> None:
+    """A worker that stops, say, takes no more: it must not be woken again and again for what it leaves to others."""
+    queue.push(b"a")
+    assert listener.wait(5) is True
+    assert listener.wait(0.05) is False
+    listener.arm()
+    assert listener.wait(5) is True
+
+
 def test_all_idle_workers_are_told(driver: HworkerDriver, queue: Queue, room: Room) -> None:
     listeners = [Listener(driver, [queue.name], room) for _ in range(3)]
     waits = [Waiting(listener, queue, blocked=1) for listener in listeners]
@@ -157,6 +166,7 @@ def test_a_broken_connection_is_news_soon_and_then_it_listens_again(listener: Li
             queue.client.client_kill_filter(_id=client["id"])
     assert waiting.join() is True
     assert waiting.took < 10
+    listener.arm()
     again = Waiting(listener, queue)
     queue.push(b"a")
     assert again.join() is True
@@ -168,7 +178,9 @@ def test_where_blocking_is_forbidden_it_has_a_look_now_and_then(server: Server, 
     place, _ = parse(f"unix://{user}:pw@{server.socket}")
     listener = Listener(HworkerDriver(place, Keys()), [queue.name], room)
     began = time.monotonic()
-    assert [listener.wait(5) for _ in range(6)] == [True] * 6
+    for _ in range(6):
+        listener.arm()
+        assert listener.wait(5) is True
     assert time.monotonic() - began < 6 * (LONGEST_PAUSE + 0.5)
     listener.close()
     queue.client.execute_command("ACL", "DELUSER", user)

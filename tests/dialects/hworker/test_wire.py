@@ -57,8 +57,9 @@ def test_what_consumers_must_accept(raw: bytes, expected: tuple[str, bytes]) -> 
 
 
 BROKEN = [
-    b'["a",1,2]', b'["a"]', b"[]", b"[1,2]", b"{}", b"5", b"null", b"", b" ", b'["a",', b'["a",1', b'["a",tru]', b"\xff",
-    b'["\xff",1]', b'["a","\xff"]', b'["a",1]\xff', b"[null,1]", b'["a",' + b"[" * 100_000, b'["a",NaN]', b"\xef\xbb\xbf[\"a\",1]",
+    b'["a",1,2]', b'["a"]', b"[]", b"[1,2]", b"{}", b"5", b"null", b"", b" ", b'["a",', b'["a",1', b'["a",tru]',
+    b"\xff", b'["\xff",1]', b'["a","\xff"]', b'["a",1]\xff', b"[null,1]", b'["a",' + b"[" * 100_000, b'["a",NaN]',
+    b'\xef\xbb\xbf["a",1]',
 ]  # fmt: skip
 
 
@@ -110,7 +111,8 @@ def test_times_with_any_number_of_digits_are_read(digits: int) -> None:
     "text",
     [
         b'"2015-07-24T12:34:56Z"', b'"2015-07-24T12:34:56.Z"', b'"2015-07-24 12:34:56Z"',
-        b'"2015-07-24T12:34:56+00:00"', b'"2015-07-24T14:34:56+02:00"', b'"2015-07-24T07:04:56-0530"', b' "2015-07-24T12:34:56Z" ',
+        b'"2015-07-24T12:34:56+00:00"', b'"2015-07-24T14:34:56+02:00"', b'"2015-07-24T07:04:56-0530"',
+        b' "2015-07-24T12:34:56Z" ',
     ],
 )  # fmt: skip
 def test_other_shapes_that_should_be_read(text: bytes) -> None:

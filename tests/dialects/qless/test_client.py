@@ -80,12 +80,8 @@ def test_data_is_changed_in_memory_and_stored_with_the_next_word(client: Client,
         assert job is not None
         job["n"] += 1
         assert qless.redis.hget(f"ql:j:{ending}", "data") == '{"n": 1}'
-        {
-            "heartbeat": job.heartbeat,
-            "complete": job.complete,
-            "fail": lambda: job.fail("g", "m"),
-            "move": lambda: job.move("other"),
-        }[ending]()
+        arguments = {"fail": ("g", "m"), "move": ("other",)}.get(ending, ())
+        getattr(job, ending)(*arguments)
         assert qless.redis.hget(f"ql:j:{ending}", "data") == '{"n": 2}'
 
 

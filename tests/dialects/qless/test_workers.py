@@ -221,7 +221,8 @@ from headrace.dialects.qless.workers import ForkingWorker, ForkPerJobWorker, Ser
 kind, url, base, *rest = sys.argv[1:]
 allowed = ["{module}"]
 if kind == "per-job":
-    worker = ForkPerJobWorker(["q"], Client(url, hostname="boss"), sandbox=Path(base), allowed=allowed, workers=2, interval=0.05)
+    client = Client(url, hostname="boss")
+    worker = ForkPerJobWorker(["q"], client, sandbox=Path(base), allowed=allowed, workers=2, interval=0.05)
     worker.handle_signals()
 else:
     from headrace.dialects.qless.workers import Options

@@ -28,7 +28,15 @@ def next_run(cron: str, start: datetime) -> datetime | None:
         once = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
         return once if once >= moment else None
     for _ in range(62):
-        values = (moment.year, moment.month, moment.day, moment.isoweekday() % 7, moment.hour, moment.minute, moment.second)
+        values = (
+            moment.year,
+            moment.month,
+            moment.day,
+            moment.isoweekday() % 7,
+            moment.hour,
+            moment.minute,
+            moment.second,
+        )
         if all(field in ("*", str(value)) for field, value in zip(fields, values, strict=True)):
             return moment
         moment += timedelta(seconds=1)
@@ -41,9 +49,10 @@ def milliseconds(moment: datetime) -> int:
 
 def insert(client: redis.Redis, schedule: str, cron: str, job: str, args: list[object]) -> str:
     # 1. First generate the JSON payload for the job, then run a SHA1 digest on that string to get the job ID.
-    payload = json.dumps({"args": args, "cron": cron, "job": job}, sort_keys=True, separators=(",", ":")).replace("/", "\\/")
+    payload = json.dumps({"args": args, "cron": cron, "job": job}, sort_keys=True, separators=(",", ":"))
+    payload = payload.replace("/", "\\/")
     job_id = hashlib.sha1(payload.encode()).hexdigest()
-    # 2. Try to insert the JSON payload into the "S:jobs" hash. 3. If 0 values were added, stop processing, without error.
+    # 2. Try to insert the JSON payload into the "S:jobs" hash. 3. If 0 values were added, stop, without error.
     if not client.hsetnx(f"{schedule}:jobs", job_id, payload):
         return job_id
     # 4. Calculate the next time the job should run. 5. Add the job ID to the "S:next" sorted set.

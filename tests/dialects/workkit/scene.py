@@ -23,7 +23,9 @@ class Scene:
     @property
     def next(self) -> dict[str, int]:
         """Scores by member."""
-        return {member.decode(): int(score) for member, score in self.client.zrange(self.next_key, 0, -1, withscores=True)}
+        return {
+            member.decode(): int(score) for member, score in self.client.zrange(self.next_key, 0, -1, withscores=True)
+        }
 
     @property
     def scores(self) -> dict[str, int]:

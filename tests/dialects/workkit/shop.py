@@ -1,4 +1,4 @@
-"""An app for tests that run workers in processes of their own. `$HEADRACE_WITNESS`: where its tasks say what they did."""
+"""An app for tests with workers in processes of their own. `$HEADRACE_WITNESS`: where its tasks say what they did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core of the contract on a schedule. What it can't keep is listed, fails indeed, and is a row of the documentation."""
+"""The core of the contract on a schedule. What it can't keep is listed, fails indeed, and is a row of the docs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from conformance.helpers import Worker
 from conformance.test_core import *  # noqa: F403  (the suite's own tests, with the fixtures of this module)
 from headrace.clock import ManualClock
 from headrace.dialects.workkit import WorkKitStore
-from headrace.store.contract import Facet
 
 from .translated import Translated
 
 PAGE = Path(__file__).parents[3] / "docs" / "dialects" / "workkit.md"
 
 KEPT, ONE_QUEUE, NO_OPTIONS, SAME = "What has ended", "Queues", "Options of a call", "The same job twice"
-SECONDS, TOKENS, COUNTERS, LEFT = "Milliseconds", "Tokens", "Attempts and crashes", "Unknown tasks"
+SECONDS, TOKENS, LEFT = "Milliseconds", "Tokens", "Unknown tasks"
 
 REFUSED = {
     r"test_(failed_stores|broken_fails|a_final_state|began_and_ended|a_batch_of_outcomes|stale_outcomes).*": KEPT,

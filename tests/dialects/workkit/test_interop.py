@@ -1,5 +1,7 @@
-"""Ours and programs written from the document alone, on one schedule, both ways round, mixed, and killed: nothing is lost,
-and nothing is run by two at once."""
+"""Ours and programs written from the document alone, on one schedule: both ways round, mixed, and killed.
+
+Nothing is lost, and nothing is run by two at once.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,10 +156,8 @@ def test_a_mixed_fleet_under_kills_loses_nothing_and_runs_nothing_twice_at_once(
     for number in range(volume(3)):
         # Killed in the middle of its runs: the lines that it has written say when.
         victim = victims.pop(0)
-        eventually(
-            lambda: scene.client.hlen(scene.jobs_key) == 1 or fleet.has_said(victim),
-            f"something that victim {number} did",
-        )
+        done = partial(lambda victim: scene.client.hlen(scene.jobs_key) == 1 or fleet.has_said(victim), victim)
+        eventually(done, f"something that victim {number} did")
         fleet.kill(victim)
         victims.append(fleet.ours())
     eventually(lambda: set(scene.jobs) == {recurring}, "the end of all jobs", 40)

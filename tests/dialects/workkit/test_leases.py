@@ -1,9 +1,9 @@
-"""Leases by score: claim, renew, settle, and what becomes of them when others meddle. On every redis-server there is."""
+"""Leases by score: claim, renew, settle, and what becomes of them when others meddle. On every redis-server here."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -379,10 +379,10 @@ def test_states_and_counts(listener: Listener, scene: Scene, clock: ManualClock)
 
 
 @pytest.fixture
-def wrong(scene: Scene, request: pytest.FixtureRequest) -> Iterator[str]:
+def wrong(scene: Scene, request: pytest.FixtureRequest) -> str:
     key = scene.jobs_key if request.param == "jobs" else scene.next_key
     scene.client.set(key, "not ours")
-    yield key
+    return key
 
 
 @pytest.mark.parametrize("wrong", ["jobs", "next"], indirect=True)

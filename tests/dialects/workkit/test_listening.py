@@ -203,7 +203,9 @@ def test_an_entry_without_payload_is_dropped(s: Schedule, scene: Scene) -> None:
 
 def test_other_spellings_of_an_entry_are_kept_in_use(s: Schedule, scene: Scene) -> None:
     scene.write("#'dialects.workkit.test-listening/note", 1, due=1000, member='{ "id": "%s", "more": [1] }')
-    recurring = scene.write("#'dialects.workkit.test-listening/note", 2, cron="* * * * * 0 0", due=1000, member='{"id" :"%s"}')
+    recurring = scene.write(
+        "#'dialects.workkit.test-listening/note", 2, cron="* * * * * 0 0", due=1000, member='{"id" :"%s"}'
+    )
     s.task(note)
     with listening(s):
         assert sorted([got(), got()]) == [(1,), (2,)]
@@ -273,14 +275,24 @@ NOTE = "#'dialects.workkit.test-listening/note"
 def test_nothing_that_others_write_can_stop_a_listener(s: Schedule, scene: Scene, server: Server) -> None:
     client = scene.client
     good = b'{"job":"' + NOTE.encode() + b'","cron":"* * * * * 0 0","args":[%d]}'
-    identities = [b"x" * 300, b"\xff\xfe", b'q"uote', b"new\nline", b"", b"back\\slash", b"\x00", "ümlaut".encode(), b"{}"]
+    identities = [
+        b"x" * 300,
+        b"\xff\xfe",
+        b'q"uote',
+        b"new\nline",
+        b"",
+        b"back\\slash",
+        b"\x00",
+        "ümlaut".encode(),
+        b"{}",
+    ]
     for number, identity in enumerate(identities):
         client.hset(scene.jobs_key, identity, good % number)
         client.zadd(scene.next_key, {b'{"id":"' + identity + b'"}': 1000 + number})
     members = [b"", b"{", b"[]", b'{"id":5}', b'{"id":null}', b"\xff", b"[" * 5000, b'{"id":"a\\nb"}', b'"x"', b"1"]
-    client.zadd(scene.next_key, {member: 2000 for member in members})
+    client.zadd(scene.next_key, dict.fromkeys(members, 2000))
     payloads = [
-        b"", b"null", b"\xff\xfe", b"[" * 5000, b'{"job":"\xff"}', b'{"job":' + b"[" * 2000, b'{"job":{"a":1},"cron":"x"}',
+        b"", b"null", b"\xff\xfe", b"[" * 5000, b'{"job":"\xff"}', b'{"job":' + b"[" * 2000, b'{"job":{},"cron":"x"}',
         good % 1 + b"x", b'{"job":"%s","cron":"* * * * * 0 0","args":"no"}' % NOTE.encode(),
         b'{"job":"%s","cron":"%s"}' % (NOTE.encode(), b"*" * 10_000), b'{"job":"%s","cron":5}' % NOTE.encode(),
         b'{"job":"%s","cron":"* * * * * 0 0","args":[1e999, "\\ud800"]}' % NOTE.encode(),

@@ -121,7 +121,9 @@ def test_two_tasks_that_would_be_written_alike_are_refused() -> None:
         handlers.find("x")
 
 
-@pytest.mark.parametrize("job", ["#'string/capwords", "#'string/-re", "#'string/Template", "#'string/nothing", "#'os.path/join"])
+@pytest.mark.parametrize(
+    "job", ["#'string/capwords", "#'string/-re", "#'string/Template", "#'string/nothing", "#'os.path/join"]
+)
 def test_of_an_allowed_module_only_its_own_public_functions_run(job: str) -> None:
     some = Headrace("sqlite:///:memory:")
     handlers = Handlers(["string", "os.path"])
@@ -149,7 +151,7 @@ def test_a_default_is_filled_in_where_a_later_argument_is_given() -> None:
 
 def test_what_can_only_be_passed_by_name_is_refused_in_words() -> None:
     assert round_trip(named, 1) == [1]
-    with pytest.raises(Unsupported, match="by position, and 'second' of .*named has none"):
+    with pytest.raises(Unsupported, match=r"by position, and 'second' of .*named has none"):
         round_trip(named, 1, second=3)
 
 

@@ -1,4 +1,4 @@
-"""The documentation says what is true: its examples run, and every refusal is explained by a sentence of the document."""
+"""The documentation says what is true: its examples run, and every refusal has a sentence of the document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from .test_conformance import REFUSED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "dialects" / "workkit.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("## What a schedule can't carry")[2]
-ROWS = {row[0].strip(): " ".join(row) for row in re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TABLE, re.MULTILINE)}
+ROWS = {
+    row[0].strip(): " ".join(row) for row in re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TABLE, re.MULTILINE)
+}
 
 
 def test_every_refusal_is_a_row_of_the_table() -> None:

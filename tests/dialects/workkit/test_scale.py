@@ -30,7 +30,9 @@ class Counted:
 
     def _look(self) -> dict[str, Any]:
         stats, commands = self._client.info("stats"), self._client.info("commandstats")
-        counts = {name: entry["calls"] for name, entry in commands.items() if name not in ("cmdstat_info", "cmdstat_hello")}
+        counts = {
+            name: entry["calls"] for name, entry in commands.items() if name not in ("cmdstat_info", "cmdstat_hello")
+        }
         return {**counts, "in": stats["total_net_input_bytes"], "out": stats["total_net_output_bytes"]}
 
     def take(self) -> dict[str, int]:

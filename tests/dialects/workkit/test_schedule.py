@@ -44,7 +44,9 @@ def milliseconds(moment: datetime) -> int:
 
 def test_at_writes_the_two_keys_and_nothing_else(s: Schedule, scene: Scene) -> None:
     identity = s.add(clear, "x", at="2030-01-02T03:04:05Z")
-    assert payload_of(scene, identity) == rf'{{"args":["x"],"cron":"2030 1 2 * 3 4 5","job":"{JOB}"}}'.replace("/", r"\/")
+    assert payload_of(scene, identity) == rf'{{"args":["x"],"cron":"2030 1 2 * 3 4 5","job":"{JOB}"}}'.replace(
+        "/", r"\/"
+    )
     assert scene.next == {f'{{"id":"{identity}"}}': 1893553445000}
     assert scene.keys == {scene.jobs_key, scene.next_key}
 
@@ -223,5 +225,8 @@ def test_settings_are_checked(options: dict[str, Any], complaint: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_said_so() -> None:
-    with create("app-tasks", redis="redis://127.0.0.1:1/") as s, pytest.raises(StoreUnavailable, match="127.0.0.1:1"):
+    with (
+        create("app-tasks", redis="redis://127.0.0.1:1/") as s,
+        pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"),
+    ):
         s.add_now(clear)

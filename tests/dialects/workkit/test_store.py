@@ -1,8 +1,10 @@
-"""A schedule as a store: tasks, workers and the command line; jobs of foreign programs run typed tasks, and ours run in theirs."""
+"""A schedule as a store: tasks, workers, the command line. Foreign jobs run typed tasks, and ours run in peers."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,7 +54,9 @@ def test_enqueue_writes_what_a_peer_can_read(app: Headrace, scene: Scene) -> Non
     def send(to: str, cc: list[str] | None = None) -> None: ...
 
     job = send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b", cc=["c"])
-    assert scene.jobs == {job.id: r"""{"args":["a@b",["c"]],"cron":"2030 1 2 * 3 4 5","job":"#'your-app.mail\/send-it"}"""}
+    assert scene.jobs == {
+        job.id: r"""{"args":["a@b",["c"]],"cron":"2030 1 2 * 3 4 5","job":"#'your-app.mail\/send-it"}"""
+    }
     assert scene.scores == {job.id: 1893553445000}
     assert scene.keys == {scene.jobs_key, scene.next_key}
     assert (job.state, job.task, job.queue) == (State.SCHEDULED, "your_app.mail:send_it", scene.name)
@@ -255,3 +259,19 @@ def test_the_command_line(url: str, tmp_path: Path, told: Callable[[], list[list
     headrace("worker", SHOP, "--burst")
     assert sorted((line[0], line[4]) for line in told()) == [("awaited", "8"), ("begin", "7"), ("end", "7")]
     assert scene.empty
+
+
+def test_a_job_whose_worker_process_died_runs_again_after_its_lease(
+    server: Server, name: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene
+) -> None:
+    url = url_of(server.url, make_settings(name, lease=2))
+    with worker_process(SHOP, url, "--session-timeout", "1500ms", log=tmp_path / "log") as worker:
+        victim = worker.child()
+        identity = scene.write("#'dialects.workkit.shop/step", 1, 3.0, due=1000)
+        eventually(lambda: [line for line in told() if line[0] == "begin"], "the first run")
+        os.kill(victim, signal.SIGKILL)
+        ends = eventually(lambda: [line for line in told() if line[0] == "end"], "the end of the second run")
+        begins = [line for line in told() if line[0] == "begin"]
+        assert [line[2] == f"headrace-{victim}" for line in begins] == [True, False]
+        assert ends[0][1] == identity
+        eventually(lambda: scene.empty, "an empty schedule")

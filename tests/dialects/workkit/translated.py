@@ -1,7 +1,7 @@
 """A schedule behind the words of the conformance suite.
 
-The suite gives jobs ids and bodies of its own choice; in a schedule the id is the SHA-1 of the payload, and arguments are JSON.
-So both travel as arguments here, and are put back in place where the suite looks for them. Nothing else is changed.
+The suite gives jobs ids and bodies of its own choice; in a schedule the id is the SHA-1 of the payload, and arguments
+are JSON. So both travel as arguments here, and are put back in place where the suite looks for them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An exact name has a line of its own in an index. A pattern has none, so two searches take turns, each allowed a
 little more than before: down the line of all names until one matches, and from name to name through those that
 begin like the pattern. Where other people's jobs stand in front, the second is quick; where there are as many names as
-jobs, the first is. Whichever ends first has the answer, and both give the same one.
+jobs, the first is. Whichever ends first has the answer, both give the same one, and it begins the next time.
 """
 
 from __future__ import annotations
@@ -73,15 +73,17 @@ def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[Row]:
     """Up to so many jobs that are due, in order: priority (higher first), then nextRun, then jobID."""
     if wish.exact:
         return _by_names(tx, wish, wish.names, count)
+    pattern = wish.names[0]
+    names_first = pattern in tx.by_names
     budget = FIRST_BUDGET
-    while True:
-        found = _down_the_line(tx, wish, count, budget)
+    for by_names in itertools.cycle((True, False) if names_first else (False, True)):
+        found = _from_name_to_name(tx, wish, count, budget) if by_names else _down_the_line(tx, wish, count, budget)
         if found is not None:
+            tx.remember(pattern, by_names=by_names)
             return found
-        names = _names_like(tx, wish, budget)
-        if names is not None:
-            return _by_names(tx, wish, names, count)
-        budget *= 8
+        if by_names is not names_first:
+            budget *= 8
+    raise AssertionError("unreachable")
 
 
 def _by_names(tx: Transaction, wish: Wish, names: Sequence[str], count: int) -> list[Row]:
@@ -130,6 +132,12 @@ def _down_the_line(tx: Transaction, wish: Wish, count: int, budget: int) -> list
             return None
         budget -= seen
     return found
+
+
+def _from_name_to_name(tx: Transaction, wish: Wish, count: int, budget: int) -> list[Row] | None:
+    """Look at the heads of so many lines. None: there are more names than that."""
+    names = _names_like(tx, wish, budget)
+    return None if names is None else _by_names(tx, wish, names, count)
 
 
 def _names_like(tx: Transaction, wish: Wish, budget: int) -> list[str] | None:

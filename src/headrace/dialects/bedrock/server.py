@@ -67,6 +67,7 @@ class Server:
         self.node_name = self.options.node_name
         self.node_line = f"nodeName: {escape(self.node_name)}\r\n"
         self.blacklist: set[str] = set()
+        self.by_names: set[str] = set()
         self.waiters = Waiters()
         self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
         self.commands = 0

@@ -19,6 +19,9 @@ RUNNING_STATES = ("RUNNING", "RUNQUEUED")
 PENDING_STATES = frozenset({"QUEUED", "RUNQUEUED", "RUNNING", "PAUSED"})
 
 
+MOST_REMEMBERED = 10_000
+
+
 class Row(NamedTuple):
     """A row of the table `jobs`, columns in their order."""
 
@@ -39,9 +42,11 @@ class Row(NamedTuple):
 class Transaction:
     """A write transaction that commands share, each within a savepoint of its own. All see the same time."""
 
-    __slots__ = ("blacklist", "execute", "last_id", "moment", "now", "now_seconds", "runnable", "woken")
+    __slots__ = ("blacklist", "by_names", "execute", "last_id", "moment", "now", "now_seconds", "runnable", "woken")
 
-    def __init__(self, connection: apsw.Connection, milliseconds: int, blacklist: set[str]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, milliseconds: int, blacklist: set[str], by_names: set[str] | None = None
+    ) -> None:
         self.execute: Callable[..., apsw.Cursor] = connection.execute
         self.last_id: Callable[[], int] = connection.last_insert_rowid
         """The id of the job that was inserted last."""
@@ -50,6 +55,8 @@ class Transaction:
         self.now_seconds = self.now[:19]
         self.blacklist = blacklist
         """Patterns of job names that are to be failed instead of handed out."""
+        self.by_names = set() if by_names is None else by_names
+        """Patterns whose jobs were found name by name the last time: see `line.py`."""
         self.runnable: list[str] = []
         """Names of which there may be a job to run now: who waits for one should look."""
         self.woken = False
@@ -91,6 +98,13 @@ class Transaction:
         if row is None:
             raise Refused("404 No job with this jobID")
         return row
+
+    def remember(self, pattern: str, *, by_names: bool) -> None:
+        """Which way to a pattern's jobs was the short one."""
+        if not by_names:
+            self.by_names.discard(pattern)
+        elif len(self.by_names) < MOST_REMEMBERED:
+            self.by_names.add(pattern)
 
     def queued(self, name: str, next_run: str | None) -> None:
         """A job has entered the line: those who wait for it look, if it is due."""

@@ -52,7 +52,8 @@ class Turn:
     def transaction(self) -> Transaction:
         if self._transaction is None:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._transaction = Transaction(self._connection, self._server.clock.now(), self._server.blacklist)
+            server = self._server
+            self._transaction = Transaction(self._connection, server.clock.now(), server.blacklist, server.by_names)
         return self._transaction
 
     def run(self, work: Callable[[Transaction], T], *, writes: bool = False) -> T:

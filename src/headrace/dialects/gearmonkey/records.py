@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -15,53 +16,43 @@ from headrace.job import Event, Lease, SessionInfo, SessionSnapshot, Snapshot, S
 Fields = dict[bytes, bytes]
 
 
-NONE = Raw()
+_HEAD = Struct(">IHHdddddBHH")
+_NONE = Raw()
 
 
-class Record(msgspec.Struct):
-    """What stands beside a job: see lua/record.lua."""
+class Rest(msgspec.Struct):
+    """What only some jobs have in their records: see lua/record.lua."""
 
     id: str | None = None
     task: str | None = None
     queue: str | None = None
-    options: Raw = NONE
+    options: Raw = _NONE
     max: int = 3
     priority: int | None = None
-    created: int = 0
-    due: int = 0
-    attempts: int = 0
-    crashes: int = 0
-    token: int = 0
-    ref: int | None = None
-    worker: str = ""
-    started: int | None = None
-    finished: int | None = None
-    data: Raw = NONE
-    error: Raw = NONE
+    data: Raw = _NONE
+    error: Raw = _NONE
     group: str | None = None
     deferred: int | None = None
     cancelling: bool = False
     state: str | None = None
-    result: str | None = None
 
 
-_decode = msgspec.msgpack.Decoder(Record).decode
-
-
-def _record(found: bytes) -> Record:
-    """An empty map is an empty list to Lua."""
-    return _decode(found) if len(found) > 1 else Record()
-
-
+_rest = msgspec.msgpack.Decoder(Rest).decode
 _LENGTHS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
+
+
+def _split(record: bytes) -> tuple[tuple[Any, ...], str, Rest]:
+    """The head of a record, the name of the worker that had the job last, and the rest."""
+    head = _HEAD.unpack_from(record)
+    worker = _HEAD.size + head[9]
+    end = worker + head[10]
+    return head, record[worker:end].decode(), _rest(record[end:]) if len(record) > end else Rest()
 
 
 def _bytes(value: Raw) -> bytes | None:
     """A string of Lua's, which need not be text."""
     packed = bytes(value)
-    if not packed:
-        return None
-    return packed[1 + _LENGTHS.get(packed[0], 0) :]
+    return packed[1 + _LENGTHS.get(packed[0], 0) :] if packed else None
 
 
 def fields(flat: Sequence[bytes]) -> Fields:
@@ -70,28 +61,28 @@ def fields(flat: Sequence[bytes]) -> Fields:
 
 def lease(entry: Any, shapes: Shapes) -> Lease:
     """A job that was handed out: see lua/take.lua."""
-    name, number, label, given, found, level, spare, ref, token = entry
-    record = _record(found)
+    name, number, label, given, record, level, spare = entry[:7]
+    (token, attempts, crashes, created, due, ref, *_), _, rest = _split(record)
     function = name.decode()
-    task = record.task or function
+    task = rest.task or function
     return Lease(
-        ref=ref,
+        ref=int(ref),
         token=token,
-        id=record.id or f"{function}:{number.decode()}",
+        id=rest.id or f"{function}:{number.decode()}",
         task=task,
         queue=label.decode(),
         body=shapes.to_body(task, given),
-        options=_bytes(record.options),
-        data=_bytes(record.data),
-        attempts=record.attempts,
-        crashes=record.crashes,
-        max_crashes=record.max,
-        priority=_LEVELS.get(level, 0) if record.priority is None else record.priority,
-        created=record.created,
-        due=record.due,
-        deferred_since=record.deferred,
+        options=_bytes(rest.options),
+        data=_bytes(rest.data),
+        attempts=attempts,
+        crashes=crashes,
+        max_crashes=rest.max,
+        priority=_LEVELS.get(level, 0) if rest.priority is None else rest.priority,
+        created=int(created),
+        due=int(due),
+        deferred_since=rest.deferred,
         spare=bool(spare),
-        cancelled=record.cancelling,
+        cancelled=rest.cancelling,
     )
 
 
@@ -100,49 +91,52 @@ _LEVELS = {b"high": 1, b"low": -1}
 
 def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
     """A job as it is: see lua/get.lua."""
-    name, _, flat, found, score, now = entry
-    job, record = fields(flat), _record(found)
+    name, _, flat, record, score, now = entry
+    job = fields(flat)
+    (token, attempts, crashes, created, due, _, started, finished, made, *_), worker, rest = _split(record)
     function = name.decode()
-    task = record.task or function
-    state = _state(job, record, score, now)
+    task = rest.task or function
+    state = _state(job, rest, score, now)
     output = job.get(b"output", b"")
-    error, group = _bytes(record.error), record.group
-    if state is State.FAILED and record.finished is None:  # a peer's worker has run it
+    error, group = _bytes(rest.error), rest.group
+    if state is State.FAILED and not finished:  # a peer's worker has run it
         error, group = encode_error(ErrorText("", output.decode(errors="replace"))), "error"
+    done = state is State.DONE
     return Snapshot(
-        id=record.id or job_id,
+        id=rest.id or job_id,
         task=task,
-        queue=record.queue or function,
+        queue=rest.queue or function,
         state=state,
-        priority=record.priority or 0,
+        priority=rest.priority or 0,
         body=shapes.to_body(task, job.get(b"input", b"")),
-        options=_bytes(record.options),
-        created=record.created,
-        due=int(float(score)) * 1000 if score else record.due,
-        started=record.started,
-        finished=record.finished,
-        attempts=record.attempts,
-        crashes=record.crashes,
-        max_crashes=record.max,
-        token=record.token,
-        worker=record.worker,
-        data=_bytes(record.data),
+        options=_bytes(rest.options),
+        created=int(created),
+        due=int(float(score)) * 1000 if score else int(due),
+        started=int(started) or None,
+        finished=int(finished) or None,
+        attempts=attempts,
+        crashes=crashes,
+        max_crashes=rest.max,
+        token=token,
+        worker=worker,
+        data=_bytes(rest.data),
         progress=progress(job),
-        result=shapes.to_result(task, output, record.result) if state is State.DONE else None,
-        error=error,
-        group=group,
-        cancelling=record.cancelling,
+        result=shapes.to_result(task, output, chr(made) if made else None) if done else None,
+        # What earlier runs left no longer counts when it is done.
+        error=None if done else error,
+        group=None if done else group,
+        cancelling=rest.cancelling and not done,
         unique_key=None,
-        deferred_since=record.deferred,
+        deferred_since=None if done else rest.deferred,
     )
 
 
-def _state(job: Fields, record: Record, score: bytes | None, now: int) -> State:
+def _state(job: Fields, rest: Rest, score: bytes | None, now: int) -> State:
     match job.get(b"status"):
         case b"success":
             return State.DONE
         case b"error":
-            return State.CANCELLED if record.state == "cancelled" else State.FAILED
+            return State.CANCELLED if rest.state == "cancelled" else State.FAILED
         case b"busy":
             return State.RUNNING
     return State.SCHEDULED if score and float(score) * 1000 > now else State.READY

@@ -34,17 +34,17 @@ def new_jobs(jobs: Sequence[NewJob], shapes: Shapes) -> bytes:
 
 def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
     function = function_for(job)
-    further: list[Any] = []
+    rest: dict[str, Any] = {"id": job.id}
     if job.queue != function:
-        further += ("queue", job.queue)
+        rest["queue"] = job.queue
     if job.task != function:
-        further += ("task", job.task)
+        rest["task"] = job.task
     if job.options is not None:
-        further += ("options", binary(job.options))
+        rest["options"] = binary(job.options)
     if job.max_crashes != 3:
-        further += ("max", job.max_crashes)
+        rest["max"] = job.max_crashes
     if job.priority:
-        further += ("priority", job.priority)
+        rest["priority"] = job.priority
     return [
         function,
         binary(shapes.to_input(job.task, job.body)),
@@ -53,7 +53,7 @@ def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
         -1 if job.delay is None else max(job.delay, 0),
         job.require_worker,
         job.id,
-        *further,
+        binary(pack(rest)),
     ]
 
 
@@ -84,7 +84,7 @@ def _outcome(outcome: Outcome, steady: int, task: str, shapes: Shapes) -> list[A
         _or_false(error),
         _or_false(outcome.group),
         binary(output),
-        made,
+        ord(made),
         -1 if outcome.began is None else steady - outcome.began,
         -1 if outcome.ended is None else steady - outcome.ended,
     ]

@@ -109,6 +109,7 @@ class Hworker(Generic[S, J]):
         try:
             while not self._stopping.is_set():
                 if not ahead:
+                    listener.arm()
                     ahead += self._take(self.options.prefetch or 1)
                 if not ahead:
                     listener.wait(self._idle_pause)

@@ -24,10 +24,13 @@ class Catalogue:
         self._default = default
         self._tasks: Mapping[str, Task[Any, Any]] | None = None
         self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
+        self._by_name: dict[str, list[str]] = {}
+        self._counted = -1
 
     def learn(self, tasks: Mapping[str, Task[Any, Any]]) -> None:
         """The app's tasks, of which there may be more later."""
         self._tasks = tasks
+        self._counted = -1
 
     def name_of(self, queue: str) -> str:
         """The name on the wire."""
@@ -58,7 +61,13 @@ class Catalogue:
     def _tasks_of(self, name: str) -> list[str]:
         if self._tasks is None:
             return [name]
-        return [task.name for task in tuple(self._tasks.values()) if self.name_of(task.options.queue) == name]
+        if self._counted != len(self._tasks):  # tasks are added, and never taken away
+            self._counted = len(self._tasks)
+            found: dict[str, list[str]] = {}
+            for task in tuple(self._tasks.values()):
+                found.setdefault(self.name_of(task.options.queue), []).append(task.name)
+            self._by_name = found
+        return self._by_name.get(name, [])
 
     def check(self, queues: Iterable[str]) -> None:
         """Refuse queues whose jobs cannot be told apart, or tasks that no payload fits."""

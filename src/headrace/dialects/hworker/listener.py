@@ -65,9 +65,9 @@ class _Line:
 class Listener:
     """A waiter: news when one of the lists has an entry, while there is room for it.
 
-    What counts is the state of the list, not an event: nothing that comes before `wait` can be missed, so `arm` has
-    nothing to do. `has_room` says whether the last take left room (None: nothing was taken yet); without room a list
-    that is not empty is no news.
+    What counts is the state of the list, not an event: nothing that comes before `wait` can be missed. But it is told once:
+    who has heard of an entry and does not look for it (`arm` says that it will) is not told again. `has_room` says
+    whether the last take left room (None: nothing was taken yet); without room a list that is not empty is no news.
     """
 
     def __init__(self, driver: HworkerDriver, names: Sequence[str], has_room: Callable[[], bool | None]) -> None:
@@ -77,9 +77,10 @@ class Listener:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pause = 0.0
         self._look_at: float | None = None
+        self._armed = True
 
     def arm(self) -> None:
-        pass
+        self._armed = True
 
     def poke(self) -> None:
         with suppress(OSError):  # full: it will wake up; closed: nobody waits
@@ -97,8 +98,11 @@ class Listener:
     def wait(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            listening = self._has_room() is not False
-            if self._poked() or (listening and self._news()):
+            listening = self._armed and self._has_room() is not False
+            if self._poked():
+                return True
+            if listening and self._news():
+                self._armed = False
                 return True
             now = time.monotonic()
             if deadline is not None and now >= deadline:

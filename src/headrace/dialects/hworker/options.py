@@ -13,6 +13,7 @@ EXAMPLE = "hworker+redis://localhost:6379/0?name=mail"
 
 TIMEOUT = 120.0
 """Seconds after which a monitor gives a job back, unless told otherwise."""
+LONGEST_TIMEOUT = 366 * 24 * 3600.0
 FAILED_SIZE = 1000
 """How many failed jobs are kept, unless told otherwise."""
 
@@ -39,8 +40,10 @@ class Options(NamedTuple):
         """Refuse what cannot work, in words."""
         if not self.name:
             raise ConfigurationError(f"An hworker queue has a name: write for example {EXAMPLE}.")
-        if not self.timeout > 0:
-            raise ConfigurationError(f"timeout={self.timeout!r}: a number of seconds, more than 0.")
+        if not 0 < self.timeout < LONGEST_TIMEOUT:
+            raise ConfigurationError(
+                f"timeout={self.timeout!r}: a number of seconds, more than 0 and less than a year."
+            )
         if self.prefetch is not None and self.prefetch < 1:
             raise ConfigurationError(f"prefetch={self.prefetch!r}: 1 (only what runs) or more.")
         return self

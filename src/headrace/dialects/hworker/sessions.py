@@ -43,6 +43,10 @@ class Session:
         """Whether the last take left room; None: there was none yet."""
         self.turn: Turn | None = None
         self.number = 0
+        self.asked = 0
+        """The last request that was sent, answered or not."""
+        self.refreshed = 0.0
+        """When what it holds was last kept alive, on this machine's monotonic clock."""
         self._settled: OrderedDict[Ref, Token] = OrderedDict()
         self._ids_in_use: set[str] = set()
 

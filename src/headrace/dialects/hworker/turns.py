@@ -15,7 +15,7 @@ from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.driver import now
 from headrace.dialects.hworker.keeping import keep
 from headrace.dialects.hworker.options import Options
-from headrace.dialects.hworker.requests import Exchanged, Record, Work, batches
+from headrace.dialects.hworker.requests import Record, Work, batches
 from headrace.dialects.hworker.sessions import Resting, Session, Sessions
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.job import Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
@@ -51,6 +51,8 @@ class Turns:
             return session.turn
         queues = self._queues(take)
         verdicts = _judge(session, outcomes)
+        again = session.asked == number
+        session.asked = number
         yield from self._keep_resting(session)
         resting = session.due(self._estimate())
         to_rest = {i for i, outcome in enumerate(outcomes) if verdicts[i] is None and self._rests(outcome)}
@@ -68,7 +70,8 @@ class Turns:
         )
         self._server_now, self._asked = done.now // 1000, time.monotonic()
         for (i, _), settled in zip(sent, done.settled[: len(sent)], strict=True):
-            verdicts[i] = _verdict(settled, done)
+            # What an earlier attempt may have settled, whose answer got lost, is not held against us.
+            verdicts[i] = Verdict.OK if settled else Verdict.ALREADY if again or done.unsure else Verdict.STALE
         session.resting = [job for job in session.resting if job not in resting]
         if to_rest and not session.resting:
             session.keep_at = self._keep_at()
@@ -152,7 +155,11 @@ class Turns:
         yield from self._keep_resting(session)
         records = [session.held.get(ref) for ref, _, _ in held]
         ours = [record for record in records if record is not None]
-        kept = yield from self._keep(ours)
+        # The pump also asks when it has heard news: then looking is enough.
+        refresh = time.monotonic() - session.refreshed >= self._options.timeout / 10
+        kept = yield from self._keep(ours, refresh=refresh)
+        if refresh:
+            session.refreshed = time.monotonic()
         new = dict(zip(ours, kept, strict=True))
         tokens: dict[str, Token] = {}
         lost = []
@@ -167,8 +174,8 @@ class Turns:
                     tokens[job_id] = record.value.decode()
         return Renewal(self._estimate(), lost, (), tokens)
 
-    def _keep(self, records: Sequence[Record]) -> Work[list[Record | None]]:
-        return (yield from keep(records, self._options.timeout, refresh=self._options.keep_alive))
+    def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Work[list[Record | None]]:
+        return (yield from keep(records, self._options.timeout, refresh=refresh and self._options.keep_alive))
 
     def _keep_resting(self, session: Session) -> Work[None]:
         """What rests has no lease that the pump could renew."""
@@ -224,12 +231,6 @@ def _judge(session: Session, outcomes: Sequence[Outcome]) -> list[Verdict | None
             verdicts.append(Verdict.ALREADY if outcome.ref in named else None)
             named.add(outcome.ref)
     return verdicts
-
-
-def _verdict(settled: bool, done: Exchanged) -> Verdict:
-    if settled:
-        return Verdict.OK
-    return Verdict.ALREADY if done.unsure else Verdict.STALE
 
 
 def _settle(session: Session, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict | None]) -> list[Verdict]:

@@ -38,7 +38,7 @@ READS = frozenset(
         "peek",
     }
 )
-"""Commands that may be sent again when an answer got lost, because a second time does nothing that the first did not."""
+"""Commands that may be sent again when an answer got lost: a second time does nothing that the first did not."""
 
 _TEXT = re.compile(r"user_script:\d+: (?P<text>.*?)(?: script: [0-9a-f]{40}, on @user_script:\d+\.)?$", re.DOTALL)
 

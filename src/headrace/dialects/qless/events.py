@@ -27,7 +27,7 @@ class Events:
         self._listener: Listener | None = None
 
     def on(self, name: str, function: Callable[[str], object]) -> None:
-        """Call a function with the jid when this happens: canceled, completed, failed, popped, stalled, put, track, untrack."""
+        """Call a function with the jid when this happens; `NAMES` lists what can happen."""
         if name not in NAMES:
             raise NotImplementedError(f"There is no event {name!r}. There are {', '.join(NAMES)}.")
         self._callbacks[name] = function

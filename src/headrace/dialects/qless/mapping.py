@@ -1,8 +1,8 @@
 """Between headrace's jobs and Qless': task and klass, arguments and data, attempts and retries, errors and failures.
 
-The wire carries plain Qless: `data` is the object of arguments by name. What a run says about itself (`progress`, `data`)
-goes into the same object, under these two names, for others to see; the job's field `headrace` says which of them are
-ours, so that the next attempt gets its arguments back as they were. An argument of the same name is never touched.
+The wire carries plain Qless: `data` is the object of arguments by name. What a run says about itself (`progress`,
+`data`) goes into the same object, under these two names, for others to see; the job's field `headrace` says which of
+them are ours, so that the next attempt gets its arguments back as they were. An argument of the same name is never touched.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
         "token": settled.token,
         "kind": int(settled.kind),
         "delay": settled.delay / 1000,
+        "at": None if settled.at is None else settled.at / 1000,
         "spends": settled.charge is Charge.ATTEMPT or settled.kind is Kind.CRASHED,
         "deferred": settled.charge is Charge.DEFERRAL,
     }

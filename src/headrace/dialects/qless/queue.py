@@ -73,25 +73,12 @@ class Queue:
         jid: str | None,
         depends: Sequence[str] | None,
     ) -> str:
-        return str(
-            self.client(
-                command,
-                self.worker_name,
-                self.name,
-                jid or uuid4().hex,
-                name_of(klass),
-                json.dumps(data),
-                delay or 0,
-                "priority",
-                self.client.signed(priority or 0),
-                "tags",
-                json.dumps(list(tags)) if tags else "[]",
-                "retries",
-                5 if retries is None else retries,
-                "depends",
-                json.dumps(list(depends)) if depends else "[]",
-            )  # fmt: skip
-        )
+        arguments = (
+            self.worker_name, self.name, jid or uuid4().hex, name_of(klass), json.dumps(data), delay or 0,
+            "priority", self.client.signed(priority or 0), "tags", json.dumps(list(tags)) if tags else "[]",
+            "retries", 5 if retries is None else retries, "depends", json.dumps(list(depends)) if depends else "[]",
+        )  # fmt: skip
+        return str(self.client(command, *arguments))
 
     def recur(
         self,
@@ -108,26 +95,12 @@ class Queue:
         """A job that occurs every `interval` seconds, first after `offset`. Missed occurrences are made up for; with
         `backlog` at most so many of them. Answers with its jid; occurrences are called `<jid>-1`, `<jid>-2`, …
         """
-        return str(
-            self.client(
-                "recur",
-                self.name,
-                jid or uuid4().hex,
-                name_of(klass),
-                json.dumps(data),
-                "interval",
-                interval,
-                offset,
-                "priority",
-                self.client.signed(priority or 0),
-                "tags",
-                json.dumps(list(tags)) if tags else "[]",
-                "retries",
-                5 if retries is None else retries,
-                "backlog",
-                backlog,
-            )  # fmt: skip
-        )
+        arguments = (
+            self.name, jid or uuid4().hex, name_of(klass), json.dumps(data), "interval", interval, offset,
+            "priority", self.client.signed(priority or 0), "tags", json.dumps(list(tags)) if tags else "[]",
+            "retries", 5 if retries is None else retries, "backlog", backlog,
+        )  # fmt: skip
+        return str(self.client("recur", *arguments))
 
     @overload
     def pop(self, count: None = None) -> Job | None: ...

@@ -15,8 +15,10 @@ _ON_THE_SERVER = frozenset({"priority", "retries", "interval", "data", "klass", 
 
 
 class RecurringJob(BaseJob):
-    """Occurs every `interval` seconds. Assigning priority, retries, interval, data, klass or backlog updates the server;
-    occurrences that are jobs already stay as they are.
+    """Occurs every `interval` seconds.
+
+    Assigning priority, retries, interval, data, klass or backlog updates the server; occurrences that are jobs already
+    stay as they are.
     """
 
     retries: int

@@ -37,7 +37,7 @@ def find_class(klass_name: str, allowed: Sequence[str] | None = None) -> Any:
     module_name, _, attribute = klass_name.rpartition(".")
     if allowed is not None and not is_allowed(module_name, allowed):
         raise NotAllowed(
-            f"{klass_name}: this worker imports from {', '.join(allowed) or 'no module'} only. Allow others with --allow."
+            f"{klass_name}: this worker imports from {', '.join(allowed) or 'no module'} only. Allow others (--allow)."
         )
     if not module_name:
         raise ImportError(f"{klass_name!r} names no module: a class is called module.ClassName.")

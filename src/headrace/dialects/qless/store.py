@@ -52,8 +52,8 @@ _ALIVE_SECONDS = 120
 class QlessStore:
     """Jobs of a Qless installation: `qless+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
-    A task's jobs have its name as their klass and the object of its arguments as their data. `?priority=lower-first` turns
-    priorities round. `clock` is for tests: the server's clock is the one that counts.
+    A task's jobs have its name as their klass and the object of its arguments as their data. `?priority=lower-first`
+    turns priorities round. `clock` is for tests: the server's clock is the one that counts.
     """
 
     leases_in_jobs = True
@@ -232,20 +232,13 @@ class QlessStore:
         arguments: dict[str, Any] = {
             "session": session,
             "number": number,
-            "outcomes": [mapping.outcome(self._timed(settled), self._in_hand.get(settled.ref)) for settled in outcomes],
+            "outcomes": [mapping.outcome(settled, self._in_hand.get(settled.ref)) for settled in outcomes],
         }
         if take is not None:
             arguments["wanted"] = {
                 "queues": list(take.queues), "count": take.slots + take.spare, "round_robin": take.round_robin,
             }  # fmt: skip
         return self._script("exchange", arguments, read)
-
-    def _timed(self, settled: Outcome) -> Outcome:
-        """With a delay where a time was given: the difference between our clock and the server's does not matter here."""
-        if settled.at is None:
-            return settled
-        now = (self._clock or SystemClock()).now()
-        return msgspec.structs.replace(settled, at=None, delay=max(0, settled.at - now))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         told = [mapping.report(said, self._in_hand.get(said.ref), steady) for said in reports]

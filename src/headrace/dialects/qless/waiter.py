@@ -159,7 +159,7 @@ def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> Ear:
 
 
 def for_job(driver: QlessDriver, jid: str) -> Ear:
-    """Hears of the end of one job. (A job that runs out of retries by `retry` ends in silence: then it takes a look.)"""
+    """Hears of the end of one job. (One that runs out of retries by `retry` ends in silence: a look finds it.)"""
 
     def judge(_: str, message: Message) -> int:
         return 2 if message.get("jid") == jid and message.get("event") in ("completed", "failed", "canceled") else 0

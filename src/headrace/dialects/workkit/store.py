@@ -21,7 +21,6 @@ from headrace.job import (
     SessionInfo,
     SessionSnapshot,
     Snapshot,
-    State,
     Swept,
     Take,
     Token,
@@ -31,7 +30,7 @@ from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
 from headrace.store.redis.operation import Script, Steps
 
-from . import views
+from . import reading, views
 from .address import Keys, parse_url
 from .arguments import by_position
 from .driver import ScheduleDriver
@@ -44,7 +43,7 @@ from .refusals import refuse_options
 from .sessions import Session, Sessions
 from .times import Timekeeper, cron_of, in_order
 from .turn import Turns
-from .wire import Answer, NewEntry, Wire
+from .wire import NewEntry, Wire
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -55,7 +54,6 @@ Course = Generator[Script[Any], Any, T]
 DEFAULT_QUEUE = "default"
 SURE_AFTER = 10_000
 """A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
-PAGE = 200
 
 
 class WorkKitStore:
@@ -168,40 +166,14 @@ class WorkKitStore:
         return self.wire.insert(entries, repeatable=sure)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        def course() -> Course[list[Snapshot | None]]:
-            found = yield self.wire.get(ids)
-            return [None if one is None else self._snapshot(name, *one) for name, one in zip(ids, found, strict=True)]
-
-        return Steps(course)
+        return Steps(lambda: reading.get(self, ids))
 
     def find(self, wanted: Filter) -> Operation[Page]:
         """Jobs that have an entry, by their next time."""
+        return Steps(lambda: reading.find(self, wanted))
 
-        def fits(job: Snapshot) -> bool:
-            return (
-                (not wanted.states or job.state in wanted.states)
-                and wanted.queue in (None, DEFAULT_QUEUE, job.queue)
-                and wanted.task in (None, job.task)
-                and wanted.group is None
-            )
-
-        def course() -> Course[Page]:
-            start = 0 if wanted.after is None else int(wanted.after)
-            jobs: list[Snapshot] = []
-            while True:
-                entries = yield self.wire.page(start, PAGE)
-                for name, score, text in entries:
-                    if text and fits(job := self._snapshot(name, text, score)):
-                        if len(jobs) == wanted.limit:
-                            return Page(jobs, str(start))
-                        jobs.append(job)
-                    start += 1
-                if len(entries) < PAGE:
-                    return Page(jobs, None)
-
-        return Steps(course)
-
-    def _snapshot(self, name: str, text: bytes, score: float | None) -> Snapshot:
+    def snapshot(self, name: str, text: bytes, score: float | None) -> Snapshot:
+        """An entry as a job. The server's time must be known, as it is after any answer."""
         return views.snapshot(
             name,
             text,
@@ -215,40 +187,14 @@ class WorkKitStore:
 
     def entries(self) -> Operation[list[views.Entry]]:
         """All jobs with their next times, earliest first; those without an entry come last."""
-
-        def course() -> Course[list[views.Entry]]:
-            found: dict[str, views.Entry] = {}
-            start = 0
-            while True:
-                page = yield self.wire.page(start, PAGE)
-                now = self.timekeeper.now()
-                found.update((name, views.entry(name, text, score, now)) for name, score, text in page if text)
-                start += PAGE
-                if len(page) < PAGE:
-                    break
-            orphans = yield from self._orphanage.find()
-            for name, text in orphans.items():
-                found.setdefault(name, views.entry(name, text, None, self.timekeeper.now()))
-            return list(found.values())
-
-        return Steps(course)
+        return Steps(lambda: reading.entries(self, self._orphanage.find))
 
     def orphans(self) -> Operation[dict[str, bytes]]:
         """Jobs that have no entry at present: published listeners run them, or died doing so."""
         return Steps(self._orphanage.find)
 
     def counts(self) -> Operation[list[Counts]]:
-        def course() -> Course[list[Counts]]:
-            jobs, entries, due, leased = yield self.wire.counts(self.settings.lease)
-            states = {
-                State.READY: due,
-                State.RUNNING: leased + max(0, jobs - entries),
-                State.SCHEDULED: entries - due - leased,
-            }
-            found = {state: number for state, number in states.items() if number}
-            return [Counts(self.settings.schedule, found)] if found else []
-
-        return Steps(course)
+        return Steps(lambda: reading.counts(self))
 
     def history(self, job_id: str) -> Operation[list[Event]]:
         return _refuse("A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.")
@@ -315,28 +261,7 @@ class WorkKitStore:
         self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
     ) -> Operation[Renewal]:
         """Without leases: only whether the server answers, so that a worker that is cut off learns of it."""
-        return Steps(lambda: self._renew(session, held))
-
-    def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]]) -> Course[Renewal]:
-        known = self._sessions.get(session) if held else self._sessions.find(session)
-        if known is None or not held:
-            return Renewal((yield self.wire.time()))
-        yield from self.ask_time()
-        later = self._turns.later_token()
-        mine = {hold.id: hold for ref, token, _ in held if (hold := known.held.get(ref)) and hold.token == token}
-        now, answers = yield self.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
-        lost = [name for _, _, name in held if name not in mine]
-        cancelled: list[str] = []
-        tokens: dict[str, Token] = {}
-        for hold, answer in zip(mine.values(), answers, strict=True):
-            if answer is Answer.OK:
-                hold.token = tokens[hold.id] = later
-            elif answer is Answer.GONE:
-                cancelled.append(hold.id)
-            elif answer is not Answer.LATER:
-                lost.append(hold.id)
-        known.seen = now
-        return Renewal(now, lost, cancelled, tokens)
+        return Steps(lambda: self._turns.renew(self._sessions.get(session) if held else None, held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         """Gives back what this process still holds. What another one held comes back when its leases end."""

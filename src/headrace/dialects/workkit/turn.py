@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.job import Charge, Kind, Lease, Outcome, Ref, Take, Turn, Verdict
+from headrace.job import Charge, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
 from headrace.schedule import ScheduleError
 from headrace.store.redis.operation import Script
 
@@ -116,6 +116,29 @@ class Turns:
         session.answer(number, turn)
         return turn
 
+    def renew(
+        self, session: Session | None, held: Sequence[tuple[Ref, Token, str]]
+    ) -> Generator[Script[Any], Any, Renewal]:
+        """Put the ends of leases off. (Without a session: only whether the server answers.)"""
+        if session is None:
+            return Renewal((yield self._store.wire.time()))
+        yield from self._store.ask_time()
+        later = self._later_token()
+        mine = {hold.id: hold for ref, token, _ in held if (hold := session.held.get(ref)) and hold.token == token}
+        now, answers = yield self._store.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
+        lost = [name for _, _, name in held if name not in mine]
+        cancelled: list[str] = []
+        tokens: dict[str, Token] = {}
+        for hold, answer in zip(mine.values(), answers, strict=True):
+            if answer is Answer.OK:
+                hold.token = tokens[hold.id] = later
+            elif answer is Answer.GONE:
+                cancelled.append(hold.id)
+            elif answer is not Answer.LATER:
+                lost.append(hold.id)
+        session.seen = now
+        return Renewal(now, lost, cancelled, tokens)
+
     def give_back(self, session: Session) -> Generator[Script[Any], Any, list[str]]:
         """Everything that the session still holds."""
         held = list(session.held.values())
@@ -137,7 +160,7 @@ class Turns:
         """Attempts and crashes of a job, as far as this process knows."""
         return self._counters.get(identity, (0, 0))
 
-    def later_token(self) -> int:
+    def _later_token(self) -> int:
         """For renewed leases: none that this process has had, and no whole second, which is a run time."""
         token = max(self._store.timekeeper.now() + self._store.settings.lease, self._last_token + 1)
         self._last_token = token + (token % 1000 == 0)

@@ -12,7 +12,9 @@ local function cancel(id)
   end
   local session_id, ref, held = holder_of(fn, number)
   if held then
-    held[7].cancelling = true
+    local record = parse(held.blob)
+    record.cancelling = true
+    held.blob = build(record)
     write_held(session_id, ref, held)
     call('PUBLISH', SIDE .. session_id .. ':told', number)
     return 1
@@ -23,12 +25,12 @@ local function cancel(id)
   local record = read_record(fn, number)
   record.state = 'cancelled'
   if status == 'error' then
-    call('SET', record_key(fn, number), cmsgpack.pack(record), 'EX', math.max(call('TTL', job_key(fn, number)), 1))
+    call('SET', record_key(fn, number), build(record), 'EX', math.max(call('TTL', job_key(fn, number)), 1))
     return 1
   end
   check_function(fn)
   record.finished = now
-  finish(fn, number, 'error', 'cancelled', record)
+  finish(fn, number, 'error', 'cancelled', build(record), record.id)
   remove_from_line(fn, number)
   return 1
 end

@@ -11,7 +11,7 @@ for i = 2, #ARGV do
   if fn and call('EXISTS', job_key(fn, number)) == 1 then
     check_function(fn)
     local session_id, ref, held = holder_of(fn, number)
-    local record = held and held[7] or read_record(fn, number)
+    local record = parse(held and held.blob or read_blob(fn, number))
     if held then
       let_go(session_id, { { ref, held } })
     end

@@ -20,10 +20,10 @@ end
 local function taken_before()
   local leases = {}
   for _, pair in ipairs(read_all_held(session.id)) do
-    local fn, id, level, request, spare, label, record = unpack(pair[2], 1, 7)
-    if request == number then
-      leases[#leases + 1] = { fn, id, label, call('HGET', job_key(fn, id), 'input') or '', cmsgpack.pack(record), level,
-        spare and 1 or 0, record.ref, record.token }
+    local held = pair[2]
+    if held.request == number then
+      leases[#leases + 1] = { held.fn, held.number, held.label, call('HGET', job_key(held.fn, held.number), 'input') or '',
+        held.blob, held.level, held.spare and 1 or 0, tonumber(pair[1]) }
     end
   end
   table.sort(leases, function(a, b) return a[8] < b[8] end)

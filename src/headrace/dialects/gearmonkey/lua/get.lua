@@ -10,7 +10,7 @@ for i = 2, #ARGV do
   local flat = fn and call('HGETALL', job_key(fn, number)) or {}
   answers[i - 1] = false
   if flat[1] then
-    answers[i - 1] = { fn, number, flat, cmsgpack.pack(current_record(fn, number)),
+    answers[i - 1] = { fn, number, flat, current_blob(fn, number),
       call('ZSCORE', queue_key(fn, 'scheduled'), number), now }
   end
 end

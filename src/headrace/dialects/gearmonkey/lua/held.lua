@@ -1,5 +1,21 @@
--- What sessions hold: hand-out -> msgpack {function, number, level, request, spare, label, record}. Beside it stand a member of
--- the function's leases, which is what any other reaper would go by, and in its runs who holds it.
+-- What sessions hold, by hand-out: the fields of HELD, function, number, label, and the job's record. Beside it stand a member
+-- of the function's leases, which is what any other reaper would go by, and in its runs who holds it.
+
+local HELD = '>BdBHHH'
+local LEVEL_NUMBERS = { scheduled = 1, high = 2, normal = 3, low = 4 }
+
+local function pack_held(held)
+  return struct.pack(HELD, LEVEL_NUMBERS[held.level], held.request, held.spare and 1 or 0, #held.fn, #held.number, #held.label)
+    .. held.fn .. held.number .. held.label .. held.blob
+end
+
+local function unpack_held(packed)
+  local level, request, spare, f, n, l, at = struct.unpack(HELD, packed)
+  local held = { level = LEVELS[level], request = request, spare = spare == 1 }
+  held.fn, held.number = packed:sub(at, at + f - 1), packed:sub(at + f, at + f + n - 1)
+  held.label, held.blob = packed:sub(at + f + n, at + f + n + l - 1), packed:sub(at + f + n + l)
+  return held
+end
 
 local AT_ONCE = 1000 -- Lua cannot pass many more arguments than this
 
@@ -19,7 +35,7 @@ local function read_held(session_id, refs)
     local values = call('HMGET', held_key(session_id), unpack(refs, first, last))
     for i = first, last do
       local value = values[i - first + 1]
-      found[refs[i]] = value and cmsgpack.unpack(value) or nil
+      found[refs[i]] = value and unpack_held(value) or nil
     end
   end
   return found
@@ -29,13 +45,13 @@ local function read_all_held(session_id)
   local found = {}
   local flat = call('HGETALL', held_key(session_id))
   for i = 1, #flat, 2 do
-    found[#found + 1] = { flat[i], cmsgpack.unpack(flat[i + 1]) }
+    found[#found + 1] = { flat[i], unpack_held(flat[i + 1]) }
   end
   return found
 end
 
 local function write_held(session_id, ref, held)
-  call('HSET', held_key(session_id), ref, cmsgpack.pack(held))
+  call('HSET', held_key(session_id), ref, pack_held(held))
 end
 
 -- Who holds a job: session, hand-out, and what is held; or nothing.
@@ -43,14 +59,14 @@ local function holder_of(fn, number)
   local ref, session_id = (call('HGET', runs_key(fn), number) or ''):match('^(%d+) (.+)$')
   local value = ref and call('HGET', held_key(session_id), ref)
   if value then
-    return session_id, ref, cmsgpack.unpack(value)
+    return session_id, ref, unpack_held(value)
   end
 end
 
 -- The record, wherever it is.
-local function current_record(fn, number)
+local function current_blob(fn, number)
   local _, _, held = holder_of(fn, number)
-  return held and held[7] or read_record(fn, number)
+  return held and held.blob or read_blob(fn, number)
 end
 
 -- Many members of one key, in pieces.
@@ -63,7 +79,7 @@ end
 local function by_function(list, entries)
   local found = {}
   for _, pair in ipairs(list) do
-    local fn = pair[2][1]
+    local fn = pair[2].fn
     local members = found[fn] or {}
     found[fn] = members
     entries(members, pair[1], pair[2])
@@ -76,15 +92,15 @@ local function hold(session_id, list, until_when)
   local places = {}
   for _, pair in ipairs(list) do
     places[#places + 1] = pair[1]
-    places[#places + 1] = cmsgpack.pack(pair[2])
+    places[#places + 1] = pack_held(pair[2])
   end
   in_pieces('HSET', held_key(session_id), places)
   local leases = by_function(list, function(members, _, held)
     members[#members + 1] = until_when
-    members[#members + 1] = held[3] .. ':' .. held[2]
+    members[#members + 1] = held.level .. ':' .. held.number
   end)
   local runs = by_function(list, function(members, ref, held)
-    members[#members + 1] = held[2]
+    members[#members + 1] = held.number
     members[#members + 1] = ref .. ' ' .. session_id
   end)
   for fn, members in pairs(leases) do
@@ -100,8 +116,8 @@ local function let_go(session_id, list)
     refs[#refs + 1] = pair[1]
   end
   in_pieces('HDEL', held_key(session_id), refs)
-  local leases = by_function(list, function(members, _, held) members[#members + 1] = held[3] .. ':' .. held[2] end)
-  local runs = by_function(list, function(members, _, held) members[#members + 1] = held[2] end)
+  local leases = by_function(list, function(members, _, held) members[#members + 1] = held.level .. ':' .. held.number end)
+  local runs = by_function(list, function(members, _, held) members[#members + 1] = held.number end)
   for fn, members in pairs(leases) do
     in_pieces('ZREM', leases_key(fn), members)
     in_pieces('HDEL', runs_key(fn), runs[fn])
@@ -113,7 +129,7 @@ local function note_started(session_id, refs)
   for _, ref in ipairs(refs) do
     local held = read_held(session_id, { digits(ref) })[digits(ref)]
     if held then
-      held[5] = false
+      held.spare = false
       write_held(session_id, digits(ref), held)
     end
   end

@@ -1,7 +1,7 @@
 -- put: create jobs, all or nothing, with the protocol's commands in the protocol's order.
 --
 -- ARGV[2]  msgpack: a list of jobs, each {function, input, level, due (ms, or -1), delay (ms, or -1), roll call,
---          id or false, and its further fields for the record: name, value, ...}. Jobs without an id of ours get no record.
+--          id or false, the rest of its record}. Jobs without an id of ours get no record.
 -- Answers  {job number as text, 1 if it was there already} per job
 --@include prelude record
 
@@ -49,11 +49,7 @@ for i, job in ipairs(jobs) do
     end
     if id then
       call('SET', id_key(id), fn .. ':' .. number)
-      local record = { id = id, created = now, due = due }
-      for field = 8, #job, 2 do
-        record[job[field]] = job[field + 1]
-      end
-      write_record(fn, number, record)
+      call('SET', record_key(fn, number), head(0, 0, 0, now, due, 0, 0, 0, 0, '', '') .. job[8])
     end
     answers[i] = { number, 0 }
   end

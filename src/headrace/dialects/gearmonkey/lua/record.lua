@@ -1,23 +1,57 @@
 -- Jobs: finding them, their records beside the protocol's hash, ending them, putting them back in line.
 --
--- A record is a msgpack map, and there is none if there is nothing to say. Its fields: id (ours), task and queue (where they
--- are not the function), options, max (crashes), priority, created, due, attempts, crashes, token, ref (the last hand-out),
--- session and worker (of that), started, finished, data, error, group, deferred, cancelling, state (`cancelled`), result (how
--- the output was made from it: n none, t text, b bytes, j as it is). While a job is held its record lives with whoever holds
--- it (see held.lua), so that taking writes nothing here, and settling once.
+-- A record is a head of fixed layout (the fields of HEAD), and a msgpack map of what only some jobs have: id (ours), task and
+-- queue (where they are not the function), options, max (crashes), priority, data, error, group, deferred, cancelling, state
+-- (`cancelled`). An ordinary run changes the head and copies the rest as it is. `result` is a letter: how the output was made
+-- from the result (n none, t text, b bytes, j as it is), 0 if we have not run it. `session`, `worker`: who held it last. While
+-- a job is held its record lives with whoever holds it (see held.lua), so that taking writes nothing here, and settling once.
+
+local HEAD = '>I4HHdddddBHH'
+
+local function head(token, attempts, crashes, created, due, ref, started, finished, result, session, worker)
+  return struct.pack(HEAD, token, attempts, crashes, created, due, ref, started, finished, result, #session, #worker)
+    .. session .. worker
+end
+
+local NEW = head(0, 0, 0, 0, 0, 0, 0, 0, 0, '', '')
+
+-- A record as a table with all of its fields.
+local function parse(blob)
+  local token, attempts, crashes, created, due, ref, started, finished, result, s, w, at = struct.unpack(HEAD, blob)
+  local rest = blob:sub(at + s + w)
+  local record = rest ~= '' and cmsgpack.unpack(rest) or {}
+  record.token, record.attempts, record.crashes, record.created, record.due = token, attempts, crashes, created, due
+  record.ref, record.started, record.finished, record.result = ref, started, finished, result
+  record.session, record.worker = blob:sub(at, at + s - 1), blob:sub(at + s, at + s + w - 1)
+  return record
+end
+
+local REST = { 'id', 'task', 'queue', 'options', 'max', 'priority', 'data', 'error', 'group', 'deferred', 'cancelling', 'state' }
+
+local function build(record)
+  local rest = {}
+  for _, name in ipairs(REST) do
+    rest[name] = record[name]
+  end
+  return head(record.token, record.attempts, record.crashes, record.created, record.due, record.ref, record.started,
+    record.finished, record.result, record.session, record.worker) .. (next(rest) and cmsgpack.pack(rest) or '')
+end
 
 -- Where a job is: by the id we gave it, or FN:ID.
 local function locate(id)
   return (call('GET', id_key(id)) or id):match('^(.+):(%d+)$')
 end
 
+local function read_blob(fn, number)
+  return call('GET', record_key(fn, number)) or NEW
+end
+
 local function read_record(fn, number)
-  local found = call('GET', record_key(fn, number))
-  return found and cmsgpack.unpack(found) or {}
+  return parse(read_blob(fn, number))
 end
 
 local function write_record(fn, number, record)
-  call('SET', record_key(fn, number), cmsgpack.pack(record))
+  call('SET', record_key(fn, number), build(record))
 end
 
 local function id_of(record, fn, number)
@@ -70,7 +104,7 @@ end
 
 -- The protocol's steps on completing a job, in its order; and what is ours lives as long as the job's hash. False if
 -- there is no such job any more: somebody who knows nothing of leases has deleted it.
-local function finish(fn, number, status, output, record)
+local function finish(fn, number, status, output, blob, id)
   local job, lock = job_key(fn, number), 'lock:' .. fn .. ':' .. number
   if call('HSET', job, 'status', status, 'output', output) == 2 then
     call('DEL', job)
@@ -80,9 +114,9 @@ local function finish(fn, number, status, output, record)
   call('PUBLISH', 'channel:' .. fn, 'finish:' .. number)
   call('LPUSH', lock, 'OK')
   call('EXPIRE', lock, KEEP_LOCK)
-  call('SET', record_key(fn, number), cmsgpack.pack(record), 'EX', KEEP_JOB)
-  if record.id then
-    call('EXPIRE', id_key(record.id), KEEP_JOB)
+  call('SET', record_key(fn, number), blob, 'EX', KEEP_JOB)
+  if id then
+    call('EXPIRE', id_key(id), KEEP_JOB)
   end
   return true
 end

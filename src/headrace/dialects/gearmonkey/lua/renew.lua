@@ -13,17 +13,20 @@ local until_when = steady + session.timeout
 local held, all = {}, read_all_held(session.id)
 for _, pair in ipairs(all) do
   held[pair[1]] = pair[2]
-  call('ZADD', leases_key(pair[2][1]), 'XX', until_when, pair[2][3] .. ':' .. pair[2][2])
+  call('ZADD', leases_key(pair[2].fn), 'XX', until_when, pair[2].level .. ':' .. pair[2].number)
 end
 note_started(session.id, cmsgpack.unpack(ARGV[4]))
 local answers, gone = {}, {}
 for i, lease in ipairs(cmsgpack.unpack(ARGV[3])) do
   local mine = held[digits(lease[1])]
   answers[i] = 1
-  if mine and call('EXISTS', job_key(mine[1], mine[2])) == 0 then
+  if mine and call('EXISTS', job_key(mine.fn, mine.number)) == 0 then
     gone[#gone + 1] = { digits(lease[1]), mine } -- deleted by somebody who knows nothing of leases
-  elseif mine and mine[7].token == lease[2] then
-    answers[i] = mine[7].cancelling and 2 or 0
+  elseif mine then
+    local record = parse(mine.blob)
+    if record.token == lease[2] then
+      answers[i] = record.cancelling and 2 or 0
+    end
   end
 end
 let_go(session.id, gone)

@@ -21,13 +21,15 @@ end
 for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
   local ref = digits(report[1])
   local held = read_held(session.id, { ref })[ref]
-  local ours = held and held[7].token == report[2] and call('EXISTS', job_key(held[1], held[2])) == 1
+  local record = held and parse(held.blob)
+  local ours = held and record.token == report[2] and call('EXISTS', job_key(held.fn, held.number)) == 1
   if ours then
     if report[4] then
-      call('HSET', job_key(held[1], held[2]), 'status:dividend', report[4], 'status:divisor', report[5])
+      call('HSET', job_key(held.fn, held.number), 'status:dividend', report[4], 'status:divisor', report[5])
     end
     if report[6] then
-      held[7].data = report[6]
+      record.data = report[6]
+      held.blob = build(record)
       write_held(session.id, ref, held)
     end
   end

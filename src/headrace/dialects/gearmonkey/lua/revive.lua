@@ -12,10 +12,10 @@ for i = 2, #ARGV do
     check_function(fn)
     local job = job_key(fn, number)
     local record = read_record(fn, number)
-    for _, field in ipairs({ 'attempts', 'crashes', 'error', 'group', 'finished', 'deferred', 'state', 'result' }) do
+    for _, field in ipairs({ 'error', 'group', 'deferred', 'state' }) do
       record[field] = nil
     end
-    record.due = now
+    record.due, record.attempts, record.crashes, record.finished, record.result = now, 0, 0, 0, 0
     call('HSET', job, 'status', 'idle')
     call('HDEL', job, 'output', 'status:dividend', 'status:divisor')
     call('PERSIST', job)

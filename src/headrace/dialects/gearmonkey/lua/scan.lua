@@ -14,7 +14,7 @@ for _, key in ipairs(page[2]) do
     if status then
       local known = read_record(fn, number)
       local score = status == 'idle' and call('ZSCORE', queue_key(fn, 'scheduled'), number)
-      found[#found + 1] = { fn, number, status, call('TTL', key), score, known.created or false, known.state or false,
+      found[#found + 1] = { fn, number, status, call('TTL', key), score, known.created, known.state or false,
         known.queue or false, known.task or false, known.group or false }
     end
   end

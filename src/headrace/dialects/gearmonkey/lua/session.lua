@@ -71,15 +71,15 @@ local function take_back(fn, number, level, record, crashed)
     return false -- finished by another, or deleted
   end
   local cancelling = record.cancelling
-  record.token = (record.token or 0) + 1
-  record.crashes = (record.crashes or 0) + (crashed and 1 or 0)
+  record.token = record.token + 1
+  record.crashes = record.crashes + (crashed and 1 or 0)
   record.cancelling, record.deferred = nil, nil
   if cancelling then
     record.state, record.finished = 'cancelled', now
-    finish(fn, number, 'error', 'cancelled', record)
+    finish(fn, number, 'error', 'cancelled', build(record), record.id)
   elseif crashed and record.crashes >= (record.max or 3) then
     record.group, record.finished = 'crashed', now
-    finish(fn, number, 'error', crashed_text(record.crashes), record)
+    finish(fn, number, 'error', crashed_text(record.crashes), build(record), record.id)
   else
     write_record(fn, number, record)
     give_back(fn, number, level, math.floor(now / 1000))
@@ -93,10 +93,11 @@ local function return_held(session_id, guilty)
   local all = read_all_held(session_id)
   let_go(session_id, all)
   for _, pair in ipairs(all) do
-    local fn, number, level, _, spare, _, record = unpack(pair[2], 1, 7)
-    local crashed = guilty == nil and not spare or guilty ~= nil and guilty[pair[1]] or false
-    if take_back(fn, number, level, record, crashed) then
-      returned[#returned + 1] = id_of(record, fn, number)
+    local held = pair[2]
+    local record = parse(held.blob)
+    local crashed = guilty == nil and not held.spare or guilty ~= nil and guilty[pair[1]] or false
+    if take_back(held.fn, held.number, held.level, record, crashed) then
+      returned[#returned + 1] = id_of(record, held.fn, held.number)
     end
   end
   flush_put_back()

@@ -8,30 +8,44 @@ local OK, ALREADY, STALE = 0, 1, 2
 -- Not held: recorded before, or none of this session's business?
 local function verdict_on_lost(session, outcome)
   local fn, number = locate(outcome[3])
-  local record = fn and current_record(fn, number) or {}
+  local record = fn and parse(current_blob(fn, number)) or {}
   local same = record.session == session.id and record.ref == outcome[1] and record.token == outcome[2]
   return same and ALREADY or STALE
 end
 
+-- The usual end: only the head of the record changes. What else it says about earlier runs no longer counts.
+local function settle_done(held, outcome)
+  local blob = held.blob
+  local token, attempts, crashes, created, due, ref, started, _, _, s, w, at = struct.unpack(HEAD, blob)
+  if outcome[5] == ATTEMPT then attempts = attempts + 1 end
+  if outcome[13] >= 0 then started = now - outcome[13] end
+  local changed = struct.pack(HEAD, token, attempts, crashes, created, due, ref, started, now - math.max(outcome[14], 0),
+    outcome[12], s, w)
+  return finish(held.fn, held.number, 'success', outcome[11], changed .. blob:sub(at), outcome[3])
+end
+
 -- True if the job was there.
 local function settle(held, outcome)
-  local fn, number, level, record = held[1], held[2], held[3], held[7]
-  local kind, charge, cancelling, output = outcome[4], outcome[5], record.cancelling, nil
-  if charge == ATTEMPT then record.attempts = (record.attempts or 0) + 1 end
+  local kind, charge, output = outcome[4], outcome[5], nil
+  if kind == DONE and not outcome[8] then
+    return settle_done(held, outcome)
+  end
+  local fn, number, record = held.fn, held.number, parse(held.blob)
+  local cancelling = record.cancelling
+  if charge == ATTEMPT then record.attempts = record.attempts + 1 end
   record.deferred = charge == DEFERRAL and (record.deferred or now) or nil
   record.cancelling = nil
   if outcome[8] then record.data = outcome[8] end
   if outcome[13] >= 0 then record.started = now - outcome[13] end
   if kind == DONE then
-    record.result, record.error, record.group = outcome[12], nil, nil
-    record.finished = now - math.max(outcome[14], 0)
-    return finish(fn, number, 'success', outcome[11], record)
+    record.result, record.finished = outcome[12], now - math.max(outcome[14], 0)
+    return finish(fn, number, 'success', outcome[11], build(record), record.id)
   end
   if call('EXISTS', job_key(fn, number)) == 0 then
     return false
   end
   if outcome[9] then record.error = outcome[9] end
-  if kind == CRASHED then record.crashes = (record.crashes or 0) + 1 end
+  if kind == CRASHED then record.crashes = record.crashes + 1 end
   if cancelling then
     record.state, output = 'cancelled', 'cancelled'
   elseif kind == FAILED or kind == BROKEN then
@@ -41,19 +55,24 @@ local function settle(held, outcome)
   end
   if output then
     record.finished = now - math.max(outcome[14], 0)
-    return finish(fn, number, 'error', output, record)
+    return finish(fn, number, 'error', output, build(record), record.id)
   end
   if kind == AGAIN then
     if outcome[10] then record.group = outcome[10] end
     call('HSET', job_key(fn, number), 'status', 'idle')
     local due = outcome[6] >= 0 and outcome[6] or now + outcome[7]
-    record.due = line_up(fn, number, level_of(record, level), due)
+    record.due = line_up(fn, number, level_of(record, held.level), due)
     call('PUBLISH', SIDE .. fn .. ':wake', number)
   else
-    give_back(fn, number, level, math.floor((record.due or now) / 1000))
+    give_back(fn, number, held.level, math.floor((record.due > 0 and record.due or now) / 1000))
   end
   write_record(fn, number, record)
   return true
+end
+
+-- Which hand-out of the job it is.
+local function token_of(held)
+  return (struct.unpack('>I4', held.blob))
 end
 
 -- A verdict per outcome.
@@ -67,7 +86,7 @@ local function settle_all(session, outcomes)
     local mine = held[refs[i]]
     if not mine then
       verdicts[i] = verdict_on_lost(session, outcome)
-    elseif mine[7].token ~= outcome[2] then
+    elseif token_of(mine) ~= outcome[2] then
       verdicts[i] = STALE
     else
       held[refs[i]] = nil

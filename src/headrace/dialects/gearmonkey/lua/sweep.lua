@@ -34,8 +34,8 @@ for _, fn in ipairs(call('SMEMBERS', FUNCTIONS)) do
     if session and not session.closed and not expired(session) then
       call('ZADD', leases, session.seen + session.timeout, lease) -- its worker has been heard of since
     else
-      let_go(session_id or '', { { ref or '', { fn, number, level } } })
-      if take_back(fn, number, level, held and held[7] or read_record(fn, number), true) then
+      let_go(session_id or '', { { ref or '', { fn = fn, number = number, level = level } } })
+      if take_back(fn, number, level, parse(held and held.blob or read_blob(fn, number)), true) then
         returned = returned + 1
       end
     end

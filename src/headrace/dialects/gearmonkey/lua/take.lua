@@ -32,12 +32,12 @@ local function hand_out(session, request, ref, fn, level, number, label, spare)
   end
   call('PUBLISH', 'channel:' .. fn, 'start:' .. number)
   call('HSET', key, 'status', 'busy')
-  local blob = call('GET', record_key(fn, number))
-  local record = blob and cmsgpack.unpack(blob) or {}
-  record.token, record.ref, record.session = (record.token or 0) + 1, ref, session.id
-  record.worker, record.started = session.name, now
-  local held = { fn, number, level, request, spare, label, record }
-  return { fn, number, label, known[2] or '', blob or '', level, spare and 1 or 0, ref, record.token }, { digits(ref), held }
+  local blob = read_blob(fn, number)
+  local token, attempts, crashes, created, due, _, _, finished, result, s, w, at = struct.unpack(HEAD, blob)
+  local taken = head(token + 1, attempts, crashes, created, due, ref, now, finished, result, session.id, session.name)
+    .. blob:sub(at + s + w)
+  local held = { fn = fn, number = number, level = level, request = request, spare = spare, label = label, blob = taken }
+  return { fn, number, label, known[2] or '', taken, level, spare and 1 or 0 }, { digits(ref), held }
 end
 
 -- `wanted`: {labels, slots, spare, round robin}.

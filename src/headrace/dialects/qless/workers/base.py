@@ -6,11 +6,14 @@ import code
 import itertools
 import json
 import logging
+import os
+import select
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -48,6 +51,32 @@ class Options:
     """Complete a job whose method returned without ending it. If not, its lock runs out."""
 
 
+class Stopper:
+    """Says that it is time to stop. Unlike an `Event` it may be set by a signal handler that interrupts its own `wait`."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        """From any thread and any signal handler."""
+        self._is_set = True
+        with suppress(OSError):
+            os.write(self._writer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Until it is set, or so many seconds have passed. Once it is set this returns at once, for ever."""
+        select.select([self._reader], [], [], seconds)
+
+    def __del__(self) -> None:
+        for descriptor in (self._reader, self._writer):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
 class Worker:
     """Pops jobs and runs them. Subclasses say how many at once, and where."""
 
@@ -59,7 +88,7 @@ class Worker:
         self.queues = [queue if isinstance(queue, Queue) else client.queues[queue] for queue in queues]
         if not self.queues:
             raise ValueError("A worker needs at least one queue.")
-        self._stop = threading.Event()
+        self._stop = Stopper()
         self._turn = itertools.cycle(self.queues)
 
     # -- which job is next --

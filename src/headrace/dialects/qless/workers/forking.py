@@ -19,14 +19,16 @@ from headrace.dialects.qless.workers.serial import SerialWorker
 
 log = logging.getLogger("headrace.qless.worker")
 
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
 Kind = Callable[[Sequence[str], Client, Options], Worker]
 
 
 class ForkingWorker:
     """`workers` children (as many as there are processors, if 0), replaced when they die.
 
-    Child i is called `<name>-<i>`, so that a worker started again under the same name finds the jobs it had. It works in
-    `qless-py-workers/sandbox-<i>` beneath the base directory. The parent has no connection and no threads.
+    Child i is called `<name>-<i>`, so that a worker started again under the same name finds the jobs it had. It works
+    in `qless-py-workers/sandbox-<i>` beneath the base directory. The parent has no connection and no threads.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class ForkingWorker:
     def run(self) -> None:
         """Keep the children alive until TERM, INT or QUIT; these are passed on, and the children waited for."""
         resumed = self._divided()
-        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        for name in STOPS:
             signal.signal(name, self._pass_on)
         title(f"{self._count} processes")
         for i in range(self._count):
@@ -80,9 +82,13 @@ class ForkingWorker:
         return [jids[i :: self._count] for i in range(self._count)]
 
     def _start(self, number: int, resume: bool | list[str]) -> None:
-        child = os.fork()
+        # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        child = os.fork() if self._stopping is None else -1
         if child:
-            self._children[child] = number
+            if child > 0:
+                self._children[child] = number
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
         status = 1
         try:
@@ -106,8 +112,8 @@ class ForkingWorker:
         jobs: bool | list[Job] = client.jobs.get(*resume) if isinstance(resume, list) else resume
         worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=jobs))
         worker.handle_signals()
-        if self._stopping is None:
-            worker.run()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        worker.run()
 
     def _pass_on(self, number: int, _: object) -> None:
         self._stopping = number

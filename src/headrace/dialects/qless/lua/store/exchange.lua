@@ -13,6 +13,7 @@ end
 -- What became of one run that the worker holds.
 local function settle(now, worker, queue, outcome)
   local jid, kind, key = outcome.jid, outcome.kind, 'ql:j:' .. outcome.jid
+  local delay = outcome.at and math.max(0, outcome.at - now) or outcome.delay
   if outcome.data then
     call('HMSET', key, 'data', outcome.data, 'headrace', outcome.said)
   end
@@ -26,14 +27,14 @@ local function settle(now, worker, queue, outcome)
       call('HSET', key, 'klass', outcome.klass)
     end
     local to = kind == MOVED and (outcome.queue or queue) or nil
-    Qless.Completion.complete(now, jid, worker, queue, call('HGET', key, 'data') or '{}', to, outcome.delay)
+    Qless.Completion.complete(now, jid, worker, queue, call('HGET', key, 'data') or '{}', to, delay)
   elseif kind == FAILED or kind == BROKEN then
     Qless.Failures.fail(now, jid, worker, kind == BROKEN and 'broken' or outcome.group, outcome.message)
   else
     if not outcome.spends then
       spare_an_attempt(jid)
     end
-    Qless.Failures.retry(now, jid, queue, worker, outcome.delay, outcome.group, outcome.message)
+    Qless.Failures.retry(now, jid, queue, worker, delay, outcome.group, outcome.message)
   end
 end
 
