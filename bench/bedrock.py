@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
@@ -69,7 +70,7 @@ def ours(path: str, durability: str) -> None:
 
 
 @contextmanager
-def started(kind: str, path: Path, durability: str = "process") -> Iterator[int]:
+def started(kind: str, path: Path, durability: str = "process") -> Iterator[tuple[int, int]]:
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve", kind, "--path", str(path), "--durability", durability],
         stdout=subprocess.PIPE,
@@ -77,7 +78,7 @@ def started(kind: str, path: Path, durability: str = "process") -> Iterator[int]
     )
     assert process.stdout is not None
     try:
-        yield int(process.stdout.readline().rpartition(b":")[2])
+        yield int(process.stdout.readline().rpartition(b":")[2]), process.pid
     finally:
         process.kill()
         process.wait()
@@ -176,10 +177,28 @@ class Verdicts:
     def __init__(self) -> None:
         self.failed = False
 
-    def say(self, what: str, value: float, bar: float) -> None:
-        met = value >= bar
+    def say(self, what: str, rate: Rate, bar: float) -> None:
+        met = rate.value >= bar
         self.failed |= not met
-        print(f"{what:<58} {value:>9,.0f} /s   bar {bar:>9,.0f} /s   {'met' if met else 'MISSED'}", flush=True)
+        verdict = "met" if met else "MISSED"
+        print(f"{_row(what, rate)}   bar {bar:>7,.0f} /s   {verdict}", flush=True)
+
+
+def _row(what: str, rate: Rate) -> str:
+    return f"{what:<52} {rate.value:>7,.0f} /s, {rate.cost * 1e6:>4.0f} µs each"
+
+
+class Rate(NamedTuple):
+    """Requests per second, and how many seconds of the server's processor each took."""
+
+    value: float
+    cost: float
+
+
+def processor_seconds(pid: int) -> float:
+    """Time that a process has had on a processor."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 ROUNDS = 3
@@ -191,11 +210,13 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
 
-        def measure(kind: str, file: str, requests: Requests) -> float:
-            with started(kind, directory / file) as port:
-                return drive(port, connections, seconds, requests)
+        def measure(kind: str, file: str, requests: Requests) -> Rate:
+            with started(kind, directory / file) as (port, pid):
+                before = processor_seconds(pid)
+                rate = drive(port, connections, seconds, requests)
+                return Rate(rate, (processor_seconds(pid) - before) / (rate * seconds))
 
-        def compare(*runs: tuple[str, str, Requests]) -> list[float]:
+        def compare(*runs: tuple[str, str, Requests]) -> list[Rate]:
             rounds = [[measure(*one) for one in runs] for _ in range(ROUNDS)]
             return [max(values) for values in zip(*rounds, strict=True)]
 
@@ -207,14 +228,14 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
             fill(directory / file, int(150_000 * seconds), "mail/Welcome")
         bare_run = ("bare", "bare.db", lambda index, answer: line)
         base, create = compare(bare_run, ("ours", "create.db", creates))
-        print(f"{'bare asyncio line server, one apsw transaction each':<58} {base:>9,.0f} /s")
-        verdicts.say("CreateJob", create, base / 3)
+        print(_row("bare asyncio line server, one transaction each", base))
+        verdicts.say("CreateJob", create, base.value / 3)
         base, pair, pattern = compare(bare_run, ("ours", "small.db", exact), ("ours", "small.db", prefix))
-        verdicts.say("GetJob + FinishJob, requests", pair, base / 3)
-        verdicts.say("GetJob mail/* + FinishJob, requests", pattern, base / 3)
+        verdicts.say("GetJob + FinishJob, requests", pair, base.value / 3)
+        verdicts.say("GetJob mail/* + FinishJob, requests", pattern, base.value / 3)
         for what, requests in (("CreateJob", creates), ("pairs", exact), ("pairs mail/*", prefix)):
             small, full = compare(("ours", "small.db", requests), ("ours", "full.db", requests))
-            verdicts.say(f"{what}, {jobs:,} others queued", full, 0.8 * small)
+            verdicts.say(f"{what}, {jobs:,} others queued", full, 0.8 * small.value)
     return not verdicts.failed
 
 

@@ -25,6 +25,7 @@ def ask(wire: Wire, sql: str, **headers: str) -> Reply:
         ("SELEC 1;", "402 Bad query"),
         ("SELECT 1; SELECT * FROM nowhere_at_all;", "402 Bad query"),
         ("SELECT abs(-9223372036854775808);", "402 Bad query"),
+        ("SELECT CAST(x'ff' AS TEXT);", "402 Bad query"),
     ],
 )
 def test_refusals(wire: Wire, sql: str, status: str) -> None:

@@ -280,10 +280,10 @@ def test_sigterm_lets_jobs_finish_and_a_second_one_gives_them_back(
 
 
 def test_many_processes_many_kills_no_job_lost(one_queue: Queue, workers: Workers) -> None:
-    count = 100 * volume(1)
+    count = volume(50)
     fill(one_queue, count, 0.01)
     worker = workers.start("--processes", "2", "--slots", "2")
-    for _ in range(volume(3)):
+    for _ in range(volume(2)):
         done = len(workers.lines("ended"))
         eventually(lambda done=done: len(workers.lines("ended")) > min(done + 10, count - 1), "some progress")
         for pid in descendants(worker.pid)[:1]:

@@ -33,9 +33,8 @@ def one(to: str) -> None: ...
 @pytest.mark.parametrize(
     "options",
     [
-        {"priority": 1}, {"run_after": 5}, {"run_after": "tomorrow"}, {"retries": 2}, {"timeout": 5}, {"max_crashes": 1},
-        {"unique": True},
-        {"unique_key": "k"}, {"require_worker": True},
+        {"priority": 1}, {"run_after": 5}, {"run_after": "tomorrow"}, {"retries": 2}, {"timeout": 5},
+        {"max_crashes": 1}, {"unique": True}, {"unique_key": "k"}, {"require_worker": True},
     ],
 )  # fmt: skip
 def test_what_the_wire_cannot_carry_is_refused_before_anything_is_written(
@@ -63,7 +62,8 @@ def test_results_and_history_are_refused_in_words(make_app: MakeApp) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "hworker+redis://localhost/0", "hworker+redis://localhost?name=", "hworker+redis://localhost?name=q&timeout=0",
+        "hworker+redis://localhost/0", "hworker+redis://localhost?name=",
+        "hworker+redis://localhost?name=q&timeout=0",
         "hworker+redis://localhost?name=q&timeout=soon", "hworker+redis://localhost?name=q&monitor=maybe",
         "hworker+redis://localhost?name=q&prefetch=0",
         "hworker+mysql://localhost?name=q", "hworker+redis+cluster://a,b?name=q",

@@ -129,9 +129,18 @@ def test_jobs_that_cannot_be_run_do_not_hide_later_ones_however_many_they_are(
         pipe.zadd(scene.next_key, {f'{{"id":"{identity}"}}': clock.now() - 1000})
     pipe.execute()
     before = scene.next
+    first = write(scene, clock, ONCE, "first", due=1000)
+    others = [write(scene, clock, ONCE, number) for number in range(3)]
+    assert [lease.id for lease in listener.take(5)] == [first, *sorted(others)]
+    assert scene.next.items() >= before.items()
+
+
+def test_large_payloads_are_looked_at_in_bounded_steps(listener: Listener, scene: Scene, clock: ManualClock) -> None:
+    big = "x" * 1_000_000
+    strangers = [scene.write("#'not/here", number, big, due=1000 + number) for number in range(12)]
     identity = write(scene, clock, ONCE)
     assert [lease.id for lease in listener.take(3)] == [identity]
-    assert scene.next.items() >= before.items()
+    assert all(scene.scores[stranger] < 2000 for stranger in strangers)
 
 
 def test_a_claim_that_proves_unusable_is_put_back_with_its_score_and_not_tried_again(

@@ -118,10 +118,10 @@ def test_as_many_entries_as_jobs_do_not_hide_an_orphan_for_ever(
 def test_what_a_published_listener_loses_is_found(
     server: Server, scene: Scene, make_store: Callable[..., WorkKitStore], tmp_path: Path, crash: str
 ) -> None:
-    identity = published.insert(scene.client, scene.name, "2099 1 1 * 0 0 0", "#'a/run", [])
     if crash == "crash-in-run":
-        scene.client.delete(scene.jobs_key)
         identity = scene.write("", text=canonical("#'a/run", ONCE, []).decode(), due=1000)
+    else:  # it takes what is not even due
+        identity = published.insert(scene.client, scene.name, "2099 1 1 * 0 0 0", "#'a/run", [])
     script = str(TESTS / "dialects" / "workkit" / "published.py")
     witness = str(tmp_path / "witness")
     listener = subprocess.Popen([sys.executable, script, "listen", server.socket, scene.name, witness, crash])

@@ -91,6 +91,17 @@ def test_add_now_is_due_at_once_whenever_in_the_second_it_was_made(s: Schedule, 
         time.sleep(0.21)  # elsewhere in the second
 
 
+def test_the_servers_clock_is_the_only_one(s: Schedule, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = time.time() + 7200
+    monkeypatch.setattr(time, "time", lambda: wrong)
+    monkeypatch.setattr(time, "time_ns", lambda: int(wrong * 1e9))
+    due = score_of(scene, s.add_now(clear))
+    in_five = score_of(scene, s.add(clear, in_="5 minutes"))
+    now = milliseconds(server_now(scene))
+    assert now - 2000 < due <= now
+    assert now + 298_000 < in_five <= now + 301_000
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

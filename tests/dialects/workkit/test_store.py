@@ -20,7 +20,7 @@ from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.address import make_settings, url_of
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.job import Filter
-from processes import SOURCE, TESTS, environment, eventually, worker_process
+from processes import TESTS, environment, eventually, worker_process
 from store.redis.servers import Server
 
 from . import shop
@@ -251,11 +251,10 @@ def test_the_command_line(url: str, tmp_path: Path, told: Callable[[], list[list
         command = [sys.executable, "-c", "from headrace.cli import main; main()", *arguments, "--store", url]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=environment()).stdout
 
-    assert SOURCE.exists()
     identity = headrace("enqueue", "--app", SHOP, "step", "7").strip()
     assert identity in scene.jobs
-    assert "#'dialects.workkit.shop/step" in headrace("jobs")
-    headrace("enqueue", "--app", SHOP, "wait", "8")
+    assert "#'dialects.workkit.shop/step" in headrace("jobs", "--json")
+    scene.write("#'dialects.workkit.shop/wait", 8, due=1000)
     headrace("worker", SHOP, "--burst")
     assert sorted((line[0], line[4]) for line in told()) == [("awaited", "8"), ("begin", "7"), ("end", "7")]
     assert scene.empty
@@ -265,9 +264,9 @@ def test_a_job_whose_worker_process_died_runs_again_after_its_lease(
     server: Server, name: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene
 ) -> None:
     url = url_of(server.url, make_settings(name, lease=2))
-    with worker_process(SHOP, url, "--session-timeout", "1500ms", log=tmp_path / "log") as worker:
+    with worker_process(SHOP, url, "--session-timeout", "1.5s", log=tmp_path / "log") as worker:
         victim = worker.child()
-        identity = scene.write("#'dialects.workkit.shop/step", 1, 3.0, due=1000)
+        identity = scene.write("#'dialects.workkit.shop/step", 1, 1.0, due=1000)
         eventually(lambda: [line for line in told() if line[0] == "begin"], "the first run")
         os.kill(victim, signal.SIGKILL)
         ends = eventually(lambda: [line for line in told() if line[0] == "end"], "the end of the second run")

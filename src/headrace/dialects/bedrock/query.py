@@ -109,6 +109,8 @@ class Reader:
                 if self._wants_to_write:
                     raise Written from None
                 raise Refused("402 Bad query", ("error", str(error))) from None
+            except UnicodeError:
+                raise Refused("402 Bad query", ("error", "a value is not UTF-8: ask for its hex()")) from None
         return table.body()
 
     def close(self) -> None:

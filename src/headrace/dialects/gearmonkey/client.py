@@ -65,7 +65,10 @@ class JobInfo(NamedTuple):
 class Client:
     """A GearMonkey client.
 
-    >>> client = Client("gearmonkey+redis://localhost:6379/0")           # doctest: +SKIP
+    >>> client = Client("gearmonkey+redis://localhost:6379/0")
+    >>> client.run("mail", "ada@example.org", priority="urgent")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: priority is one of low, normal, high, scheduled, not 'urgent'.
     >>> number = client.run("mail", "ada@example.org", priority="high")  # doctest: +SKIP
     >>> client.get("mail", number).status                                # doctest: +SKIP
     'idle'

@@ -51,8 +51,10 @@ def _split(record: bytes) -> tuple[tuple[Any, ...], str, Rest]:
 
 def _bytes(value: Raw) -> bytes | None:
     """A string of Lua's, which need not be text."""
+    if value is _NONE:
+        return None
     packed = bytes(value)
-    return packed[1 + _LENGTHS.get(packed[0], 0) :] if packed else None
+    return packed[1 + _LENGTHS.get(packed[0], 0) :]
 
 
 def fields(flat: Sequence[bytes]) -> Fields:
@@ -66,24 +68,11 @@ def lease(entry: Any, shapes: Shapes) -> Lease:
     function = name.decode()
     task = rest.task or function
     return Lease(
-        ref=int(ref),
-        token=token,
-        id=rest.id or f"{function}:{number.decode()}",
-        task=task,
-        queue=label.decode(),
-        body=shapes.to_body(task, given),
-        options=_bytes(rest.options),
-        data=_bytes(rest.data),
-        attempts=attempts,
-        crashes=crashes,
-        max_crashes=rest.max,
-        priority=_LEVELS.get(level, 0) if rest.priority is None else rest.priority,
-        created=int(created),
-        due=int(due),
-        deferred_since=rest.deferred,
-        spare=bool(spare),
-        cancelled=rest.cancelling,
-    )
+        int(ref), token, rest.id or f"{function}:{number.decode()}", task, label.decode(), shapes.to_body(task, given),
+        _bytes(rest.options), _bytes(rest.data), attempts, crashes, rest.max,
+        _LEVELS.get(level, 0) if rest.priority is None else rest.priority, int(created), int(due), rest.deferred,
+        bool(spare), rest.cancelling,
+    )  # fmt: skip
 
 
 _LEVELS = {b"high": 1, b"low": -1}

@@ -38,12 +38,12 @@ class Worker:
     `lease`: after how many seconds without a sign of life others take over its job. `strict`: exactly the published
     commands, and so the published risk: a worker that dies loses its job.
 
-    >>> worker = Worker("gearmonkey+redis://localhost:6379/0")  # doctest: +SKIP
-    >>> @worker.accept("shout")                                 # doctest: +SKIP
+    >>> worker = Worker("gearmonkey+redis://localhost:6379/0")
+    >>> @worker.accept("shout")
     ... def shout(input: str) -> str:
     ...     worker.update(1, 2)
     ...     return input.upper()
-    >>> worker.run()                                            # doctest: +SKIP
+    >>> worker.run()  # doctest: +SKIP
     """
 
     def __init__(self, url: str | GearMonkeyStore, *, lease: float = 15.0, strict: bool = False) -> None:

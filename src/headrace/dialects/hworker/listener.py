@@ -65,9 +65,11 @@ class _Line:
 class Listener:
     """A waiter: news when one of the lists has an entry, while there is room for it.
 
-    What counts is the state of the list, not an event: nothing that comes before `wait` can be missed. But it is told once:
-    who has heard of an entry and does not look for it (`arm` says that it will) is not told again. `has_room` says
-    whether the last take left room (None: nothing was taken yet); without room a list that is not empty is no news.
+    What counts is the state of the list, not an event: nothing that comes before `wait` can be missed. But it is told
+    once: who has heard of an entry and does not look for it (`arm` says that it will) is not told again.
+
+    `has_room` says whether the last take left room (None: nothing was taken yet); without room a list that is not empty
+    is no news.
     """
 
     def __init__(self, driver: HworkerDriver, names: Sequence[str], has_room: Callable[[], bool | None]) -> None:

@@ -2,7 +2,8 @@
 
 The wire carries plain Qless: `data` is the object of arguments by name. What a run says about itself (`progress`,
 `data`) goes into the same object, under these two names, for others to see; the job's field `headrace` says which of
-them are ours, so that the next attempt gets its arguments back as they were. An argument of the same name is never touched.
+them are ours, so that the next attempt gets its arguments back as they were. An argument of the same name is not
+touched.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ def _published(kind: str, value: Any, now: int) -> str:
 
 def _check_nameable(function: Callable[..., Any]) -> None:
     """A listener may be another program, or the same one tomorrow: it finds a function by its name, or not at all."""
-    named = inspect.isroutine(function) or inspect.isclass(function)
+    named = inspect.isroutine(function)
     qualified = getattr(function, "__qualname__", "<")
     bound = inspect.ismethod(function) or getattr(function, "__closure__", None)
     if not named or "<" in qualified or bound:

@@ -292,7 +292,7 @@ class WorkKitStore:
             return news or sooner, -1
 
         def look() -> Script[tuple[bool, int]]:
-            return self.wire.look(self.handlers.likenesses, tuple(self._turns.skip), judge)
+            return self.wire.look(self.handlers.likenesses, self._turns.skip, judge)
 
         return ScheduleEar(self.driver, self.keys.channel, look, lambda: self._room(session))
 

@@ -33,7 +33,8 @@ MOST_CALLS = 50
 """How often to go on looking past jobs that can't be run here, in one turn."""
 COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
-SKIPPED = 1_000
+SKIPPED, SKIPPED_FOR = 1_000, 300_000
+"""How many jobs that proved unusable are passed over, and for how many milliseconds."""
 
 _VERDICTS = {
     Answer.OK: Verdict.OK,
@@ -60,8 +61,8 @@ class Turns:
         self._store = store
         self._counters: dict[str, tuple[int, int]] = {}
         """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
-        self.skip: dict[str, None] = {}
-        """Ids that a script took for ours and that can't be run after all."""
+        self._unusable: dict[str, int] = {}
+        """Ids that a script took for ours and that can't be run after all, and since when that is known."""
         self._last_token = 0
         self._warnings = Warnings(store.settings.schedule)
 
@@ -88,7 +89,7 @@ class Turns:
                 wanted=wanted - len(leases),
                 offset=offset,
                 likenesses=store.handlers.likenesses,
-                skip=tuple(self.skip),
+                skip=self.skip,
                 last_token=self._last_token,
                 again=again,
             )
@@ -155,6 +156,17 @@ class Turns:
                 again=True,
             )
         return [hold.id for hold in held]
+
+    @property
+    def skip(self) -> tuple[str, ...]:
+        """Ids to be passed over: for a while, as a module that can't be imported now may be mended."""
+        horizon = self._store.timekeeper.steady() - SKIPPED_FOR
+        while self._unusable:
+            first = next(iter(self._unusable))
+            if len(self._unusable) <= SKIPPED and self._unusable[first] > horizon:
+                break
+            del self._unusable[first]
+        return tuple(self._unusable)
 
     def counters(self, identity: str) -> tuple[int, int]:
         """Attempts and crashes of a job, as far as this process knows."""
@@ -252,9 +264,7 @@ class Turns:
                 cron = read_cron(payload.cron, self._store.settings.cron_order)
             except ScheduleError as error:
                 self._warnings.unusable(claim.id, str(error))
-                self.skip[claim.id] = None
-                while len(self.skip) > SKIPPED:
-                    del self.skip[next(iter(self.skip))]
+                self._unusable[claim.id] = self._store.timekeeper.steady()
                 unusable.append(claim)
                 continue
             task = handlers.task(name)

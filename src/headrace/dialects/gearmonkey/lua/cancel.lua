@@ -30,7 +30,7 @@ local function cancel(id)
   end
   check_function(fn)
   record.finished = now
-  finish(fn, number, 'error', 'cancelled', build(record), record.id)
+  finish(fn, number, 'error', 'cancelled', build(record))
   remove_from_line(fn, number)
   return 1
 end

@@ -76,52 +76,50 @@ local function in_pieces(command, key, values)
   end
 end
 
-local function by_function(list, entries)
-  local found = {}
-  for _, pair in ipairs(list) do
-    local fn = pair[2].fn
-    local members = found[fn] or {}
-    found[fn] = members
-    entries(members, pair[1], pair[2])
-  end
-  return found
-end
-
 -- Record hand-outs: a list of {ref, held}.
 local function hold(session_id, list, until_when)
-  local places = {}
-  for _, pair in ipairs(list) do
-    places[#places + 1] = pair[1]
-    places[#places + 1] = pack_held(pair[2])
+  local places, leases, runs, fn = {}, {}, {}, nil
+  local function write()
+    in_pieces('HSET', held_key(session_id), places)
+    in_pieces('ZADD', leases_key(fn), leases)
+    in_pieces('HSET', runs_key(fn), runs)
+    places, leases, runs = {}, {}, {}
   end
-  in_pieces('HSET', held_key(session_id), places)
-  local leases = by_function(list, function(members, _, held)
-    members[#members + 1] = until_when
-    members[#members + 1] = held.level .. ':' .. held.number
-  end)
-  local runs = by_function(list, function(members, ref, held)
-    members[#members + 1] = held.number
-    members[#members + 1] = ref .. ' ' .. session_id
-  end)
-  for fn, members in pairs(leases) do
-    in_pieces('ZADD', leases_key(fn), members)
-    in_pieces('HSET', runs_key(fn), runs[fn])
+  local n = 1
+  for _, pair in ipairs(list) do -- those of a function mostly stand together
+    local ref, held = pair[1], pair[2]
+    if fn ~= held.fn then
+      if fn then write() end
+      fn, n = held.fn, 1
+    end
+    places[n], places[n + 1] = ref, pack_held(held)
+    leases[n], leases[n + 1] = until_when, held.level .. ':' .. held.number
+    runs[n], runs[n + 1] = held.number, ref .. ' ' .. session_id
+    n = n + 2
   end
+  if fn then write() end
 end
 
 -- The reverse.
 local function let_go(session_id, list)
-  local refs = {}
+  local refs, leases, runs, fn = {}, {}, {}, nil
+  local function write()
+    in_pieces('HDEL', held_key(session_id), refs)
+    in_pieces('ZREM', leases_key(fn), leases)
+    in_pieces('HDEL', runs_key(fn), runs)
+    refs, leases, runs = {}, {}, {}
+  end
+  local n = 0
   for _, pair in ipairs(list) do
-    refs[#refs + 1] = pair[1]
+    local held = pair[2]
+    if fn ~= held.fn then
+      if fn then write() end
+      fn, n = held.fn, 0
+    end
+    n = n + 1
+    refs[n], leases[n], runs[n] = pair[1], held.level .. ':' .. held.number, held.number
   end
-  in_pieces('HDEL', held_key(session_id), refs)
-  local leases = by_function(list, function(members, _, held) members[#members + 1] = held.level .. ':' .. held.number end)
-  local runs = by_function(list, function(members, _, held) members[#members + 1] = held.number end)
-  for fn, members in pairs(leases) do
-    in_pieces('ZREM', leases_key(fn), members)
-    in_pieces('HDEL', runs_key(fn), runs[fn])
-  end
+  if fn then write() end
 end
 
 -- Spare hand-outs that have been started are no longer spare.

@@ -102,9 +102,9 @@ local function crashed_text(crashes)
   return 'crashed: ' .. crashes .. (crashes == 1 and ' worker' or ' workers') .. ' died while running this job'
 end
 
--- The protocol's steps on completing a job, in its order; and what is ours lives as long as the job's hash. False if
--- there is no such job any more: somebody who knows nothing of leases has deleted it.
-local function finish(fn, number, status, output, blob, id)
+-- The protocol's steps on completing a job, in its order; our record lives as long as the job's hash. (What its id points
+-- to is forgotten by the sweep.) False if there is no such job any more: somebody who knows nothing of leases deleted it.
+local function finish(fn, number, status, output, blob)
   local job, lock = job_key(fn, number), 'lock:' .. fn .. ':' .. number
   if call('HSET', job, 'status', status, 'output', output) == 2 then
     call('DEL', job)
@@ -115,9 +115,6 @@ local function finish(fn, number, status, output, blob, id)
   call('LPUSH', lock, 'OK')
   call('EXPIRE', lock, KEEP_LOCK)
   call('SET', record_key(fn, number), blob, 'EX', KEEP_JOB)
-  if id then
-    call('EXPIRE', id_key(id), KEEP_JOB)
-  end
   return true
 end
 

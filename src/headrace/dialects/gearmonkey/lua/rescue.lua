@@ -12,7 +12,7 @@ if status == 'success' or status == 'error' then
     return 0
   end
   local output = call('HGET', job_key(fn, number), 'output') or ''
-  finish(fn, number, status, output, read_blob(fn, number), read_record(fn, number).id)
+  finish(fn, number, status, output, read_blob(fn, number))
   return 1
 end
 check_function(fn)

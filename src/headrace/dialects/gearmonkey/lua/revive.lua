@@ -21,9 +21,6 @@ for i = 2, #ARGV do
     call('PERSIST', job)
     call('DEL', 'lock:' .. fn .. ':' .. number)
     write_record(fn, number, record)
-    if record.id then
-      call('PERSIST', id_key(record.id))
-    end
     remove_from_line(fn, number) -- a peer may have finished it while it waited
     call('LPUSH', queue_key(fn, level_of(record, nil)), number)
     call('PUBLISH', SIDE .. fn .. ':wake', number)

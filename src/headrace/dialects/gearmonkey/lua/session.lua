@@ -76,10 +76,10 @@ local function take_back(fn, number, level, record, crashed)
   record.cancelling, record.deferred = nil, nil
   if cancelling then
     record.state, record.finished = 'cancelled', now
-    finish(fn, number, 'error', 'cancelled', build(record), record.id)
+    finish(fn, number, 'error', 'cancelled', build(record))
   elseif crashed and record.crashes >= (record.max or 3) then
     record.group, record.finished = 'crashed', now
-    finish(fn, number, 'error', crashed_text(record.crashes), build(record), record.id)
+    finish(fn, number, 'error', crashed_text(record.crashes), build(record))
   else
     write_record(fn, number, record)
     give_back(fn, number, level, math.floor(now / 1000))

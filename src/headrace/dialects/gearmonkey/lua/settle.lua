@@ -21,7 +21,7 @@ local function settle_done(held, outcome)
   if outcome[13] >= 0 then started = now - outcome[13] end
   local changed = struct.pack(HEAD, token, attempts, crashes, created, due, ref, started, now - math.max(outcome[14], 0),
     outcome[12], s, w)
-  return finish(held.fn, held.number, 'success', outcome[11], changed .. blob:sub(at), outcome[3])
+  return finish(held.fn, held.number, 'success', outcome[11], changed .. blob:sub(at))
 end
 
 -- True if the job was there.
@@ -39,7 +39,7 @@ local function settle(held, outcome)
   if outcome[13] >= 0 then record.started = now - outcome[13] end
   if kind == DONE then
     record.result, record.finished = outcome[12], now - math.max(outcome[14], 0)
-    return finish(fn, number, 'success', outcome[11], build(record), record.id)
+    return finish(fn, number, 'success', outcome[11], build(record))
   end
   if call('EXISTS', job_key(fn, number)) == 0 then
     return false
@@ -55,7 +55,7 @@ local function settle(held, outcome)
   end
   if output then
     record.finished = now - math.max(outcome[14], 0)
-    return finish(fn, number, 'error', output, build(record), record.id)
+    return finish(fn, number, 'error', output, build(record))
   end
   if kind == AGAIN then
     if outcome[10] then record.group = outcome[10] end

@@ -1,10 +1,10 @@
--- sweep: the reaper. Ends silent sessions, gives back what dead workers held, forgets records of jobs that are gone.
+-- sweep: the reaper. Ends silent sessions, gives back what dead workers held, forgets jobs that are gone.
 --
--- ARGV[2]  cursor of the search for records of jobs that are gone
--- Answers  {sessions ended, jobs given back, records forgotten, 1 if there is more to do, next cursor}
+-- ARGV[2]  cursor of the search for keys of jobs that are gone
+-- Answers  {sessions ended, jobs given back, jobs forgotten, 1 if there is more to do, next cursor}
 --@include prelude record held session
 
-local SESSIONS_AT_ONCE, LEASES_AT_ONCE, KEYS_AT_ONCE = 100, 500, 50
+local SESSIONS_AT_ONCE, LEASES_AT_ONCE, KEYS_AT_ONCE = 100, 500, 200
 local closed, returned, forgotten, more = 0, 0, 0, 0
 
 for _, id in ipairs(call('ZRANGEBYSCORE', SESSIONS, '-inf', steady, 'LIMIT', 0, SESSIONS_AT_ONCE)) do
@@ -54,17 +54,14 @@ for _, fn in ipairs(call('SMEMBERS', FUNCTIONS)) do
 end
 flush_put_back()
 
--- Records end with their jobs. Those of jobs that a peer finished are found here, a few at a time.
-local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*:job:*', 'COUNT', KEYS_AT_ONCE)
+-- Our keys end with their jobs, whoever finished them: a few are looked at each time.
+local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*', 'COUNT', KEYS_AT_ONCE)
 for _, key in ipairs(page[2]) do
-  local fn, number = key:sub(#SIDE + 1):match('^(.+):job:(%d+)$')
+  local place = key:sub(-3) == ':id' and call('GET', key) or key:sub(#SIDE + 1):gsub(':job:(%d+)$', ':%1')
+  local fn, number = place:match('^(.+):(%d+)$')
   if fn and call('EXISTS', job_key(fn, number)) == 0 then
-    local id = read_record(fn, number).id
     call('DEL', key)
-    if id and call('GET', id_key(id)) == fn .. ':' .. number then
-      call('DEL', id_key(id))
-    end
-    forgotten = forgotten + 1
+    forgotten = forgotten + (key:sub(-3) == ':id' and 0 or 1)
   end
 end
 if closed == SESSIONS_AT_ONCE or returned >= LEASES_AT_ONCE then

@@ -24,7 +24,7 @@ local function next_of(group, most)
 end
 
 -- A job becomes ours: "Publish a 'start' event", "Update the job status", and the lease beside it.
-local function hand_out(session, request, ref, fn, level, number, label, spare)
+local function hand_out(session, request, ref, fn, level, number, blob, label, spare)
   local key = job_key(fn, number)
   local known = call('HMGET', key, 'status', 'input')
   if known[1] ~= 'idle' and known[1] ~= 'busy' then
@@ -32,7 +32,6 @@ local function hand_out(session, request, ref, fn, level, number, label, spare)
   end
   call('PUBLISH', 'channel:' .. fn, 'start:' .. number)
   call('HSET', key, 'status', 'busy')
-  local blob = read_blob(fn, number)
   local token, attempts, crashes, created, due, _, _, finished, result, s, w, at = struct.unpack(HEAD, blob)
   local taken = head(token + 1, attempts, crashes, created, due, ref, now, finished, result, session.id, session.name)
     .. blob:sub(at + s + w)
@@ -54,9 +53,14 @@ local function take(session, request, wanted)
     local fn, level, numbers = next_of(group, round_robin and 1 or math.min(most - #leases, 1000))
     if fn then
       empty = 0
-      for _, number in ipairs(numbers) do
+      local keys = {}
+      for i, number in ipairs(numbers) do
+        keys[i] = record_key(fn, number)
+      end
+      local blobs = call('MGET', unpack(keys))
+      for i, number in ipairs(numbers) do
         local ref = refs + #leases + 1
-        local lease, held = hand_out(session, request, ref, fn, level, number, group.label, #leases >= slots)
+        local lease, held = hand_out(session, request, ref, fn, level, number, blobs[i] or NEW, group.label, #leases >= slots)
         if lease then
           leases[#leases + 1], taken[#taken + 1] = lease, held
         else

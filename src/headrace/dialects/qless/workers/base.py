@@ -52,7 +52,7 @@ class Options:
 
 
 class Stopper:
-    """Says that it is time to stop. Unlike an `Event` it may be set by a signal handler that interrupts its own `wait`."""
+    """Says that it is time to stop. Unlike an `Event` it may be set by a signal handler that interrupts its `wait`."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

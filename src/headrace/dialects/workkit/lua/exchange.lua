@@ -58,4 +58,6 @@ end
 for _, member in ipairs(strays) do
   call('ZREM', NEXT, member)
 end
-return { digits(now), next_due() or '', verdicts, found, digits(token), passed, resume or -1 }
+-- What was claimed or removed is no longer due: the others have moved up.
+resume = resume and resume - #found - #strays or -1
+return { digits(now), next_due() or '', verdicts, found, digits(token), passed, resume }

@@ -1,6 +1,6 @@
 -- scan: what is due and can be run here, earliest first. Needs prelude.
 
-local PAGE, MOST = 100, 1000
+local PAGE, MOST, MOST_BYTES = 100, 1000, 4000000
 
 -- The id in a member, whatever its spelling; nil if there is none that could be a name.
 local function id_of(member)
@@ -39,9 +39,10 @@ end
 
 -- Answers {found: {member, id, score, payload} each; strays: members without payload; passed: {id, job or ''} each of the
 -- first few that can't be run here; resume: where to go on, or nil if all that is due was seen}.
--- `known`: likenesses of what can be run. `skip`: ids that are known not to be readable. Looks at most at MOST entries.
+-- `known`: likenesses of what can be run. `skip`: ids that are known not to be readable. Looks at most at MOST entries, or at
+-- MOST_BYTES of payloads, and a bit: the server has others to serve.
 local function scan(known, skip, wanted, offset)
-  local found, strays, passed = {}, {}, {}
+  local found, strays, passed, bytes = {}, {}, {}, 0
   local size = math.min(PAGE, math.max(wanted, 10))
   local last = offset + MOST
   while #found < wanted do
@@ -54,7 +55,11 @@ local function scan(known, skip, wanted, offset)
         break
       end
       local member, id = page[i], id_of(page[i])
+      if bytes > MOST_BYTES then
+        return found, strays, passed, offset + (i - 1) / 2
+      end
       local payload = id and call('HGET', JOBS, id)
+      bytes = bytes + #(payload or '')
       local job = payload and job_of(payload)
       if id and not payload then
         strays[#strays + 1] = member
