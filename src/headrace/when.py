@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from headrace.errors import ConfigurationError
-from headrace.schedule import ScheduleError, parse_duration, parse_instant
+
+# The language of schedules is imported when words are used: a worker process that needs none starts sooner.
 
 Duration = float | timedelta | str
 Instant = datetime | timedelta | float | str
@@ -23,12 +24,22 @@ def milliseconds(value: Duration, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta | str):
         raise ConfigurationError(f"{what} takes seconds, a timedelta or words like '5 minutes', not {value!r}.")
     try:
-        length = parse_duration(value)
-    except (ScheduleError, ValueError, OverflowError) as error:
+        length = _length(value)
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
     if length < timedelta(0):
         raise ConfigurationError(f"{what} cannot be negative: {value!r}.")
     return round(length.total_seconds() * 1000)
+
+
+def _length(value: Duration) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, int | float) and 0 <= value < 1e9:
+        return timedelta(seconds=value)
+    from headrace.schedule import parse_duration  # noqa: PLC0415
+
+    return parse_duration(value)
 
 
 def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | None, int | None]:
@@ -48,9 +59,11 @@ def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | N
             return None, _in_range(milliseconds(value.removeprefix("in "), what), what)
         except ConfigurationError:
             pass  # not a duration: then it is an instant, or nothing
+    from headrace.schedule import parse_instant  # noqa: PLC0415
+
     try:
         instant = parse_instant(value, now=datetime.fromtimestamp(now / 1000, UTC), tz=zone)
-    except (ScheduleError, ValueError, OverflowError) as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
     return _in_range(round(instant.timestamp() * 1000), what), None
 

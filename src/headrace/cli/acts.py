@@ -34,12 +34,10 @@ def cancel_command(ids: tuple[str, ...], store: str | None, app_path: str | None
         after = opened.run(opened.get(ids))
     outcomes: list[str] = []
     for success, job in zip(done, after, strict=True):
-        if job is None:
-            outcomes.append("not found")
-        elif not success:
-            outcomes.append("done already")
-        else:
-            outcomes.append("told to stop" if job.state is State.RUNNING else "cancelled")
+        if not success:
+            outcomes.append("not found" if job is None else "done already")
+        else:  # some dialects keep nothing of a cancelled job
+            outcomes.append("told to stop" if job is not None and job.state is State.RUNNING else "cancelled")
     _report(ids, outcomes, ("cancelled", "told to stop"), as_json)
 
 

@@ -106,7 +106,7 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
     """
     with existing_store(store, app_path) as opened:
         job = find_job(opened, job_id)
-        history = opened.run(opened.history(job_id))
+        history = opened.run(opened.history(job_id)) if Facet.HISTORY in opened.facets else []
     if as_json:
         events = [{"at": iso(e.at), "what": e.what, "detail": e.detail, "worker": e.worker or None} for e in history]
         show_json({**job_document(job), "history": events})

@@ -38,7 +38,7 @@ def test_jobs_are_found_where_they_are(queue: Queue, make_app: MakeApp) -> None:
     store = app.store
     found = store.run(store.get(["w1", "w2", "p", "f", "b", "nobody", "x"]))
     states = [job and (job.state.value, job.group) for job in found]
-    kept = [("ready", None), ("ready", None), ("running", None), ("failed", None), ("failed", "broken")]
+    kept = [("ready", None), ("ready", None), ("running", None), ("failed", "failed"), ("failed", "broken")]
     assert states == [*kept, None, None]
     assert found[0] is not None
     assert (found[0].body, found[0].task, found[0].queue) == (b'{"to":"x"}', "task", queue.name)
@@ -59,6 +59,28 @@ def test_jobs_are_found_where_they_are(queue: Queue, make_app: MakeApp) -> None:
     assert store.run(store.find(Filter(task="other"))).jobs == []
     (counts,) = store.run(store.counts())
     assert counts.by_state == {State.READY: 2, State.RUNNING: 1, State.FAILED: 2}
+
+
+@pytest.mark.parametrize("key", ["failed", "broken"])
+def test_pages_miss_nothing_while_their_jobs_are_taken_away(queue: Queue, make_app: MakeApp, key: str) -> None:
+    """As `headrace revive --group` does: page by page, and what is on a page leaves the list."""
+    app = make_app()
+    app.task(name="task")(one)
+    store = app.store
+    for number in range(1_100):
+        raw = b'["%d","x"]' % number
+        if key == "failed":
+            queue.client.lpush(queue.failed_key, raw)
+        else:
+            queue.client.hset(queue.broken_key, raw, b'"2015-07-24T12:34:56Z"')
+    cursor, revived = None, 0
+    while True:
+        page = store.run(store.find(Filter(group=key, limit=300, after=cursor)))
+        revived += sum(store.run(store.revive([job.id for job in page.jobs])))
+        if (cursor := page.cursor) is None:
+            break
+    assert revived == len(set(queue.jobs)) == 1_100
+    assert queue.keys == {queue.jobs_key}
 
 
 def test_cancel_delete_and_revive(queue: Queue, make_app: MakeApp) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from headrace.dialects.hworker.catalogue import Catalogue
-from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PIECE, PROGRESS, Work, entries, remove, walk
+from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Work, entries, remove, walk
 from headrace.dialects.hworker.times import to_milliseconds
 from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
 from headrace.job import Filter, Page, Snapshot, State
 
 STATES = {JOBS: State.READY, PROGRESS: State.RUNNING, FAILED: State.FAILED, BROKEN: State.FAILED}
 """What is where, in the order in which a job moves: who looks in this order misses none that goes on meanwhile."""
-GROUP_BROKEN = "broken"
+GROUPS = {FAILED: "failed", BROKEN: "broken"}
+"""The wire keeps no reason: all that failed are one group."""
 
 
 class Entry(NamedTuple):
@@ -74,22 +76,24 @@ def id_of(raw: bytes) -> str:
 def find(catalogue: Catalogue, wanted: Filter) -> Work[Page]:
     """A page of jobs: the waiting ones, newest first, then those in progress, the failed ones and the broken ones."""
     places = [(name, kind) for kind in STATES for name in catalogue.names if _may_be_at(catalogue, wanted, name, kind)]
-    place, offset = map(int, (wanted.after or "0:0").split(":"))
+    number, _, position = (wanted.after or "0:").partition(":")
+    place = int(number)
     jobs: list[Snapshot] = []
     while place < len(places):
         name, kind = places[place]
-        looked = yield entries(name, kind, offset)
-        whole = kind in (PROGRESS, BROKEN)
-        rows = sorted(looked.found)[offset:] if whole else looked.found
-        for raw, value in rows:
-            offset += 1
-            if raw == PHANTOM and kind == PROGRESS:
-                continue
+        in_list = kind in (JOBS, FAILED)
+        looked = yield entries(name, kind, int(position) if in_list and position else -1)
+        # A page ends at a place that stays where it is when jobs are added, and when those on the page are taken away.
+        rows = [(str(looked.left + len(looked.found) - i), row) for i, row in enumerate(looked.found)]
+        if not in_list:
+            rows = sorted((blake2b(raw, digest_size=8).hexdigest(), (raw, value)) for raw, value in looked.found)
+            rows = [(mark, row) for mark, row in rows if mark >= position and row[0] != PHANTOM]
+        for mark, (raw, value) in rows:
             if len(jobs) == wanted.limit:
-                return Page(jobs, f"{place}:{offset - 1}")
+                return Page(jobs, f"{place}:{mark}")
             jobs.append(snapshot(catalogue, Entry(name, kind, raw, value, looked.now // 1000)))
-        if whole or looked.size < PIECE:
-            place, offset = place + 1, 0
+        position = str(looked.left) if looked.left else ""
+        place += not looked.left
     return Page(jobs, None)
 
 
@@ -98,7 +102,7 @@ def _may_be_at(catalogue: Catalogue, wanted: Filter, name: str, kind: int) -> bo
         (not wanted.states or STATES[kind] in wanted.states)
         and (wanted.queue is None or catalogue.name_of(wanted.queue) == name)
         and (wanted.task is None or catalogue.shown_task(name) == wanted.task)
-        and (wanted.group is None or (wanted.group == GROUP_BROKEN and kind == BROKEN))
+        and (wanted.group is None or wanted.group == GROUPS.get(kind))
     )
 
 
@@ -123,7 +127,7 @@ def snapshot(catalogue: Catalogue, entry: Entry) -> Snapshot:
         created=known,
         due=known,
         started=at if entry.kind == PROGRESS else None,
-        finished=at if entry.kind == BROKEN else None,
+        finished=known if entry.kind in GROUPS else None,
         attempts=0,
         crashes=0,
         max_crashes=0,
@@ -133,7 +137,7 @@ def snapshot(catalogue: Catalogue, entry: Entry) -> Snapshot:
         progress=None,
         result=None,
         error=None,
-        group=GROUP_BROKEN if entry.kind == BROKEN else None,
+        group=GROUPS.get(entry.kind),
         cancelling=False,
         unique_key=None,
     )

@@ -103,24 +103,24 @@ def give_back(records: Sequence[Record]) -> Request[list[bool]]:
 
 
 class Looked(NamedTuple):
-    """Entries of a hash (field, value) or of a list (entry, nothing), and how many were looked at."""
+    """Entries of a hash (field, value) or of a list (entry, nothing), and how many of the list are left."""
 
     now: int
     """Microseconds."""
-    size: int
+    left: int
     found: list[tuple[bytes, bytes]]
 
 
-def entries(name: str, kind: int, first: int = 0, needles: Sequence[bytes] = ()) -> Request[Looked]:
-    """A piece of a list, or a whole hash."""
+def entries(name: str, kind: int, left: int = -1, needles: Sequence[bytes] = ()) -> Request[Looked]:
+    """A whole hash, or a piece of a list: of the last `left` entries (-1: of all) as many as a script looks at."""
 
     def read(reply: Reply, _: bool) -> Looked:
-        now, size, *found = reply
+        now, left, *found = reply
         if kind in (PROGRESS, BROKEN):
-            return Looked(int(now), size, list(zip(found[::2], found[1::2], strict=True)))
-        return Looked(int(now), size, [(raw, b"") for raw in found])
+            return Looked(int(now), left, list(zip(found[::2], found[1::2], strict=True)))
+        return Looked(int(now), left, [(raw, b"") for raw in found])
 
-    return Request("entries", (name,), (b"%d" % kind, b"%d" % first, b"%d" % PIECE, *needles), read)
+    return Request("entries", (name,), (b"%d" % kind, b"%d" % left, b"%d" % PIECE, *needles), read)
 
 
 def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) -> Request[bool]:
@@ -144,15 +144,15 @@ def destroy(name: str) -> Request[int]:
 
 
 def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Work[Looked]:
-    """All entries at one key. A list is read from the left, where new ones come in: what is pushed hides none."""
+    """All entries at one key."""
     found: list[tuple[bytes, bytes]] = []
-    first = 0
+    left = -1
     while True:
-        looked: Looked = yield entries(name, kind, first, needles)
+        looked: Looked = yield entries(name, kind, left, needles)
         found += looked.found
-        first += looked.size
-        if looked.size < PIECE or kind in (PROGRESS, BROKEN):
-            return looked._replace(size=first, found=found)
+        left = looked.left
+        if not left:
+            return looked._replace(found=found)
 
 
 def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:

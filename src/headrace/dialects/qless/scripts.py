@@ -13,7 +13,6 @@ CLASSES = {
     "Put": "put",
     "Pop": "pop",
     "Completion": "completion",
-    "History": "history",
     "Samples": "samples",
     "Holder": "holder",
     "Job": "job",

@@ -27,9 +27,9 @@ end
 -- Forget completed jobs: those that are `doomed`, being too old, and the oldest of the rest if these are too many. In
 -- bounded steps: what is left over goes with the next completions.
 function After.purge(doomed, too_many)
-  if too_many > 0 and #doomed < CHUNK then
+  if too_many > 0 and #doomed < Qless.CHUNK then
     local first = #doomed
-    for _, jid in ipairs(call('ZRANGE', 'ql:completed', first, first + math.min(too_many, CHUNK) - 1)) do
+    for _, jid in ipairs(call('ZRANGE', 'ql:completed', first, first + math.min(too_many, Qless.CHUNK) - 1)) do
       doomed[#doomed + 1] = jid
     end
   end

@@ -11,16 +11,17 @@
 --     care (`Values.stored`, `tonumber(...) or default`), never asserted.
 --   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
 --     by one function, because making functions is what costs.
-local call, encode, decode, floor = redis.call, cjson.encode, cjson.decode, math.floor
-
--- No command moves more than so many values to or from the stack at once (`unpack` fails at about 8000), and
--- upkeep that could be without end stops after so many steps.
-local CHUNK = 1000
+local call = redis.call
 
 -- The classes: Qless.Job, Qless.Queue, ... Each is made when it is first asked for (see the end of the library).
 --
--- The names in the constructor have no values: they only make room, so that the table need not grow while a call runs.
-local Qless = {put = nil, pop = nil, complete = nil, Put = nil, Pop = nil, Job = nil, History = nil, Holder = nil}
+-- The names without values only make room, so that the table need not grow while a call runs.
+local Qless = {
+  -- No command moves more than so many values to or from the stack at once (`unpack` fails at about 8000), and upkeep
+  -- that could be without end stops after so many steps.
+  CHUNK = 1000,
+  put = nil, pop = nil, complete = nil, Put = nil, Pop = nil, Job = nil, Holder = nil,
+}
 
 -- An argument that must be there. An empty text names nothing.
 local function required(command, name, value)
@@ -42,9 +43,32 @@ end
 -- JSON text, decoded: it must be such, and `false` counts as missing, as it always has. (What is wrong with the text is
 -- said by the decoder itself: catching that would cost every call.)
 local function json(command, name, text)
-  local value = decode(required(command, name, text))
+  local value = cjson.decode(required(command, name, text))
   if value == false then
     error(command .. '(): Arg "' .. name .. '" missing')
   end
   return value
+end
+
+-- Append an entry to a job's history, the list `ql:j:<jid>-history`: JSON text, `[when,what]` or `[when,what,{extra}]` with `when` in whole seconds. `field` is the job's
+-- field `history` (only very old records have one), `limit` the option `max-job-history` where the caller has read it.
+--
+-- The first entry is always kept, and the newest: a limit of 1 counts as 2, and none of 0 or less as no limit.
+local function remember(key, entry, field, limit)
+  if field then
+    Qless.OldHistory.convert(key, field)
+  end
+  local length = call('RPUSH', key .. '-history', entry)
+  if length > 2 then
+    if limit == nil then
+      limit = call('HGET', 'ql:config', 'max-job-history')
+    end
+    limit = tonumber(limit) or 100
+    if limit > 0 and length > math.max(limit, 2) then
+      local list = key .. '-history'
+      local first = call('LPOP', list)
+      call('LTRIM', list, -(math.max(math.floor(limit), 2) - 1), -1)
+      call('LPUSH', list, first)
+    end
+  end
 end

@@ -11,7 +11,7 @@ local function remove(jid)
     return
   end
   call('DEL', key, key .. '-history')
-  local message = encode({jid = jid, worker = worker, event = 'canceled', queue = queue})
+  local message = cjson.encode({jid = jid, worker = worker, event = 'canceled', queue = queue})
   call('PUBLISH', 'ql:log', message)
   if worker and worker ~= '' then
     call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)

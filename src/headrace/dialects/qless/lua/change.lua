@@ -16,13 +16,13 @@ end
 -- Add an entry of the client's own to the history.
 function Change.log(now, jid, message, extra)
   local values = Qless.Holder.existing('Log', jid, 'history')
-  Qless.History.append('ql:j:' .. jid, encode({floor(now), message, extra}), values[2])
+  remember('ql:j:' .. jid, cjson.encode({math.floor(now), message, extra}), values[2])
 end
 
 function Change.tag(now, jid, tags)
   local values = Qless.Holder.existing('Tag', jid, 'tags')
   local all, added = Qless.Tags.with(Qless.Values.stored(values[2]), tags)
-  call('HSET', 'ql:j:' .. jid, 'tags', encode(all))
+  call('HSET', 'ql:j:' .. jid, 'tags', cjson.encode(all))
   Qless.Tags.index(now, jid, added)
   return all
 end
@@ -30,7 +30,7 @@ end
 function Change.untag(jid, tags)
   local values = Qless.Holder.existing('Tag', jid, 'tags')
   local left, removed = Qless.Tags.without(Qless.Values.stored(values[2]), tags)
-  call('HSET', 'ql:j:' .. jid, 'tags', encode(left))
+  call('HSET', 'ql:j:' .. jid, 'tags', cjson.encode(left))
   Qless.Tags.forget(jid, removed)
   return left
 end
@@ -48,7 +48,7 @@ function Change.time_out(now, jids)
   for i, jid in ipairs(jids) do
     local worker, queue, history = all[i][2] or '', all[i][3] or '', all[i][4]
     local key = 'ql:j:' .. jid
-    Qless.History.append(key, '[' .. floor(now) .. ',"timed-out"]', history)
+    remember(key, '[' .. math.floor(now) .. ',"timed-out"]', history)
     call('ZREM', 'ql:q:' .. queue .. '-locks', jid)
     call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
     call('ZADD', 'ql:q:' .. queue .. '-work', '+inf', jid)

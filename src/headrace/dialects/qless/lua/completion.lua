@@ -18,8 +18,7 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   if grace then
     call('HDEL', key, 'grace')
   end
-  local append = Qless.History.append
-  append(key, '[' .. floor(now) .. ',"done"]', history, most_entries)
+  remember(key, '[' .. math.floor(now) .. ',"done"]', history, most_entries)
   if call('ZREM', 'ql:q:' .. queue .. '-locks', jid) == 0 then
     -- Not where it should be: somebody else's script may have left it in another place.
     call('ZREM', 'ql:q:' .. queue .. '-work', jid)
@@ -27,18 +26,18 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   end
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
   time = tonumber(time)
-  Qless.Samples.add(now, 'run', queue, {time and now - time or 0})
+  Qless.Samples.add(now, 'run', queue, time and now - time or 0)
   if call('ZSCORE', 'ql:tracked', jid) then
     call('PUBLISH', 'ql:completed', jid)
   end
   if to then
-    call('PUBLISH', 'ql:log', encode({jid = jid, event = 'advanced', queue = queue, to = to}))
-    append(key, encode({floor(now), 'put', {q = to}}), nil, most_entries)
+    call('PUBLISH', 'ql:log', cjson.encode({jid = jid, event = 'advanced', queue = queue, to = to}))
+    remember(key, cjson.encode({math.floor(now), 'put', {q = to}}), nil, most_entries)
     return Qless.After.advance(now, jid, tonumber(priority) or 0, to, delay, depends)
   end
-  call('PUBLISH', 'ql:log', '{"jid":' .. encode(jid) .. ',"event":"completed","queue":' .. encode(queue) .. '}')
+  call('PUBLISH', 'ql:log', '{"jid":' .. cjson.encode(jid) .. ',"event":"completed","queue":' .. cjson.encode(queue) .. '}')
   call('ZADD', 'ql:completed', now, jid)
-  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - (tonumber(seconds) or 604800), 'LIMIT', 0, CHUNK)
+  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - (tonumber(seconds) or 604800), 'LIMIT', 0, Qless.CHUNK)
   local too_many = call('ZCARD', 'ql:completed') - #doomed - (tonumber(most) or 50000)
   if doomed[1] or too_many > 0 then
     Qless.After.purge(doomed, too_many)

@@ -33,12 +33,12 @@ end
 
 function Config.set(option, value)
   call('HSET', 'ql:config', option, value)
-  call('PUBLISH', 'ql:log', encode({event = 'config_set', option = option, value = value}))
+  call('PUBLISH', 'ql:log', cjson.encode({event = 'config_set', option = option, value = value}))
 end
 
 function Config.unset(option)
   call('HDEL', 'ql:config', option)
-  call('PUBLISH', 'ql:log', encode({event = 'config_unset', option = option}))
+  call('PUBLISH', 'ql:log', cjson.encode({event = 'config_unset', option = option}))
 end
 
 -- Seconds for which a pop or a heartbeat locks a job of a queue.

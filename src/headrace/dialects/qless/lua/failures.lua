@@ -5,7 +5,7 @@ Qless.Failures = Failures
 -- A job fails. `counted_on` is the queue whose statistics say so. (History and messages are the caller's.)
 function Failures.record(now, jid, queue, counted_on, failure, more)
   local key = 'ql:j:' .. jid
-  call('HMSET', key, 'state', 'failed', 'worker', '', 'expires', '', 'failure', encode(failure), unpack(more or {}))
+  call('HMSET', key, 'state', 'failed', 'worker', '', 'expires', '', 'failure', cjson.encode(failure), unpack(more or {}))
   call('HDEL', key, 'grace')
   call('ZREM', 'ql:q:' .. queue .. '-locks', jid)
   call('ZREM', 'ql:q:' .. queue .. '-work', jid)
@@ -35,11 +35,11 @@ end
 function Failures.fail(now, jid, worker, group, message, data)
   local values = Qless.Holder.held('Fail', jid, worker, 'queue', 'history')
   local queue, history = values[3] or '', values[4]
-  local failure = {group = group, message = message, when = floor(now), worker = worker}
+  local failure = {group = group, message = message, when = math.floor(now), worker = worker}
   Failures.record(now, jid, queue, queue, failure, data and {'data', data})
-  Qless.History.append('ql:j:' .. jid, encode({floor(now), 'failed', {worker = worker, group = group}}), history)
+  remember('ql:j:' .. jid, cjson.encode({math.floor(now), 'failed', {worker = worker, group = group}}), history)
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
-  call('PUBLISH', 'ql:log', encode({jid = jid, event = 'failed', worker = worker, group = group, message = message}))
+  call('PUBLISH', 'ql:log', cjson.encode({jid = jid, event = 'failed', worker = worker, group = group, message = message}))
   Qless.Events.tell_trackers(jid, 'ql:failed')
   return jid
 end
@@ -50,13 +50,13 @@ function Failures.retry(now, jid, queue, worker, delay, group, message)
   local old_queue, priority = values[3] or '', tonumber(values[4]) or 0
   local remaining = (tonumber(values[5]) or 0) - 1
   local key = 'ql:j:' .. jid
-  local told = group and message and {group = group, message = message, when = floor(now), worker = worker}
+  local told = group and message and {group = group, message = message, when = math.floor(now), worker = worker}
   call('ZADD', 'ql:queues', 'NX', now, queue)
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
   if remaining >= 0 then
     call('HMSET', key, 'remaining', remaining, 'queue', queue, 'state', delay > 0 and 'scheduled' or 'waiting')
     if told then
-      call('HSET', key, 'failure', encode(told))
+      call('HSET', key, 'failure', cjson.encode(told))
     end
     call('HDEL', key, 'grace')
     call('ZREM', 'ql:q:' .. old_queue .. '-locks', jid)
@@ -70,7 +70,7 @@ function Failures.retry(now, jid, queue, worker, delay, group, message)
   group = group or 'failed-retries-' .. queue
   local failure = told or Failures.exhausted(now, group, old_queue)
   Failures.record(now, jid, old_queue, queue, failure, {'remaining', remaining, 'queue', queue})
-  Qless.History.append(key, encode({floor(now), 'failed', {group = group}}), values[6])
+  remember(key, cjson.encode({math.floor(now), 'failed', {group = group}}), values[6])
   Qless.Events.tell_trackers(jid, 'ql:failed')
   return remaining
 end
@@ -106,7 +106,7 @@ function Failures.unfail(now, queue, group, count)
     if exists then
       call('HMSET', key, 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', queue,
         'remaining', tonumber(retries) or 5)
-      Qless.History.append(key, encode({floor(now), 'put', {q = queue}}), history)
+      remember(key, cjson.encode({math.floor(now), 'put', {q = queue}}), history)
       call('ZADD', 'ql:q:' .. queue .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
       Qless.Statistics.no_longer_failed(old_queue, Qless.Values.stored(failure))
       put_back = put_back + 1

@@ -12,7 +12,7 @@ end
 local function read_history(key)
   local texts = call('LRANGE', key .. '-history', 0, -1)
   -- All entries at once is quicker than one after the other; with one that is damaged it has to be the latter.
-  local valid, entries = pcall(decode, '[' .. table.concat(texts, ',') .. ']')
+  local valid, entries = pcall(cjson.decode, '[' .. table.concat(texts, ',') .. ']')
   for i = 1, #texts do
     local entry = valid and entries[i] or Qless.Values.stored(texts[i])
     local object = type(entry[3]) == 'table' and entry[3] or {}
@@ -39,7 +39,7 @@ function Job.object(values, tracked)
     priority = tonumber(values[6]) or 0,
     expires = tonumber(values[7]) or 0,
     retries = tonumber(values[8]) or 0,
-    remaining = floor(tonumber(values[9]) or 0),
+    remaining = math.floor(tonumber(values[9]) or 0),
     data = values[10],
     tags = (not tags or tags == '{}') and {} or Qless.Values.stored(tags),
     failure = (not failure or failure == '{}') and {} or Qless.Values.stored(failure),

@@ -7,7 +7,7 @@ local function warn(now, queue, jid, worker, grace, history, most_entries)
   local key = 'ql:j:' .. jid
   call('HSET', key, 'grace', 1)
   call('ZADD', 'ql:q:' .. queue .. '-locks', now + grace, jid)
-  Qless.History.append(key, '[' .. floor(now) .. ',"timed-out"]', history, most_entries)
+  remember(key, '[' .. math.floor(now) .. ',"timed-out"]', history, most_entries)
   Qless.Events.tell_trackers(jid, 'ql:stalled')
   Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
   Qless.Statistics.count(now, queue, 'retries', 1)
@@ -25,9 +25,9 @@ local function take_away(now, queue, jid, worker, job_queue, remaining, history,
   local group = 'failed-retries-' .. job_queue
   local failure = Qless.Failures.exhausted(now, group, job_queue)
   Qless.Failures.record(now, jid, queue, queue, failure, {'remaining', remaining})
-  Qless.History.append(key, encode({floor(now), 'failed', {group = group}}), history, most_entries)
+  remember(key, cjson.encode({math.floor(now), 'failed', {group = group}}), history, most_entries)
   Qless.Events.tell_trackers(jid, 'ql:failed')
-  call('PUBLISH', 'ql:log', encode(
+  call('PUBLISH', 'ql:log', cjson.encode(
     {jid = jid, event = 'failed', group = group, worker = worker, message = failure.message}))
   return false
 end

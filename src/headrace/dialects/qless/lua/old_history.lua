@@ -8,7 +8,7 @@ function OldHistory.convert(key, field)
   local function add(when, what, extra)
     when = tonumber(when)
     if when then
-      entries[#entries + 1] = encode({floor(when), what, extra})
+      entries[#entries + 1] = cjson.encode({math.floor(when), what, extra})
     end
   end
   for _, stay in ipairs(Qless.Values.stored(field)) do

@@ -31,7 +31,7 @@ local function collect(queue, jids, count)
   end
   local start = 0
   while #found < count do
-    local missing = math.min(count - #found, CHUNK)
+    local missing = math.min(count - #found, Qless.CHUNK)
     local waiting = call('ZREVRANGE', work, start, start + missing - 1)
     local dropped = 0
     for i = 1, #waiting do
@@ -75,15 +75,14 @@ end
 -- Record for all jobs of a batch that a worker has them until `expires`, in their own order.
 local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
   local scores, jids, samples = {}, {}, {}
-  local append = Qless.History.append
   -- Text that is the same for all is made once.
-  local time, entry = string.format('%.20f', now), encode({floor(now), 'popped', {worker = worker}})
+  local time, entry = string.format('%.20f', now), cjson.encode({math.floor(now), 'popped', {worker = worker}})
   local ends = string.format('%.17g', expires)
   for i, values in ipairs(jobs) do
     local jid = values[1]
     local key = 'ql:j:' .. jid
     call('HMSET', key, 'worker', worker, 'expires', ends, 'state', 'running', 'time', time)
-    append(key, entry, values[14], most_entries)
+    remember(key, entry, values[14], most_entries)
     local since = tonumber(values[15])
     samples[i] = since and now - since or 0
     scores[2 * i - 1], scores[2 * i], jids[i] = ends, jid, jid
@@ -96,7 +95,7 @@ local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
   call_with('ZADD', 'ql:w:' .. worker .. ':jobs', scores)
   call_with('ZADD', 'ql:q:' .. queue .. '-locks', scores)
   call_with('ZREM', 'ql:q:' .. queue .. '-work', jids)
-  Qless.Samples.add(now, 'wait', queue, samples)
+  Qless.Samples.add_all(now, 'wait', queue, samples)
 end
 
 -- Hand up to `count` jobs to a worker.
@@ -110,7 +109,7 @@ function Pop.pop(now, queue, worker, count)
     'max-job-history'))
   limit = tonumber(limit) or 0
   if limit > 0 then
-    count = math.min(count, floor(limit - call('ZCOUNT', 'ql:q:' .. queue .. '-locks', now, '+inf')))
+    count = math.min(count, math.floor(limit - call('ZCOUNT', 'ql:q:' .. queue .. '-locks', now, '+inf')))
   end
   if count <= 0 then
     return {}

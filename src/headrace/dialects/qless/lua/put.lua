@@ -21,13 +21,13 @@ function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, re
   priority = priority or tonumber(old_priority) or 0
   retries = retries or tonumber(old_retries) or 5
   retries = retries == 5 and '5' or retries
-  local quoted = encode(queue)
+  local quoted = cjson.encode(queue)
   call('HMSET', key, 'jid', jid, 'klass', klass, 'data', data, 'priority', priority == 0 and '0' or priority,
-    'tags', tags and tags[1] and encode(tags) or '{}', 'state', blocked and 'depends' or delay > 0 and 'scheduled' or 'waiting',
+    'tags', tags and tags[1] and cjson.encode(tags) or '{}', 'state', blocked and 'depends' or delay > 0 and 'scheduled' or 'waiting',
     'worker', '', 'expires', '0', 'queue', queue, 'retries', retries, 'remaining', retries,
     'time', string.format('%.20f', now))
-  call('PUBLISH', 'ql:log', '{"jid":' .. encode(jid) .. ',"event":"put","queue":' .. quoted .. '}')
-  Qless.History.append(key, '[' .. floor(now) .. ',"put",{"q":' .. quoted .. '}]', history)
+  call('PUBLISH', 'ql:log', '{"jid":' .. cjson.encode(jid) .. ',"event":"put","queue":' .. quoted .. '}')
+  remember(key, '[' .. math.floor(now) .. ',"put",{"q":' .. quoted .. '}]', history)
   if exists then
     call('HDEL', key, 'grace', 'scheduled')
     Qless.Move.leave(caller, jid, state, old_queue, worker, failure)

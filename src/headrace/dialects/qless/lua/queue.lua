@@ -16,7 +16,7 @@ function Queue.promote(now, queue, jids)
 end
 
 local function promote_some(now, queue)
-  Queue.promote(now, queue, call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-scheduled', 0, now, 'LIMIT', 0, CHUNK))
+  Queue.promote(now, queue, call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-scheduled', 0, now, 'LIMIT', 0, Qless.CHUNK))
 end
 
 -- Counts as they are with everything due promoted. (More than `CHUNK` jobs at once are only counted as if they were, so

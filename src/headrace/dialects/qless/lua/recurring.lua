@@ -8,7 +8,7 @@ function Recurring.recur(now, new)
   local key = 'ql:r:' .. new.jid
   local old_queue, count = unpack(call('HMGET', key, 'queue', 'count'))
   call('HMSET', key, 'jid', new.jid, 'klass', new.klass, 'data', new.data, 'priority', new.priority or 0,
-    'tags', encode(new.tags or {}), 'state', 'recur', 'queue', new.queue, 'type', 'interval',
+    'tags', cjson.encode(new.tags or {}), 'state', 'recur', 'queue', new.queue, 'type', 'interval',
     'count', tonumber(count) or 0, 'interval', new.interval, 'retries', new.retries or 0, 'backlog', new.backlog or 0)
   if old_queue and old_queue ~= new.queue then
     call('ZREM', 'ql:q:' .. old_queue .. '-recur', new.jid)
@@ -45,10 +45,10 @@ local function occur(now, record, due)
   local jid = record.jid .. '-' .. string.format('%.0f', record.count)
   local key = 'ql:j:' .. jid
   call('HMSET', key, 'jid', jid, 'klass', record.klass, 'data', record.data, 'priority', record.priority,
-    'tags', encode(record.tags), 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', record.queue,
+    'tags', cjson.encode(record.tags), 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', record.queue,
     'retries', record.retries, 'remaining', record.retries, 'time', string.format('%.20f', due),
     'spawned_from_jid', record.jid)
-  Qless.History.append(key, encode({floor(due), 'put', {q = record.queue}}))
+  remember(key, cjson.encode({math.floor(due), 'put', {q = record.queue}}))
   Qless.Tags.index(now, jid, record.tags)
   call('ZADD', 'ql:q:' .. record.queue .. '-work', record.priority - due / 10000000000, jid)
 end
@@ -59,7 +59,7 @@ function Recurring.spawn(now, queue, due_ones, most)
   local recur = 'ql:q:' .. queue .. '-recur'
   local spawned = 0
   for i = 1, #due_ones, 2 do
-    local record, due = Recurring.get(due_ones[i]), floor(tonumber(due_ones[i + 1]))
+    local record, due = Recurring.get(due_ones[i]), math.floor(tonumber(due_ones[i + 1]))
     if not record or record.interval <= 0 then
       -- No record, or one that would occur without end: it can only block the queue.
       call('ZREM', recur, due_ones[i])
@@ -122,13 +122,13 @@ end
 -- Tags are for the jobs to come: no index knows the recurring job itself.
 function Recurring.tag(jid, tags)
   local all = Qless.Tags.with(Recurring.existing('Recur', jid).tags, tags)
-  call('HSET', 'ql:r:' .. jid, 'tags', encode(all))
+  call('HSET', 'ql:r:' .. jid, 'tags', cjson.encode(all))
   return all
 end
 
 function Recurring.untag(jid, tags)
   local left = Qless.Tags.without(Recurring.existing('Recur', jid).tags, tags)
-  call('HSET', 'ql:r:' .. jid, 'tags', encode(left))
+  call('HSET', 'ql:r:' .. jid, 'tags', cjson.encode(left))
   return left
 end
 

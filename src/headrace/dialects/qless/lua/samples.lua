@@ -6,43 +6,56 @@ local DAY = 86400
 
 -- The histogram's field for a sample: seconds below a minute, minutes below an hour, and so on.
 local function bucket_of(sample)
-  local seconds = floor(sample)
+  local seconds = math.floor(sample)
   if seconds < 60 then
     return 's' .. seconds
   elseif seconds < 3600 then
-    return 'm' .. floor(seconds / 60)
+    return 'm' .. math.floor(seconds / 60)
   elseif seconds < DAY then
-    return 'h' .. floor(seconds / 3600)
+    return 'h' .. math.floor(seconds / 3600)
   end
-  return 'd' .. floor(seconds / DAY)
+  return 'd' .. math.floor(seconds / DAY)
 end
 
--- Add samples of one kind (`wait` or `run`).
-function Samples.add(now, kind, queue, samples)
-  local key = 'ql:s:' .. kind .. ':' .. string.format('%.0f', now - now % DAY) .. ':' .. queue
+local function key_of(now, kind, queue)
+  return 'ql:s:' .. kind .. ':' .. string.format('%.0f', now - now % DAY) .. ':' .. queue
+end
+
+-- Add a sample of a kind, `wait` or `run`.
+function Samples.add(now, kind, queue, sample)
+  local key = key_of(now, kind, queue)
   local known = call('HMGET', key, 'total', 'mean', 'vk')
-  local new = not known[1]
+  local total, mean = tonumber(known[1]), tonumber(known[2])
+  if total and mean then
+    local new_mean = mean + (sample - mean) / (total + 1)
+    local squares = (tonumber(known[3]) or 0) + (sample - new_mean) * (sample - mean)
+    call('HMSET', key, 'total', total + 1, 'mean', new_mean, 'vk', squares)
+  else
+    call('HMSET', key, 'total', '1', 'mean', sample, 'vk', '0')
+  end
+  if call('HINCRBY', key, bucket_of(sample), 1) == 1 then
+    Qless.Statistics.expire_later(key)
+  end
+end
+
+-- The same for many, with no more commands than for one (and one for each further bucket).
+function Samples.add_all(now, kind, queue, samples)
+  local key = key_of(now, kind, queue)
+  local known = call('HMGET', key, 'total', 'mean', 'vk')
   local total, mean, squares = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
-  local buckets, bucket = nil, bucket_of(samples[1])
+  local buckets, new = {}, false
   for i = 1, #samples do
     local sample = samples[i]
+    local before = mean
     total = total + 1
-    if total == 1 then
-      mean, squares = sample, 0
-    else
-      local before = mean
-      mean = mean + (sample - before) / total
-      squares = squares + (sample - mean) * (sample - before)
-    end
-    if i > 1 then
-      buckets = buckets or {[bucket] = 1}
-      bucket = bucket_of(sample)
-      buckets[bucket] = (buckets[bucket] or 0) + 1
-    end
+    mean = total == 1 and sample or before + (sample - before) / total
+    squares = total == 1 and 0 or squares + (sample - mean) * (sample - before)
+    local bucket = bucket_of(sample)
+    buckets[bucket] = (buckets[bucket] or 0) + 1
   end
   call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
-  for name, more in pairs(buckets or {[bucket] = 1}) do
-    new = call('HINCRBY', key, name, more) == more or new
+  for bucket, more in pairs(buckets) do
+    new = call('HINCRBY', key, bucket, more) == more or new
   end
   if new then
     Qless.Statistics.expire_later(key)

@@ -13,7 +13,7 @@ end
 function Statistics.expire_later(key)
   local days = tonumber(call('HGET', 'ql:config', 'stats-history')) or 30
   if days >= 0 then
-    call('EXPIRE', key, floor((days + 1) * DAY))
+    call('EXPIRE', key, math.floor((days + 1) * DAY))
   end
 end
 

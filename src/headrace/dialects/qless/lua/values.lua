@@ -26,7 +26,7 @@ function Values.stored(text)
   if not text or text == '' or text == '{}' or text == '[]' then
     return {}
   end
-  local valid, value = pcall(decode, text)
+  local valid, value = pcall(cjson.decode, text)
   if valid and type(value) == 'table' then
     return value
   end
@@ -35,8 +35,8 @@ end
 
 -- Call a command with a key and a list of values of any length, `CHUNK` at a time.
 function Values.call_with(command, key, values)
-  for first = 1, #values, CHUNK do
-    call(command, key, unpack(values, first, math.min(first + CHUNK - 1, #values)))
+  for first = 1, #values, Qless.CHUNK do
+    call(command, key, unpack(values, first, math.min(first + Qless.CHUNK - 1, #values)))
   end
 end
 

@@ -2,6 +2,6 @@
 -- Reply: JSON job object, or nil.
 Qless.get = function(_, jid)
   local job = Qless.Job.get(required('Get', 'jid', jid))
-  return job and encode(job)
+  return job and cjson.encode(job)
 end
 return Qless.get

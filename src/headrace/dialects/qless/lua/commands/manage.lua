@@ -4,7 +4,7 @@ local commands = {}
 Qless.Manage = commands
 
 local function whole(command, name, value, default)
-  return floor(number(command, name, value or default))
+  return math.floor(number(command, name, value or default))
 end
 
 -- All arguments from the first on, of which there must be one.
@@ -27,7 +27,7 @@ commands['config.get'] = function(_, arguments)
   if arguments[1] then
     return Qless.Config.get(arguments[1])
   end
-  return encode(Qless.Config.all())
+  return cjson.encode(Qless.Config.all())
 end
 
 -- config.set option value. Reply: nil.
@@ -52,7 +52,7 @@ end
 -- Reply: JSON list of job objects.
 commands['peek'] = function(now, arguments)
   local queue = required('Peek', 'queue', arguments[1])
-  return encode(Qless.Pop.peek(now, queue, floor(number('Peek', 'count', arguments[2]))))
+  return cjson.encode(Qless.Pop.peek(now, queue, math.floor(number('Peek', 'count', arguments[2]))))
 end
 
 -- multiget jid ...
@@ -62,17 +62,17 @@ commands['multiget'] = function(_, arguments)
   for _, jid in ipairs(arguments) do
     found[#found + 1] = Qless.Job.get(jid)
   end
-  return encode(found)
+  return cjson.encode(found)
 end
 
 -- failed [group [start [limit]]]
 -- Reply: JSON object of groups and their sizes; with group JSON {total, jobs}, newest first.
 commands['failed'] = function(_, arguments)
   if not arguments[1] then
-    return encode(Qless.Failures.groups())
+    return cjson.encode(Qless.Failures.groups())
   end
   local start = whole('Failed', 'start', arguments[2], 0)
-  return encode(Qless.Failures.list(arguments[1], start, whole('Failed', 'limit', arguments[3], 25)))
+  return cjson.encode(Qless.Failures.list(arguments[1], start, whole('Failed', 'limit', arguments[3], 25)))
 end
 
 -- unfail queue group [count]
@@ -142,16 +142,16 @@ end
 commands['tag'] = function(now, arguments)
   local command = required('Tag', 'command', arguments[1])
   if command == 'add' then
-    return encode(Qless.Change.tag(now, required('Tag', 'jid', arguments[2]), from(arguments, 3)))
+    return cjson.encode(Qless.Change.tag(now, required('Tag', 'jid', arguments[2]), from(arguments, 3)))
   elseif command == 'remove' then
-    return encode(Qless.Change.untag(required('Tag', 'jid', arguments[2]), from(arguments, 3)))
+    return cjson.encode(Qless.Change.untag(required('Tag', 'jid', arguments[2]), from(arguments, 3)))
   elseif command == 'get' then
     local tag = required('Tag', 'tag', arguments[2])
     local offset = whole('Tag', 'offset', arguments[3], 0)
-    return encode(Qless.Tags.jobs(tag, offset, whole('Tag', 'count', arguments[4], 25)))
+    return cjson.encode(Qless.Tags.jobs(tag, offset, whole('Tag', 'count', arguments[4], 25)))
   elseif command == 'top' then
     local offset = whole('Tag', 'offset', arguments[2], 0)
-    return encode(Qless.Tags.top(offset, whole('Tag', 'count', arguments[3], 25)))
+    return cjson.encode(Qless.Tags.top(offset, whole('Tag', 'count', arguments[3], 25)))
   end
   error('Tag(): First argument must be "add", "remove", "get" or "top"')
 end
@@ -160,7 +160,7 @@ end
 -- track track|untrack jid     Reply: the text "1", or "0" if that was so already.
 commands['track'] = function(now, arguments)
   if not arguments[1] then
-    return encode(Qless.Tracking.list())
+    return cjson.encode(Qless.Tracking.list())
   end
   local command = string.lower(arguments[1])
   local jid = required('Track', 'jid', arguments[2])
@@ -190,9 +190,9 @@ end
 -- Reply: JSON object of counts; without queue a list of them for all known queues.
 commands['queues'] = function(now, arguments)
   if arguments[1] then
-    return encode(Qless.Queue.counts(now, arguments[1]))
+    return cjson.encode(Qless.Queue.counts(now, arguments[1]))
   end
-  return encode(Qless.Queue.all_counts(now))
+  return cjson.encode(Qless.Queue.all_counts(now))
 end
 
 -- length queue
@@ -222,16 +222,16 @@ end
 -- Reply: JSON {retries, failed, failures, wait, run} of the day of `date`.
 commands['stats'] = function(_, arguments)
   local queue = required('Stats', 'queue', arguments[1])
-  return encode(Qless.Statistics.report(queue, number('Stats', 'date', arguments[2])))
+  return cjson.encode(Qless.Statistics.report(queue, number('Stats', 'date', arguments[2])))
 end
 
 -- workers [worker]
 -- Reply: JSON {jobs, stalled} of one worker; without worker a list of counts, the most recently active first.
 commands['workers'] = function(now, arguments)
   if arguments[1] then
-    return encode(Qless.Worker.jobs(now, arguments[1]))
+    return cjson.encode(Qless.Worker.jobs(now, arguments[1]))
   end
-  return encode(Qless.Worker.all_counts(now))
+  return cjson.encode(Qless.Worker.all_counts(now))
 end
 
 -- worker.deregister worker ... Reply: nil.
@@ -276,7 +276,7 @@ end
 -- Reply: JSON object of a recurring job, or nil.
 commands['recur.get'] = function(_, arguments)
   local found = Qless.Recurring.get(required('RecurGet', 'jid', arguments[1]))
-  return found and encode(found)
+  return found and cjson.encode(found)
 end
 
 -- recur.update jid name value ...
@@ -307,12 +307,12 @@ end
 
 -- recur.tag jid tag ... Reply: JSON list of all its tags.
 commands['recur.tag'] = function(_, arguments)
-  return encode(Qless.Recurring.tag(required('RecurTag', 'jid', arguments[1]), from(arguments, 2)))
+  return cjson.encode(Qless.Recurring.tag(required('RecurTag', 'jid', arguments[1]), from(arguments, 2)))
 end
 
 -- recur.untag jid tag ... Reply: JSON list of the tags left.
 commands['recur.untag'] = function(_, arguments)
-  return encode(Qless.Recurring.untag(required('RecurUntag', 'jid', arguments[1]), from(arguments, 2)))
+  return cjson.encode(Qless.Recurring.untag(required('RecurUntag', 'jid', arguments[1]), from(arguments, 2)))
 end
 
 -- unrecur jid. Reply: 1.

@@ -34,4 +34,4 @@ elseif operation == 'revive' then
 elseif operation == 'workers' then
   answer = Qless.Clients.workers(now)
 end
-return {string.format('%.17g', now), encode(answer or {})}
+return {string.format('%.17g', now), cjson.encode(answer or {})}

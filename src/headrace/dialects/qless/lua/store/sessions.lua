@@ -39,7 +39,7 @@ function Sessions.request(session, number_given)
 end
 
 function Sessions.answer(session, number_given, answer)
-  call('HMSET', Sessions.key(session), 'number', number_given, 'answer', encode(answer))
+  call('HMSET', Sessions.key(session), 'number', number_given, 'answer', cjson.encode(answer))
   call('EXPIRE', Sessions.key(session), KEPT)
 end
 
