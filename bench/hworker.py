@@ -99,7 +99,8 @@ class Bench:
         answer = self.folder / "answer"
         answer.unlink(missing_ok=True)
         os.environ.update(BENCH_JOBS=str(self.jobs), BENCH_ANSWER=str(answer))
-        self.worker("--burst").wait()
+        if self.worker("--burst").wait():
+            raise RuntimeError("the worker failed")
         return float(answer.read_text(encoding="utf-8"))
 
     def latencies(self, count: int) -> list[float]:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,26 +98,33 @@ class Run:
 
     def measure(self, figures: tuple[str, ...]) -> None:
         sizes = self.sizes
+        ours = self.peers.get("headrace")
+        queues = [peer for peer in self.peers.values() if peer.name != "raw"]
         for number in range(sizes.rounds):
             for peer in self.peers.values():
                 for measure in (speed, latency):
                     if measure.__name__ in figures:
                         self._try(peer, f"{measure.__name__}, round {number + 1}", measure, sizes)
-        for peer in self.peers.values():
-            if "memory" in figures and peer.name != "raw":
+        if "memory" in figures:
+            for peer in queues:
                 self._try(peer, "memory", memory, sizes)
-        for peer in self.peers.values():
-            if "growth" in figures and peer.name != "raw":
-                deep = sizes.deep if peer.has_bulk else sizes.deep_by_ones
-                deep = sizes.million if peer.name in MILLION else deep
-                rounds = sizes.rounds if peer.name == "headrace" else 1
-                self._try(peer, "growth", growth, sizes, deep, rounds)
         if "crash" in figures:
-            self._try(self.peers["headrace"], "crash", crash, sizes)
+            if ours:
+                self._try(ours, "crash", crash, sizes)
             # Nothing is timed here but time-outs of seconds: the others may share the machine.
-            others = [peer for peer in self.peers.values() if peer.name not in {"raw", "headrace"}]
-            with ThreadPoolExecutor(max_workers=4) as pool:
-                list(pool.map(lambda peer: self._try(peer, "crash", crash, sizes), others))
+            with ThreadPoolExecutor() as pool:
+                for peer in queues:
+                    if peer is not ours:
+                        pool.submit(self._try, peer, "crash", crash, sizes)
+        if "growth" in figures:
+            for peer in sorted(queues, key=lambda peer: peer.name not in MILLION):
+                if peer.name in MILLION:
+                    patient = replace(sizes, fill_seconds=600)
+                    self._try(peer, "growth", growth, patient, sizes.million, sizes.rounds if peer is ours else 1)
+                elif time.monotonic() - self._start < sizes.limit:
+                    self._try(peer, "growth", growth, sizes, sizes.deep, 1)
+                else:
+                    peer.failures["growth"] = f"left out: the run had taken {sizes.limit} s"
 
     def _try(self, peer: Peer, what: str, measure: Callable[..., None], *arguments: Any) -> None:
         start = time.monotonic()

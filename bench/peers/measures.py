@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -22,40 +23,51 @@ PATIENCE = 20.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything. A round's drain takes about `seconds`."""
+    """How much of everything."""
 
     rounds: int
     seconds: float
+    """About how long a drain takes."""
     ones: int
+    """Jobs enqueued one at a time, by a peer that can do better."""
     samples: int
+    """Latencies, shared by the rounds."""
     stored: int
+    """Jobs in the server before the memory of more is measured."""
     deep: int
-    deep_by_ones: int
     million: int
+    """Jobs that wait when growth is measured; a million for those who claim to bear it."""
+    fill_seconds: float
+    """But not more than can be enqueued in this time: then it is as many as there are."""
     crash_patience: float
+    """Seconds without any progress after which what has not run counts as lost."""
+    limit: float
+    """Seconds after which growth is left out for those who have no bar to meet."""
 
 
 QUICK = Sizes(
     rounds=3,
     seconds=2,
     ones=1_000,
-    samples=100,
-    stored=2_000,
+    samples=90,
+    stored=1_000,
     deep=50_000,
-    deep_by_ones=10_000,
     million=1_000_000,
-    crash_patience=30,
+    fill_seconds=5,
+    crash_patience=20,
+    limit=510,
 )
 FULL = Sizes(
     rounds=3,
     seconds=8,
     ones=5_000,
-    samples=500,
+    samples=600,
     stored=10_000,
     deep=50_000,
-    deep_by_ones=50_000,
     million=1_000_000,
+    fill_seconds=300,
     crash_patience=120,
+    limit=math.inf,
 )
 TINY = Sizes(
     rounds=1,
@@ -63,10 +75,11 @@ TINY = Sizes(
     ones=100,
     samples=10,
     stored=500,
-    deep=2_000,
-    deep_by_ones=1_000,
-    million=50_000,
-    crash_patience=15,
+    deep=1_000,
+    million=20_000,
+    fill_seconds=5,
+    crash_patience=8,
+    limit=math.inf,
 )
 """To see that everything works; the figures mean nothing."""
 
@@ -87,6 +100,10 @@ class Peer:
     def has_bulk(self) -> bool:
         return bool(self.about["bulk"])
 
+    def drained_in(self, sizes: Sizes) -> int:
+        """How many jobs make a drain of the wanted length."""
+        return max(int(self.about["pace"] * sizes.seconds), 300)
+
     def place(self, purpose: str) -> Any:
         return place(self.name, self.python, self.service, purpose)
 
@@ -102,8 +119,8 @@ def speed(peer: Peer, sizes: Sizes) -> None:
     """Enqueue one at a time and in bulk, then drain what was enqueued."""
     with peer.place("drain") as here:
         here.ask("enqueue", task="noop", count=10)
-        total = max(int(peer.about["pace"] * sizes.seconds), 2 * sizes.ones)
-        ones = max(sizes.ones, total // 10) if peer.has_bulk else total
+        total = peer.drained_in(sizes)
+        ones = min(max(sizes.ones, total // 10), total // 2) if peer.has_bulk else total
         peer.add("one", ones / here.ask("enqueue", task="noop", count=ones)["seconds"])
         if peer.has_bulk:
             peer.add("bulk", (total - ones) / here.ask("enqueue_many", task="noop", count=total - ones)["seconds"])
@@ -111,19 +128,20 @@ def speed(peer: Peer, sizes: Sizes) -> None:
         peer.commands["drain"] = here.ask("workers", purpose="drain")["commands"]
 
 
-def drain(here: Place, total: int) -> float:
-    """Jobs per second from the moment when a tenth of them is done until all are."""
-    here.start_workers()
+def drain(here: Place, count: int) -> float:
+    """Jobs per second while so many are run, without the first tenth. There may be more."""
 
     def counted(enough: float) -> Any:
         here.check_workers()
-        count = here.witness.counted()
-        return True if count >= enough else count
+        found = here.witness.counted()
+        return True if found >= enough else found
 
-    wait_until(lambda: counted(total * WARM), PATIENCE, f"{here.adapter}: drain of {total}")
-    start, before = time.perf_counter(), here.witness.counted()
-    wait_until(lambda: counted(total), PATIENCE, f"{here.adapter}: drain of {total}")
-    rate = (here.witness.counted() - before) / (time.perf_counter() - start)
+    before = here.witness.counted()
+    here.start_workers()
+    wait_until(lambda: counted(before + count * WARM), PATIENCE, f"{here.adapter}: drain of {count}")
+    start, first = time.perf_counter(), here.witness.counted()
+    wait_until(lambda: counted(before + count), PATIENCE, f"{here.adapter}: drain of {count}")
+    rate = (here.witness.counted() - first) / (time.perf_counter() - start)
     here.kill_workers()
     return rate
 
@@ -152,41 +170,31 @@ def memory(peer: Peer, sizes: Sizes) -> None:
 
 def growth(peer: Peer, sizes: Sizes, deep: int, rounds: int) -> None:
     """Enqueue and drain with many jobs waiting, as a share of the same with few, in turn."""
-    total = max(int(peer.about["pace"] * sizes.seconds), 2 * sizes.ones)
+    total = peer.drained_in(sizes)
+    some = max(sizes.ones // 4, total // 40)
     with peer.place("drain") as full:
-        full.ask("enqueue_many", task="noop", count=deep)
-        peer.add("deep", deep)
-        done = 0
+        waiting = _fill(full, deep, sizes.fill_seconds)
+        peer.add("deep", waiting)
         for _ in range(rounds):
             with peer.place("drain") as empty:
                 empty.ask("enqueue_many", task="noop", count=1_000)
-                few = [empty.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"]]
-                many = [full.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"]]
-                many.append(full.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"])
-                few.append(empty.ask("enqueue", task="noop", count=sizes.ones // 2)["seconds"])
-                peer.add("enqueue with many waiting", sum(few) / sum(many))
+                seconds = {empty: 0.0, full: 0.0}
+                for here in (empty, full, full, empty, empty, full, full, empty):
+                    seconds[here] += here.ask("enqueue", task="noop", count=some)["seconds"]
+                peer.add("enqueue with many waiting", seconds[empty] / seconds[full])
                 empty.ask("enqueue_many", task="noop", count=total)
                 shallow = drain(empty, total)
-            done += total
-            peer.add("drain with many waiting", _drain_some(full, total) / shallow)
-            if done + 2 * total > deep:
-                break
+            peer.add("drain with many waiting", drain(full, min(total, waiting // 2)) / shallow)
 
 
-def _drain_some(here: Place, count: int) -> float:
-    """A drain that ends while there is still much to do."""
-    before = here.witness.counted()
-    start_at = before + count * WARM
-    here.start_workers()
-    for enough in (start_at, before + count):
-        wait_until(
-            lambda enough=enough: here.witness.counted() >= enough or here.witness.counted(), PATIENCE, here.adapter
-        )
-        if enough == start_at:
-            start, first = time.perf_counter(), here.witness.counted()
-    rate = (here.witness.counted() - first) / (time.perf_counter() - start)
-    here.kill_workers()
-    return rate
+def _fill(here: Place, wanted: int, seconds: float) -> int:
+    """So many jobs, or as many as that time allows."""
+    end, done = time.monotonic() + seconds, 0
+    while done < wanted and time.monotonic() < end:
+        step = min(wanted - done, 5_000 if wanted > 100_000 else 500)
+        here.ask("enqueue_many", task="noop", count=step)
+        done += step
+    return done
 
 
 def crash(peer: Peer, sizes: Sizes) -> None:
@@ -211,9 +219,7 @@ def crash(peer: Peer, sizes: Sizes) -> None:
         in_hand = set(range(1, max(here.witness.begun()) + 1)) - ended
         restart = time.time()
         here.start_workers()
-        end = time.monotonic() + sizes.crash_patience
-        while time.monotonic() < end and len({number for number, _ in here.witness.marks()}) < CRASH_JOBS:
-            time.sleep(0.05)
+        _wait_for_the_rest(here, sizes.crash_patience)
         time.sleep(1)  # a repeat may still come
         marks = here.witness.marks()
         numbers = [number for number, _ in marks]
@@ -226,6 +232,15 @@ def crash(peer: Peer, sizes: Sizes) -> None:
         settled = here.ask("settled")["settled"]
         if settled is not None:
             peer.add("settled", settled)
+
+
+def _wait_for_the_rest(here: Place, patience: float) -> None:
+    seen, end = 0, time.monotonic() + patience
+    while seen < CRASH_JOBS and time.monotonic() < end:
+        time.sleep(0.05)
+        found = len({number for number, _ in here.witness.marks()})
+        if found > seen:
+            seen, end = found, time.monotonic() + patience
 
 
 def describe(name: str, python: Path, service: Service) -> dict[str, Any]:

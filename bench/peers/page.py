@@ -58,7 +58,8 @@ COMMANDS = (
         "lost / run twice",
         "`python -m bench.peers --figures crash`",
         "{crash:,} jobs of 5 ms; when a quarter has ended, all worker processes get SIGKILL and are started again; "
-        "counted are jobs that had not ended {patience:.0f} s later, and jobs that ended twice",
+        "counted are jobs that had not ended when nothing more happened for {patience:.0f} s, and those that ended "
+        "twice",
     ),
 )
 NONE = "\N{EN DASH}"
@@ -168,8 +169,8 @@ def _rows(rows: list[Any]) -> str:
 
 def _troubles(outcome: dict[str, Any]) -> str:
     lines = [f"* {name}: {why}" for name, why in outcome["absent"].items()]
-    for peer in outcome["peers"].values():
-        lines += [f"* {what}: {why}" for what, why in peer["failures"].items()]
+    for name, peer in outcome["peers"].items():
+        lines += [f"* {name}, {what}: {why.removeprefix(f'{name}: ')}" for what, why in peer["failures"].items()]
     return "\n".join(lines or ["Nothing: every peer was installed and ran."]) + "\n"
 
 

@@ -27,13 +27,11 @@ def milliseconds(value: Duration, what: str) -> int:
         length = _length(value)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
-    if length < timedelta(0):
-        raise ConfigurationError(f"{what} cannot be negative: {value!r}.")
     return round(length.total_seconds() * 1000)
 
 
 def _length(value: Duration) -> timedelta:
-    if isinstance(value, timedelta):
+    if isinstance(value, timedelta) and value >= timedelta(0):
         return value
     if isinstance(value, int | float) and 0 <= value < 1e9:
         return timedelta(seconds=value)

@@ -13,7 +13,7 @@ from headrace.job import State
 
 REQUIREMENTS: list[str] = []
 PACKAGES = ["redis"]
-PACE = 30_000
+PACE = 40_000
 SETTINGS = "`headrace worker --processes 2` (one for latency), and the defaults"
 
 app = Headrace(os.environ["BENCH_URL"])

@@ -21,6 +21,7 @@ from headrace.cli.output import (
     text_of,
 )
 from headrace.errors import JobNotFound
+from headrace.store.contract import Facet
 
 if TYPE_CHECKING:
     from headrace.job import Event, Snapshot
@@ -106,13 +107,15 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
     """
     with existing_store(store, app_path) as opened:
         job = find_job(opened, job_id)
-        history = opened.run(opened.history(job_id)) if Facet.HISTORY in opened.facets else []
+        has_history = Facet.HISTORY in opened.facets
+        history = opened.run(opened.history(job_id)) if has_history else []
     if as_json:
         events = [{"at": iso(e.at), "what": e.what, "detail": e.detail, "worker": e.worker or None} for e in history]
         show_json({**job_document(job), "history": events})
         return
     show_job(job)
-    show_history(history)
+    if has_history:
+        show_history(history)
 
 
 def find_job(store: Store, job_id: str) -> Snapshot:

@@ -135,6 +135,21 @@ def test_connections_are_reused(client: Any, server: InProcess) -> None:
     assert server.on_loop(lambda: len(server.server._connections)) == 1
 
 
+def test_threads_share_a_client(server: InProcess) -> None:
+    with Client(f"127.0.0.1:{server.port}") as client:
+        ids: list[int] = []
+
+        def create() -> None:
+            ids.extend(client.create_job("x") for _ in range(50))
+
+        threads = [threading.Thread(target=create) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(ids) == list(range(1, 401))
+
+
 def test_a_restart_goes_unnoticed(make_client: Callable[..., Any], make_server: Callable[..., InProcess]) -> None:
     server = make_server()
     client = make_client(f"127.0.0.1:{server.port}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.dialects.bedrock.mapping import Found, name_lists, read_name, time_limit
+from headrace.dialects.bedrock.mapping import Found, name_lists, read_name, time_left, time_limit
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.job import Filter, Kind, NewJob, Outcome, SessionInfo, State, Take, Verdict
@@ -54,9 +54,9 @@ def test_put(store: BedrockStore, server: InProcess, clock: ManualClock) -> None
     store.run(store.put([new(), new(run_at=clock.now() + 60_000, priority=350)]))
     rows = server.ask("Query", query="SELECT name, priority, nextRun, retryAfter, data FROM jobs;").json
     assert rows == [
-        ["mail/t", 0, "2026-03-01 10:00:01.623", "+7 SECONDS", {"a": 1}],
-        ["t", 500, "2026-03-01 10:00:00.123", "+3605 SECONDS", {"a": 1}],
-        ["t", 850, "2026-03-01 10:01:00.123", "+3605 SECONDS", {"a": 1}],
+        ["mail/t", 0, "2026-03-01 10:00:01.623", "+17 SECONDS", {"a": 1}],
+        ["t", 500, "2026-03-01 10:00:00.123", "+3615 SECONDS", {"a": 1}],
+        ["t", 850, "2026-03-01 10:01:00.123", "+3615 SECONDS", {"a": 1}],
     ]
     assert store.run(store.put([])) == []
 
@@ -133,7 +133,7 @@ def test_outcomes_after_their_time_do_not_count(store: BedrockStore, server: InP
     turn = store.run(store.exchange("s", 1, (), Take(("default",), 1)))
     (lease,) = turn.leases
     assert store.run(store.exchange("s", 1, (), Take(("default",), 1))) is turn  # a repeat gets the same answer
-    clock.advance(7_000)
+    clock.advance(15_000)
     assert store.run(store.renew("s", [(lease.ref, lease.token, lease.id)])).lost == [lease.id]
     outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE)
     assert store.run(store.exchange("s", 2, [outcome])).verdicts == [Verdict.STALE]
@@ -143,7 +143,7 @@ def test_outcomes_after_their_time_do_not_count(store: BedrockStore, server: InP
 @pytest.mark.parametrize(
     ("retry_after", "repeat", "limit"),
     [
-        ("+35 SECONDS", "", 30_000),
+        ("+45 SECONDS", "", 30_000),
         ("+2 SECONDS", "", 1_000),
         ("", "", None),
         ("+1 HOUR", "SCHEDULED, +10 SECONDS", 5_000),
@@ -161,7 +161,7 @@ def test_time_limits(retry_after: str, repeat: str, limit: int | None) -> None:
         retry_after=retry_after,
         repeat=repeat,
     )
-    assert time_limit(found, None, 1_772_359_200_000) == limit
+    assert time_limit(time_left(found, 1_772_359_200_000), None) == limit
 
 
 def test_names() -> None:

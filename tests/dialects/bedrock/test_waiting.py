@@ -137,6 +137,18 @@ def test_what_makes_a_job_runnable(server: InProcess, wire: Wire) -> None:
         wire.ask("FinishJob", jobID=second)
 
 
+def test_what_serving_a_waiter_makes_runnable_is_served_too(server: InProcess, wire: Wire) -> None:
+    """The first waiter is told that a job has failed; by that the job's successor gets its turn."""
+    first = create(wire, "s1", sequentialKey="k", firstRun="2030-01-01", data={"retryAfterCount": 10})
+    second = create(wire, "s2", sequentialKey="k")
+    waiters = [wait_for(server, "s*") for _ in range(3)]
+    wire.ask("UpdateJob", jobID=first, data={"retryAfterCount": 10}, nextRun="2026-01-01")
+    assert waiters[0].read().body == b"{}"
+    assert waiters[1].read().json["jobID"] == second
+    assert waiters[2].silent(0.02)
+    assert server.waiting() == 1
+
+
 def test_a_written_query(make_server: Callable[..., InProcess]) -> None:
     server = make_server(allow_write_query=True)
     wire = server.connect()

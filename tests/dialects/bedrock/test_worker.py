@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,7 @@ def test_a_job_of_ours_runs_in_a_peer_written_from_the_document(app: Headrace, w
 
     handle = welcome.enqueue("ada@example.org")
     got = wire.ask("GetJob", name="mail/*").json
-    assert (got["name"], got["data"], got["retryAfter"]) == ("mail/Welcome", {"to": "ada@example.org"}, "+35 SECONDS")
+    assert (got["name"], got["data"], got["retryAfter"]) == ("mail/Welcome", {"to": "ada@example.org"}, "+45 SECONDS")
     assert str(got["jobID"]) == handle.id
     assert wire.ask("FinishJob", jobID=got["jobID"]).status == "200 OK"
 
@@ -169,6 +171,45 @@ def test_many_jobs(app: Headrace, wire: Wire) -> None:
     app.worker(slots=8).run_until_empty()
     assert sorted(ran) == list(range(300))
     assert wire.ask("Query", query="SELECT count(*) FROM jobs;").json == [[0]]
+
+
+def test_a_server_that_does_not_wait_is_asked_now_and_then() -> None:
+    """As a real Bedrock: `Connection: wait` is answered with 404 at once."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.05)
+    over = threading.Event()
+    heard: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            while data := connection.recv(65536):
+                heard.append(data)
+                status = b"404 No job found" if data.startswith(b"GetJobs") else b"200 OK"
+                connection.sendall(status + b"\r\nContent-Length: 0\r\n\r\n")
+
+    def serve() -> None:
+        while not over.is_set():
+            with suppress(TimeoutError):
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    app = Headrace(f"bedrock://127.0.0.1:{listener.getsockname()[1]}")
+
+    @app.task
+    def idle() -> None: ...
+
+    try:
+        with app.worker():
+            eventually(lambda: len(heard) >= 3)
+            before = len(heard)
+            time.sleep(1.5)
+            assert 1 <= len(heard) - before <= 8
+    finally:
+        app.close()
+        over.set()
+        thread.join()
+        listener.close()
 
 
 # -- ends of a run --

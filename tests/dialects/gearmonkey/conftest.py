@@ -39,6 +39,14 @@ def raw(url: str, program: str) -> Iterator[Any]:
     client.close()
 
 
+@pytest.fixture(params=["leased", "strict"])
+def strict(request: pytest.FixtureRequest, program: str) -> bool:
+    """Our worker as it is, and with the published commands only: that one waits a second when idle, once is enough."""
+    if request.param == "strict" and program != next(iter(servers.programs())):
+        pytest.skip("tested on another server")
+    return bool(request.param == "strict")
+
+
 @pytest.fixture
 def client(url: str) -> Iterator[Client]:
     with Client(url) as client:

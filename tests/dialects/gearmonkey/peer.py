@@ -63,10 +63,9 @@ class PeerClient:
             command("ZADD", f"queue:{fn}:{prio}", scheduled, number)
         else:
             command("LPUSH", f"queue:{fn}:{prio}", number)
-        if blocking:
-            # "(OPT_BLOCKING only) Run a blocking Pop call on a custom list."
-            if command("BRPOP", f"lock:{fn}:{number}", timeout) is None:
-                raise TimeoutError(number)
+        # "(OPT_BLOCKING only) Run a blocking Pop call on a custom list."
+        if blocking and command("BRPOP", f"lock:{fn}:{number}", timeout) is None:
+            raise TimeoutError(number)
         return number
 
     def get(self, fn: str, number: str | int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The core of the store contract, on this dialect."""
+"""The core of the store contract, on this dialect; and beyond it sessions, cancelling, deleting and reviving."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from conformance.helpers import Worker
-from conformance.test_core import *  # noqa: F403
+from conformance.test_cancel_delete_revive import *  # noqa: F403
+from conformance.test_core import *  # noqa: F403  (that is the point)
+from conformance.test_sessions import *  # noqa: F403
 from headrace.clock import ManualClock
 from headrace.dialects.gearmonkey import GearMonkeyStore
+
+
+@pytest.fixture(autouse=True)
+def _facets(request: pytest.FixtureRequest) -> None:
+    """What docs/dialects/gearmonkey.md says that it cannot do is not asked of it."""
+    for marker in request.node.iter_markers("needs"):
+        if marker.args[0] not in GearMonkeyStore.facets:
+            pytest.skip(f"this store has no {marker.args[0]}")
 
 
 @pytest.fixture

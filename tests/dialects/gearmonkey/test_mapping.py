@@ -121,7 +121,13 @@ def test_what_a_result_looks_like_and_back(function: Any, result: bytes | None, 
 
 @pytest.mark.parametrize(
     ("function", "output", "value"),
-    [(text, b"5", "5"), (raw, b"\xff", b"\xff"), (number, b"5", 5), (anything, b"hello", "hello"), (anything, b"", None)],
+    [
+        (text, b"5", "5"),
+        (raw, b"\xff", b"\xff"),
+        (number, b"5", 5),
+        (anything, b"hello", "hello"),
+        (anything, b"", None),
+    ],
 )
 def test_a_peers_output_is_read_by_the_annotation(function: Any, output: bytes, value: Any) -> None:
     shapes = Shapes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.dialects.hworker import Failure, Retry, Success
+from headrace.dialects.hworker import Failure, Retry, Success, api
 from headrace.dialects.hworker.requests import FAILURE, GIVE_BACK, IS_BROKEN, RETRY, SUCCESS, exchange, give_back
 from processes import eventually
 from store.redis.servers import Server
@@ -180,9 +180,11 @@ def test_broken_entries_are_filed_with_their_time_and_the_worker_goes_on(
 # -- the phantom --
 
 
-def test_an_idle_worker_leaves_nothing_behind(server: Server, queue: Queue, bench: Bench) -> None:
+def test_an_idle_worker_leaves_nothing_behind(
+    server: Server, queue: Queue, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "LOOK_AGAIN", 0.01)
     made = bench.create(server, queue.name)
-    made._idle_pause = 0.01
     thread = bench.start(made.worker)
     bench.start(made.monitor)
     calls = int(queue.client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])

@@ -211,3 +211,22 @@ def test_a_lease_that_a_monitor_took_away_is_lost(queue: Queue, make_app: MakeAp
     assert list(store.run(store.exchange("s", 2, [late])).verdicts) == [Verdict.STALE]
     assert queue.jobs == [b'["a",1]']
     store.close()
+
+
+@pytest.mark.parametrize("how", ["worker", "url", "neither"])
+def test_a_worker_without_monitor_leaves_jobs_of_the_dead_alone(queue: Queue, make_app: MakeApp, how: str) -> None:
+    app = make_app(**({"monitor": "no"} if how == "url" else {}))
+    ran: list[str] = []
+    app.task(name="task")(_appender(ran))
+    queue.leave_in_progress(b'["dead","x"]')
+    queue.push(b'["next","y"]')
+    app.worker(monitor=how != "worker").run_until_empty()
+    assert ran == (["x", "y"] if how == "neither" else ["y"])
+    assert list(queue.progress) == ([] if how == "neither" else [b'["dead","x"]'])
+
+
+def _appender(to: list[str]) -> Callable[[str], None]:
+    def append(text: str) -> None:
+        to.append(text)
+
+    return append

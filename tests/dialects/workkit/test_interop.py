@@ -146,9 +146,9 @@ def test_a_mixed_fleet_under_kills_loses_nothing_and_runs_nothing_twice_at_once(
     expected = {recurring}
     for number in range(jobs):
         if number % 2:
-            expected.add(published.insert(scene.client, scene.name, soon(1 + number % 3), STEP, [number, 0.1]))
+            expected.add(published.insert(scene.client, scene.name, soon(1 + number % 2), STEP, [number, 0.1]))
         else:
-            expected.add(s.add(shop.step, number, 0.1, in_=f"{1 + number % 3} seconds"))
+            expected.add(s.add(shop.step, number, 0.1, in_=f"{1 + number % 2} seconds"))
     assert len(expected) == jobs + 1
     fleet.theirs()
     fleet.theirs()

@@ -344,6 +344,21 @@ def test_a_settle_whose_answer_was_lost_is_found_done(
     assert list(listener.store.run(operation).verdicts) == [Verdict.OK]
 
 
+def test_a_turn_that_broke_off_between_two_calls_goes_on_where_it_was(
+    listener: Listener, scene: Scene, clock: ManualClock
+) -> None:
+    bad = write(scene, clock, "every full moon", due=1000)
+    good, other = write(scene, clock, ONCE, 1, due=2000), write(scene, clock, ONCE, 2, due=3000)
+    operation = listener.store.exchange(listener.id, 1, (), Take(("default",), 2))
+    course = operation.begin()  # type: ignore[attr-defined]
+    course.send(listener.store.run(next(course)))  # the second call, which would undo the bad claim, is never sent
+    course.close()
+    assert scene.scores[bad] > 1000
+    leases = listener.store.run(operation).leases
+    assert [lease.id for lease in leases] == [good, other]
+    assert scene.scores[bad] == 1000
+
+
 def test_a_closed_session_gives_back_what_it_holds_and_is_gone(
     listener: Listener, scene: Scene, clock: ManualClock
 ) -> None:

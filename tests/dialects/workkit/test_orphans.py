@@ -44,7 +44,7 @@ def test_orphans_are_reported_once_and_left_alone(
 ) -> None:
     identity = orphan(scene, HOURLY)
     store = make_store(clock)
-    sweep_for(store, clock, 58)
+    sweep_for(store, clock, 118)
     assert caplog.text == ""
     assert sweep_for(store, clock, 120) == 0
     assert caplog.text.count(f"job {identity} (#'a/run) has had no entry for") == 1

@@ -85,10 +85,10 @@ def test_cron_is_kept_as_given(s: Schedule, scene: Scene) -> None:
 
 
 def test_add_now_is_due_at_once_whenever_in_the_second_it_was_made(s: Schedule, scene: Scene) -> None:
-    for number in range(5):
+    for number in range(3):
         identity = s.add_now(clear, str(number))
         assert scene.scores[identity] <= milliseconds(server_now(scene)) + 1
-        time.sleep(0.21)  # elsewhere in the second
+        time.sleep(0.27)  # elsewhere in the second
 
 
 def test_the_servers_clock_is_the_only_one(s: Schedule, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ class Client(Commands):
     def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
-        self._idle: list[tuple[Host, socket.socket]] = []
+        self._idle: dict[Host, list[socket.socket]] = {}
         self._pid = os.getpid()
 
     def run(self, call: Call[T]) -> T:
@@ -122,16 +122,15 @@ class Client(Commands):
         if self._pid != os.getpid():
             self._idle.clear()  # they are the parent's: two processes on one connection would mix their answers
             self._pid = os.getpid()
-        for index, (where, connection) in enumerate(self._idle):
-            if where == host:
-                try:
-                    del self._idle[index]
-                except IndexError:
-                    break  # another thread was quicker
-                if not select.select([connection], [], [], 0)[0]:
-                    return connection
-                connection.close()  # nothing was asked, so what there is to read can only be its end
-                break
+        idle = self._idle.setdefault(host, [])
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                break  # another thread was quicker
+            if not select.select([connection], [], [], 0)[0]:
+                return connection
+            connection.close()  # nothing was asked, so what there is to read can only be its end
         try:
             connection = socket.create_connection(host, CONNECT_SECONDS)
         except OSError as error:
@@ -141,11 +140,12 @@ class Client(Commands):
 
     def give_back(self, host: Host, connection: socket.socket) -> None:
         """A connection that has been used, and may be used again."""
-        self._idle.append((host, connection))
+        self._idle.setdefault(host, []).append(connection)
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop()[1].close()
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
 
     def __enter__(self) -> Client:
         return self
@@ -160,7 +160,7 @@ class AsyncClient(Commands):
     def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
-        self._idle: list[tuple[Host, asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
 
     async def run(self, call: Call[T]) -> T:
         """Send what a function of `calls` describes."""
@@ -191,17 +191,16 @@ class AsyncClient(Commands):
         if reply.headers.get("Connection") == "close":
             writer.close()
         else:
-            self._idle.append((host, reader, writer))
+            self._idle.setdefault(host, []).append((reader, writer))
         return reply
 
     async def _connect(self, host: Host) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        for index, (where, reader, writer) in enumerate(self._idle):
-            if where == host:
-                del self._idle[index]
-                if not writer.is_closing() and not select.select([writer.get_extra_info("socket")], [], [], 0)[0]:
-                    return reader, writer
-                writer.close()
-                break
+        idle = self._idle.setdefault(host, [])
+        while idle:
+            reader, writer = idle.pop()
+            if not writer.is_closing() and not select.select([writer.get_extra_info("socket")], [], [], 0)[0]:
+                return reader, writer
+            writer.close()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await asyncio.open_connection(host.name, host.port)
@@ -209,9 +208,10 @@ class AsyncClient(Commands):
             raise NotSent(str(error)) from error
 
     async def close(self) -> None:
-        while self._idle:
-            _, _, writer = self._idle.pop()
-            writer.close()
+        for idle in self._idle.values():
+            while idle:
+                _, writer = idle.pop()
+                writer.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
 from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.query import Query
@@ -17,6 +18,14 @@ READ_AHEAD = 262_144
 """How much is read from a client that sends requests faster than they can be answered."""
 
 _HANG_UP = getattr(select, "POLLRDHUP", 0)
+
+
+def _notice_death(connection: socket.socket) -> None:
+    """Clients whose machine or network is gone say nothing: after two minutes of silence to our questions they go."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Connection(asyncio.Protocol):
@@ -55,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         # Any byte that the kernel does not take at once counts as not delivered, and stops further requests.
         transport.set_write_buffer_limits(high=0)
+        _notice_death(transport.get_extra_info("socket"))
         peer = transport.get_extra_info("peername")
         self.local = not isinstance(peer, tuple) or peer[0] in ("::1", "::ffff:127.0.0.1") or peer[0].startswith("127.")
         self._server.joined(self)

@@ -36,6 +36,7 @@ class Ear:
         self._socket: socket.socket | None = None
         self._reader = ReplyReader()
         self._asked = 0
+        self._rest_until = 0.0
         self._ready, self._bell = socket.socketpair()
         self._ready.setblocking(False)
         self._bell.setblocking(False)
@@ -51,7 +52,7 @@ class Ear:
             if self._session.arrived:
                 return True
         pause = None
-        if self._session.room and self._socket is None and not self._ask():
+        if self._session.room and self._socket is None and (self._resting() or not self._ask()):
             pause = PAUSE if timeout is None else min(timeout, PAUSE)
         listening = [self._ready] if self._socket is None else [self._ready, self._socket]
         readable, _, _ = select.select(listening, [], [], timeout if pause is None else pause)
@@ -115,9 +116,12 @@ class Ear:
         except WaitTimeout:
             return False
         except BedrockError:
-            time.sleep(min(PAUSE, 0.1))  # a server that does not wait says 404 at once
-            return True
+            self._rest_until = time.monotonic() + PAUSE  # a server that does not wait says 404 at once
+            return False
         return True
+
+    def _resting(self) -> bool:
+        return time.monotonic() < self._rest_until
 
     def _withdraw(self) -> None:
         """Take the request back; what was handed out meanwhile is heard of."""

@@ -25,6 +25,7 @@ from headrace.dialects.bedrock.mapping import (
     name_lists,
     read_name,
     split_data,
+    time_left,
     time_limit,
     wire_name,
 )
@@ -224,9 +225,10 @@ class Session:
         queue, name = read_name(str(found.name), tasks)
         task = tasks.get(name)
         body, data, tries = split_data(bytes(found.data), task)
-        limit = time_limit(found, task, now)
-        # Without a retryAfter nobody else gets the job, however long it runs.
-        ends = None if limit is None or not found.retry_after else self._clock.steady() + limit + 2_000
+        left = time_left(found, now)
+        limit = time_limit(left, task)
+        # A second is lost to Bedrock's rounding, another is for the way.
+        ends = None if left is None else self._clock.steady() + max(left - 2_000, left * 3 // 4)
         token = next(_tokens)
         self.hands[found.job_id] = Hand(found, token, tries, ends)
         return Lease(

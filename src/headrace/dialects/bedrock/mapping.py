@@ -23,9 +23,9 @@ from headrace.schedule.errors import ScheduleError
 from headrace.schedule.repeat import parse_modifier
 from headrace.task import Task, decode_overrides
 
-MARGIN = 5
-"""Seconds by which a job's retryAfter is longer than its time-out: whole seconds are Bedrock's clock, and stopping
-takes a moment."""
+MARGIN = 15
+"""Seconds by which a job's retryAfter is longer than its time-out: Bedrock counts whole seconds, and a run that does
+not stop when it is told to has its process killed ten seconds later."""
 RESERVED = frozenset({"retryAfterCount", "originalNextRun", "mockRequest", "_commitCounts"})
 """What Bedrock and its clients keep in a job's data."""
 LONGEST_LIST = 12_000
@@ -190,24 +190,28 @@ def _encode(parts: Parts) -> bytes:
     return msgspec.json.encode(parts)
 
 
-def time_limit(found: Found, task: Task[Any, Any] | None, now: int) -> int | None:
+def time_left(found: Found, now: int) -> int | None:
+    """Milliseconds until others may get a job that has just been handed out. None: never, or nobody can say."""
+    if not found.retry_after:
+        return None
+    moment = datetime.fromtimestamp(now // 1000, UTC)
+    try:
+        again = [parse_modifier(str(found.retry_after)).apply(moment)]
+    except (ScheduleError, OverflowError, ValueError):
+        return None
+    if found.repeat:
+        started = write_moment(now)
+        repeated = next_run(str(found.repeat), scheduled=str(found.next_run), started=started, finished=moment)
+        again += filter(None, [read_moment(repeated)])
+    left = [int((end - moment) / timedelta(milliseconds=1)) for end in again if end > moment]
+    return min(left, default=None)
+
+
+def time_limit(left: int | None, task: Task[Any, Any] | None) -> int | None:
     """How many milliseconds a run may take, so that it has ended when others may get the job. None: for ever."""
     limits = [] if task is None or task.options.timeout is None else [task.options.timeout]
-    moment = datetime.fromtimestamp(now // 1000, UTC)
-    again: list[datetime] = []
-    if found.retry_after:
-        try:
-            again.append(parse_modifier(str(found.retry_after)).apply(moment))
-        except (ScheduleError, OverflowError, ValueError):
-            return min(limits, default=None)
-        if found.repeat:
-            scheduled = str(found.next_run)
-            repeated = next_run(str(found.repeat), scheduled=scheduled, started=write_moment(now), finished=moment)
-            again += filter(None, [read_moment(repeated)])
-    for end in again:
-        left = (end - moment) / timedelta(milliseconds=1)
-        if left > 0:
-            limits.append(max(int(left - min(MARGIN * 1000, left / 2)), 1))
+    if left is not None:
+        limits.append(max(left - min(MARGIN * 1000, left // 2), 1))
     return min(limits, default=None)
 
 

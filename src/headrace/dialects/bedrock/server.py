@@ -105,8 +105,7 @@ class Server:
             listener.close()
         for timer in self._postponed:
             timer.cancel()
-        while self._turn_scheduled:  # noqa: ASYNC110  (each turn may schedule the next; there are but a few)
-            await asyncio.sleep(0)
+        await self._until_idle()
         turn = Turn(self)
         for waiter in self.waiters:
             self.waiters.remove(waiter)
@@ -116,12 +115,17 @@ class Server:
             connection.close()
         await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
         await self._until_closed()
+        await self._until_idle()  # jobs that could not be delivered go back
         for clock in (self._deadline_timer, self._due_timer):
             if clock is not None:
                 clock.cancel()
         for reader in self._readers:
             reader.close()
         self.database.close()
+
+    async def _until_idle(self) -> None:
+        while self._turn_scheduled:  # noqa: ASYNC110  (each turn may schedule the next; there are but a few)
+            await asyncio.sleep(0)
 
     async def _until_closed(self, patience: float = 1.0) -> None:
         """Clients that don't read their last answers are given a moment, then hung up on."""

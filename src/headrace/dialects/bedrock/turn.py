@@ -43,6 +43,7 @@ class Turn:
         self._answers: dict[Connection, list[bytes]] = {}
         self._handed_out: dict[Connection, list[int]] = {}
         self._last_answers: set[Connection] = set()
+        self._waking = False
         self.commits = server.commit_count
         self.after_commit: list[Callable[[], None]] = []
 
@@ -63,10 +64,11 @@ class Turn:
             execute = tx.execute
             execute(_SAVEPOINT)
             before = self._connection.total_changes()
+            news = len(tx.runnable)
             try:
                 result = work(tx)
             except BaseException:
-                tx.runnable.clear()
+                del tx.runnable[news:]
                 tx.woken = False
                 if self._connection.in_transaction:
                     execute(_UNDO)
@@ -89,17 +91,21 @@ class Turn:
             raise Refused("500 Unhandled Exception") from None
         if writes or self._connection.total_changes() != before:
             self.commits += 1
-        if tx.runnable or tx.woken:
+        if not self._waking and (tx.runnable or tx.woken):
+            self._waking = True
             self._wake_waiters(tx)
+            self._waking = False
         return result
 
     def _wake_waiters(self, tx: Transaction) -> None:
+        """Serve those who wait. That may itself make jobs runnable: they have their turn when it is done."""
         waiters = self._server.waiters
-        names, woken = tx.runnable, tx.woken
-        tx.runnable, tx.woken = [], False
-        if waiters:
-            wishes = waiters.all_wishes() if woken else waiters.wishes_for(names, self._matches)
-            self._server.forget_waiters(waiters.serve(wishes, self._serve))
+        while tx.runnable or tx.woken:
+            names, woken = tx.runnable, tx.woken
+            tx.runnable, tx.woken = [], False
+            if waiters:
+                wishes = waiters.all_wishes() if woken else waiters.wishes_for(names, self._matches)
+                self._server.forget_waiters(waiters.serve(wishes, self._serve))
 
     def _matches(self, name: str, pattern: str) -> bool:
         return bool(self.transaction.value("matches", name, pattern))

@@ -21,7 +21,7 @@ from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.strict import StrictLoop
 from headrace.errors import ConfigurationError, HeadraceError, SessionGone, StoreError, StoreUnavailable
-from headrace.job import Charge, Kind, Lease, Outcome, Report, SessionInfo, Take, Turn
+from headrace.job import Charge, Kind, Lease, Outcome, Report, SessionInfo, Take, Turn, Verdict
 from headrace.store import Operation
 from headrace.worker.identity import introduce
 
@@ -181,6 +181,8 @@ class Loop:
             if take is None and not outcomes:
                 return
             turn = self._exchange(outcomes, take)
+            if Verdict.STALE in turn.verdicts:
+                log.warning("job %s: its lease was lost; the outcome does not count", outcomes[0].id)
             outcomes = [self._perform(lease) for lease in turn.leases]
             if outcomes or take is None:
                 continue

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
-import typing
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from redis import exceptions as wire_errors
@@ -18,24 +16,23 @@ from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Request
 from headrace.dialects.hworker.hands import Hands
 from headrace.dialects.hworker.keeping import keep
-from headrace.dialects.hworker.keys import Keys
 from headrace.dialects.hworker.listener import Listener
 from headrace.dialects.hworker.monitor import Monitor
-from headrace.dialects.hworker.options import FAILED_SIZE, TIMEOUT, Options
+from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record
 from headrace.dialects.hworker.results import Failure, Result, Retry, Success
 from headrace.dialects.hworker.times import to_datetime
-from headrace.errors import ArgumentsError, ConfigurationError, MaybeApplied, StoreError
-from headrace.store.redis.addresses import parse
+from headrace.errors import ArgumentsError, MaybeApplied, StoreError
 from headrace.store.redis.operation import Steps
 
 J = TypeVar("J")
 S = TypeVar("S")
 T = TypeVar("T")
 
-URL = "redis://localhost:6379/0"
 PAUSE = 0.01
 """Seconds after anything but a clean success, as in released peers."""
+LOOK_AGAIN = 5.0
+"""Seconds after which an idle worker looks even though it has heard nothing."""
 
 Logger = Callable[[str, str], object]
 
@@ -112,7 +109,7 @@ class Hworker(Generic[S, J]):
                     listener.arm()
                     ahead += self._take(self.options.prefetch or 1)
                 if not ahead:
-                    listener.wait(self._idle_pause)
+                    listener.wait(LOOK_AGAIN)
                 elif not self._run_one(hands, ahead):
                     self._stopping.wait(PAUSE)
         finally:
@@ -122,9 +119,6 @@ class Hworker(Generic[S, J]):
             if ahead:
                 with suppress(StoreError):
                     self._driver.run(requests.give_back(list(ahead)[::-1]))
-
-    _idle_pause: float | None = 5.0
-    """Seconds after which an idle worker looks even though it has heard nothing."""
 
     def stop(self) -> None:
         """Let all workers, monitors and debuggers of this object finish what they are at, and return."""
@@ -148,17 +142,15 @@ class Hworker(Generic[S, J]):
             self._log(f"Broken job: {_shown(raw)}: {error}")
             self._settle(ahead.popleft(), requests.IS_BROKEN)
             return False
-        if self._debug:
-            self._log(f"Job started: {_shown(raw)}")
+        self._debug_line(f"Job started: {_shown(raw)}")
         hands.start(job)
         result = self._wait_for(hands, ahead)
         record = ahead.popleft()
         if isinstance(result, Success):
-            settled = self._settle(record, requests.SUCCESS)
-            if not settled:
+            if settled := self._settle(record, requests.SUCCESS):
+                self._debug_line(f"Job complete: {_shown(raw)}")
+            else:
                 self._log(f"Job done, but deleted 0 records: {_shown(raw)}")
-            elif self._debug:
-                self._log(f"Job complete: {_shown(raw)}")
             return settled
         what = requests.RETRY if isinstance(result, Retry) else requests.FAILURE
         self._log(f"{type(result).__name__}: {result.message}")
@@ -204,13 +196,13 @@ class Hworker(Generic[S, J]):
 
     def _sweep(self, monitor: Monitor) -> None:
         done = self._try(Steps(lambda: monitor.sweep(self.name)))
-        if done is None or not self._debug:
+        if done is None:
             return
         for raw in done.given_back:
-            self._log("Monitor gave back: 1")
-            self._log(f"Monitor requeued: {_shown(raw)}")
+            self._debug_line("Monitor gave back: 1")
+            self._debug_line(f"Monitor requeued: {_shown(raw)}")
         for _ in done.refreshed:
-            self._log("Monitor gave back: 0")
+            self._debug_line("Monitor gave back: 0")
 
     # -- looking --
 
@@ -275,6 +267,10 @@ class Hworker(Generic[S, J]):
             self._log(f"Redis error: {error}")
             return None
 
+    def _debug_line(self, message: str) -> None:
+        if self._debug:
+            self._log(message)
+
     def _log(self, message: str) -> None:
         with suppress(Exception):  # a logger that fails must not cost a job
             self._logger(self.name, message)
@@ -282,71 +278,3 @@ class Hworker(Generic[S, J]):
 
 def _shown(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
-
-
-def create(
-    name: str,
-    handler: Callable[[S, J], Any],
-    *,
-    state: S,
-    connection: str | Hworker[Any, Any] = URL,
-    timeout: float = TIMEOUT,
-    exceptions: Literal["fail", "retry"] = "fail",
-    failed_size: int = FAILED_SIZE,
-    failed_key: str | None = None,
-    logger: Logger = print_line,
-    debug: bool = False,
-    job_type: Any = None,
-    keep_alive: bool = True,
-    prefetch: int = 1,
-) -> Hworker[S, J]:
-    """A queue with this name, whose jobs `handler(state, job)` runs. Nothing is connected before it is used.
-
-    The handler returns `Success()` (or nothing), `Retry(message)` or `Failure(message)`; what it throws counts as one
-    of the latter two, as `exceptions` says. `job_type` is what payloads must fit (if not given, the annotation of the
-    handler's second parameter): one that does not is broken.
-
-    `connection`: a URL, or another queue whose connections to share. `timeout` (seconds) is the monitor's; a job that
-    runs longer is kept alive, unless `keep_alive` is False. `failed_size` bounds the list of failures, and `failed_key`
-    is another key for it. `prefetch`: how many jobs a worker may take at once; with 1 it takes none before it can run
-    it. `logger` gets the queue's name and a line; `debug` tells it of every job.
-
-    >>> mail = create("mail", lambda state, job: Success(), state=None, timeout=30)
-    >>> mail.name, mail.options.timeout
-    ('mail', 30)
-    """
-    if exceptions not in ("fail", "retry"):
-        raise ConfigurationError(f"exceptions is 'fail' or 'retry', not {exceptions!r}.")
-    options = Options(
-        name=name,
-        timeout=timeout,
-        failed_size=failed_size,
-        failed_key=failed_key,
-        keep_alive=keep_alive,
-        prefetch=prefetch,
-    ).check()
-    return Hworker(
-        _driver(connection, Keys(failed_key)),
-        handler,
-        state,
-        options,
-        exceptions=Failure if exceptions == "fail" else Retry,
-        job_type=_job_type(handler) if job_type is None else job_type,
-        logger=logger,
-        debug=debug,
-    )
-
-
-def _driver(connection: str | Hworker[Any, Any], keys: Keys) -> HworkerDriver:
-    if isinstance(connection, Hworker):
-        return connection._driver.with_keys(keys)
-    return HworkerDriver(parse(connection)[0], keys)
-
-
-def _job_type(handler: Callable[..., Any]) -> Any:
-    try:
-        hints = typing.get_type_hints(handler)
-        parameters = list(inspect.signature(handler).parameters)
-    except (TypeError, ValueError, NameError):
-        return Any
-    return hints.get(parameters[1], Any) if len(parameters) > 1 else Any

@@ -14,6 +14,7 @@ CLASSES = {
     "Pop": "pop",
     "Completion": "completion",
     "Samples": "samples",
+    "Batch": "batch",
     "Holder": "holder",
     "Job": "job",
     "Values": "values",

@@ -15,7 +15,8 @@ from headrace.store.redis.troubles import Journey
 
 from . import scripts
 
-_READS = frozenset({"counts", "get", "look", "orphans", "page", "strangers"})
+_READS = frozenset({"counts", "get", "look", "orphans", "page", "renew", "strangers"})
+"""Of these nobody needs to be told that they may have been done: they are done again. (A renewal knows its own.)"""
 
 
 class ScheduleDriver(Driver):

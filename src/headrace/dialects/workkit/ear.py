@@ -8,7 +8,7 @@ from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.waiter import Ear
 
-LOOK_SECONDS = 0.6
+LOOK_SECONDS = 0.65
 """Peers publish nothing. With what keeps a session alive this makes less than two commands a second."""
 
 

@@ -99,5 +99,9 @@ class Handlers:
         if not inspect.isfunction(function) or function.__module__ != module_name:
             return None
         assert self._app is not None
-        self._app.task(name=name)(function)
+        try:
+            self._app.task(name=name)(function)
+        except ConfigurationError as error:
+            log.warning("%s", error)
+            return None
         return name

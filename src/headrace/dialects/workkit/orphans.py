@@ -19,7 +19,7 @@ from .wire import Wire
 
 log = logging.getLogger("headrace.workkit")
 
-REPORT_AFTER = 60_000
+REPORT_AFTER = 120_000
 """Milliseconds without an entry after which a job is reported (or `repair_after`, if that is less)."""
 LOOKS = 10
 """How often to look within that time. A recurring job lacks its entry for instants: nobody looks into ten of them."""

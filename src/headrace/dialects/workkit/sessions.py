@@ -5,8 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Ref, SessionInfo, Turn
+from headrace.job import Lease, Ref, SessionInfo, Turn
 from headrace.schedule import Calendar
+
+from .wire import Settlement
 
 REMEMBERED = 10_000
 """How many settled leases a session remembers, to tell an outcome that comes twice from one that comes late."""
@@ -41,6 +43,10 @@ class Session:
         self.has_room: bool | None = None
         self.next_due: int | None = None
         """What the session was last told about when to come back."""
+        self.begun: list[Lease] = []
+        """Leases of an exchange that is not answered yet: it takes more than one call, and the last one failed."""
+        self.returns: list[Settlement] = []
+        """Claims that are to be undone with the next call."""
         self._settled: dict[Ref, int] = {}
         self._number = 0
         self._turn: Turn | None = None
@@ -64,6 +70,7 @@ class Session:
         """Remember an answer. (None: a report, whose number only counts.)"""
         self._number = number
         self._turn = turn
+        self.begun = []
 
     def settle(self, hold: Hold) -> None:
         """A lease is no longer held, and its outcome is recorded."""

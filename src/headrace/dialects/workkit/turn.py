@@ -77,14 +77,13 @@ class Turns:
         yield from store.ask_time()
         again = session.sends(number)
         verdicts, asked = self._judge(session, outcomes)
-        settlements = [one.settlement for one in asked]
         queue = store.queue_of(take.queues) if take is not None else None
         wanted = take.slots + take.spare if take is not None and queue is not None else 0
-        leases: list[Lease] = []
+        leases = session.begun
         offset = 0
         for number_of_calls in itertools.count(1):
             reply = yield store.wire.exchange(
-                settlements,
+                [*(one.settlement for one in asked), *session.returns],
                 lease=store.settings.lease,
                 wanted=wanted - len(leases),
                 offset=offset,
@@ -99,7 +98,7 @@ class Turns:
             fresh, unusable = self._accept(session, reply.claims, reply.token, queue or "")
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
-            settlements = [Settlement(claim.member, claim.id, reply.token, claim.due, False) for claim in unusable]
+            session.returns = [Settlement(one.member, one.id, reply.token, one.due, False) for one in unusable]
             asked = []
             if number_of_calls == MOST_CALLS:
                 wanted = len(leases)
@@ -143,7 +142,11 @@ class Turns:
     def give_back(self, session: Session) -> Generator[Script[Any], Any, list[str]]:
         """Everything that the session still holds."""
         held = list(session.held.values())
-        settlements = [Settlement(hold.member, hold.id, hold.token, hold.due, True) for hold in held]
+        yield from self._store.ask_time()
+        now = self._store.timekeeper.now()
+        # An entry that is out for an instant is written anew, unless it may be another's by now.
+        settlements = [Settlement(hold.member, hold.id, hold.token, hold.due, hold.token > now) for hold in held]
+        settlements += session.returns
         for start in range(0, len(settlements), 500):
             yield self._store.wire.exchange(
                 settlements[start : start + 500],

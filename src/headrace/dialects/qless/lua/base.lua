@@ -10,7 +10,8 @@
 --   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
 --     care (`Values.stored`, `tonumber(...) or default`), never asserted.
 --   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
---     by one function, because making functions is what costs.
+--     by one function, because making functions is what costs. (So does a table that grows: hot classes say what
+--     they will have.)
 local call = redis.call
 
 -- The classes: Qless.Job, Qless.Queue, ... Each is made when it is first asked for (see the end of the library).
@@ -40,6 +41,11 @@ local function number(command, name, value)
   return found
 end
 
+-- A time as it stands in the field `time`, with 20 decimals. Of a time in our days 7 of them say all that there is to say.
+local function time_text(time)
+  return string.format(time > 1000000000 and '%.7f0000000000000' or '%.20f', time)
+end
+
 -- JSON text, decoded: it must be such, and `false` counts as missing, as it always has. (What is wrong with the text is
 -- said by the decoder itself: catching that would cost every call.)
 local function json(command, name, text)
@@ -50,8 +56,9 @@ local function json(command, name, text)
   return value
 end
 
--- Append an entry to a job's history, the list `ql:j:<jid>-history`: JSON text, `[when,what]` or `[when,what,{extra}]` with `when` in whole seconds. `field` is the job's
--- field `history` (only very old records have one), `limit` the option `max-job-history` where the caller has read it.
+-- Append an entry to a job's history, the list `ql:j:<jid>-history`. It is JSON text, `[when,what]` or
+-- `[when,what,{extra}]` with `when` in whole seconds. `field` is the job's field `history` (only very old records have
+-- one), `limit` the option `max-job-history` where the caller has read it already.
 --
 -- The first entry is always kept, and the newest: a limit of 1 counts as 2, and none of 0 or less as no limit.
 local function remember(key, entry, field, limit)

@@ -1,20 +1,23 @@
 -- The good end of a run: a job is complete, or goes on to its next queue.
-local Completion = {}
+local Completion = {complete = nil}
 Qless.Completion = Completion
 
 -- Complete a job. With `to` it goes on in that queue after `delay` seconds and once the jobs it `depends` on are complete;
 -- jobs that depend on it go on waiting then. Answers with the job's new state.
 function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
-  local _, _, job_queue, priority, retries, time, history, grace = unpack(Qless.Holder.held('Complete', jid, worker,
-    'queue', 'priority', 'retries', 'time', 'history', 'grace'))
+  local key = 'ql:j:' .. jid
+  local state, holder, job_queue, priority, retries, time, history, grace = unpack(call('HMGET', key,
+    'state', 'worker', 'queue', 'priority', 'retries', 'time', 'history', 'grace'))
+  if state ~= 'running' or holder ~= worker then
+    Qless.Holder.refuse('Complete', jid, state, holder)
+  end
   if job_queue ~= queue then
     error('Complete(): Job ' .. jid .. ' running in another queue: ' .. tostring(job_queue))
   end
-  local key = 'ql:j:' .. jid
   local most_entries, seconds, most = unpack(
     call('HMGET', 'ql:config', 'max-job-history', 'jobs-history', 'jobs-history-count'))
   call('HMSET', key, 'data', data, 'state', to and 'waiting' or 'complete', 'worker', '', 'failure', '{}',
-    'queue', to or '', 'expires', '0', 'remaining', retries or '5', 'time', string.format('%.20f', now))
+    'queue', to or '', 'expires', '0', 'remaining', retries or '5', 'time', time_text(now))
   if grace then
     call('HDEL', key, 'grace')
   end

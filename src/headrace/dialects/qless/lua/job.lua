@@ -1,6 +1,9 @@
 -- A job as clients see it, read from the hash `ql:j:<jid>` and the keys beside it.
-local Job = {}
+local Job = {read = nil, object = nil, get = nil}
 Qless.Job = Job
+
+-- Many jobs may be read in one call: what is looked up for each of them is looked up once.
+local tonumber, floor, concat, decode = tonumber, math.floor, table.concat, cjson.decode
 
 -- The fields that a job object is made of, in the order in which `Job.object` takes them; and `time`, for pop.
 function Job.read(jid)
@@ -12,7 +15,7 @@ end
 local function read_history(key)
   local texts = call('LRANGE', key .. '-history', 0, -1)
   -- All entries at once is quicker than one after the other; with one that is damaged it has to be the latter.
-  local valid, entries = pcall(cjson.decode, '[' .. table.concat(texts, ',') .. ']')
+  local valid, entries = pcall(decode, '[' .. concat(texts, ',') .. ']')
   for i = 1, #texts do
     local entry = valid and entries[i] or Qless.Values.stored(texts[i])
     local object = type(entry[3]) == 'table' and entry[3] or {}
@@ -39,7 +42,7 @@ function Job.object(values, tracked)
     priority = tonumber(values[6]) or 0,
     expires = tonumber(values[7]) or 0,
     retries = tonumber(values[8]) or 0,
-    remaining = math.floor(tonumber(values[9]) or 0),
+    remaining = floor(tonumber(values[9]) or 0),
     data = values[10],
     tags = (not tags or tags == '{}') and {} or Qless.Values.stored(tags),
     failure = (not failure or failure == '{}') and {} or Qless.Values.stored(failure),

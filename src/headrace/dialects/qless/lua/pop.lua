@@ -1,5 +1,5 @@
 -- Handing jobs to workers.
-local Pop = {}
+local Pop = {pop = nil, peek = nil}
 Qless.Pop = Pop
 
 -- Occurrences of recurring jobs and scheduled jobs get in line, as many as there is demand for.
@@ -66,8 +66,8 @@ end
 
 local function objects(jobs, tracked)
   local found, object = {}, Qless.Job.object
-  for i, values in ipairs(jobs) do
-    found[i] = object(values, tracked[values[1]] or false)
+  for i = 1, #jobs do
+    found[i] = object(jobs[i], tracked[jobs[i][1]] or false)
   end
   return found
 end
@@ -76,9 +76,10 @@ end
 local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
   local scores, jids, samples = {}, {}, {}
   -- Text that is the same for all is made once.
-  local time, entry = string.format('%.20f', now), cjson.encode({math.floor(now), 'popped', {worker = worker}})
+  local time, entry = time_text(now), cjson.encode({math.floor(now), 'popped', {worker = worker}})
   local ends = string.format('%.17g', expires)
-  for i, values in ipairs(jobs) do
+  for i = 1, #jobs do
+    local values = jobs[i]
     local jid = values[1]
     local key = 'ql:j:' .. jid
     call('HMSET', key, 'worker', worker, 'expires', ends, 'state', 'running', 'time', time)
@@ -95,7 +96,7 @@ local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
   call_with('ZADD', 'ql:w:' .. worker .. ':jobs', scores)
   call_with('ZADD', 'ql:q:' .. queue .. '-locks', scores)
   call_with('ZREM', 'ql:q:' .. queue .. '-work', jids)
-  Qless.Samples.add_all(now, 'wait', queue, samples)
+  Qless.Batch.add(now, 'wait', queue, samples)
 end
 
 -- Hand up to `count` jobs to a worker.

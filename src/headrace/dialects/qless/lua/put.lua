@@ -1,5 +1,5 @@
 -- Putting jobs into queues, new ones or such as are somewhere already.
-local Put = {}
+local Put = {put = nil}
 Qless.Put = Put
 
 -- Put a job. `caller` is the worker that does it. Of priority, tags (a list), retries and depends (a list of jids) what is
@@ -25,7 +25,7 @@ function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, re
   call('HMSET', key, 'jid', jid, 'klass', klass, 'data', data, 'priority', priority == 0 and '0' or priority,
     'tags', tags and tags[1] and cjson.encode(tags) or '{}', 'state', blocked and 'depends' or delay > 0 and 'scheduled' or 'waiting',
     'worker', '', 'expires', '0', 'queue', queue, 'retries', retries, 'remaining', retries,
-    'time', string.format('%.20f', now))
+    'time', time_text(now))
   call('PUBLISH', 'ql:log', '{"jid":' .. cjson.encode(jid) .. ',"event":"put","queue":' .. quoted .. '}')
   remember(key, '[' .. math.floor(now) .. ',"put",{"q":' .. quoted .. '}]', history)
   if exists then

@@ -46,7 +46,7 @@ local function occur(now, record, due)
   local key = 'ql:j:' .. jid
   call('HMSET', key, 'jid', jid, 'klass', record.klass, 'data', record.data, 'priority', record.priority,
     'tags', cjson.encode(record.tags), 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', record.queue,
-    'retries', record.retries, 'remaining', record.retries, 'time', string.format('%.20f', due),
+    'retries', record.retries, 'remaining', record.retries, 'time', time_text(due),
     'spawned_from_jid', record.jid)
   remember(key, cjson.encode({math.floor(due), 'put', {q = record.queue}}))
   Qless.Tags.index(now, jid, record.tags)

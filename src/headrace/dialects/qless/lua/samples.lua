@@ -1,11 +1,11 @@
 -- How long jobs waited and ran: per queue and day a running mean, the sum of squares about it, and a histogram.
-local Samples = {}
+local Samples = {add = nil, bucket_of = nil, key_of = nil}
 Qless.Samples = Samples
 
 local DAY = 86400
 
 -- The histogram's field for a sample: seconds below a minute, minutes below an hour, and so on.
-local function bucket_of(sample)
+function Samples.bucket_of(sample)
   local seconds = math.floor(sample)
   if seconds < 60 then
     return 's' .. seconds
@@ -17,13 +17,13 @@ local function bucket_of(sample)
   return 'd' .. math.floor(seconds / DAY)
 end
 
-local function key_of(now, kind, queue)
-  return 'ql:s:' .. kind .. ':' .. string.format('%.0f', now - now % DAY) .. ':' .. queue
+function Samples.key_of(now, kind, queue)
+  return 'ql:s:' .. kind .. ':' .. (now - now % DAY) .. ':' .. queue
 end
 
 -- Add a sample of a kind, `wait` or `run`.
 function Samples.add(now, kind, queue, sample)
-  local key = key_of(now, kind, queue)
+  local key = Samples.key_of(now, kind, queue)
   local known = call('HMGET', key, 'total', 'mean', 'vk')
   local total, mean = tonumber(known[1]), tonumber(known[2])
   if total and mean then
@@ -33,31 +33,7 @@ function Samples.add(now, kind, queue, sample)
   else
     call('HMSET', key, 'total', '1', 'mean', sample, 'vk', '0')
   end
-  if call('HINCRBY', key, bucket_of(sample), 1) == 1 then
-    Qless.Statistics.expire_later(key)
-  end
-end
-
--- The same for many, with no more commands than for one (and one for each further bucket).
-function Samples.add_all(now, kind, queue, samples)
-  local key = key_of(now, kind, queue)
-  local known = call('HMGET', key, 'total', 'mean', 'vk')
-  local total, mean, squares = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
-  local buckets, new = {}, false
-  for i = 1, #samples do
-    local sample = samples[i]
-    local before = mean
-    total = total + 1
-    mean = total == 1 and sample or before + (sample - before) / total
-    squares = total == 1 and 0 or squares + (sample - mean) * (sample - before)
-    local bucket = bucket_of(sample)
-    buckets[bucket] = (buckets[bucket] or 0) + 1
-  end
-  call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
-  for bucket, more in pairs(buckets) do
-    new = call('HINCRBY', key, bucket, more) == more or new
-  end
-  if new then
+  if call('HINCRBY', key, Samples.bucket_of(sample), 1) == 1 then
     Qless.Statistics.expire_later(key)
   end
 end

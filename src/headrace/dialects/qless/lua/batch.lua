@@ -1,0 +1,29 @@
+-- Samples of many jobs at once.
+local Batch = {}
+Qless.Batch = Batch
+
+-- Like `Samples.add`, with no more commands than for one sample (and one for each further bucket).
+function Batch.add(now, kind, queue, samples)
+  local key, bucket_of = Qless.Samples.key_of(now, kind, queue), Qless.Samples.bucket_of
+  local known = call('HMGET', key, 'total', 'mean', 'vk')
+  local total, mean, squares = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
+  local buckets, new = {}, false
+  for i = 1, #samples do
+    local sample = samples[i]
+    local before = mean
+    total = total + 1
+    mean = total == 1 and sample or before + (sample - before) / total
+    squares = total == 1 and 0 or squares + (sample - mean) * (sample - before)
+    local bucket = bucket_of(sample)
+    buckets[bucket] = (buckets[bucket] or 0) + 1
+  end
+  call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
+  for bucket, more in pairs(buckets) do
+    new = call('HINCRBY', key, bucket, more) == more or new
+  end
+  if new then
+    Qless.Statistics.expire_later(key)
+  end
+end
+
+return Batch
