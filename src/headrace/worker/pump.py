@@ -234,7 +234,7 @@ class Pump:
                 self._report()
             if self._outcomes or self._hungry:
                 self._exchange()
-                if self._hungry or self._outcomes:
+                if self._hungry or self._outcomes or self.stopping:
                     self._told = self._told or self._waiter.wait(0)
                     continue
             if self.burst and not self.in_hand and not self._outcomes:
@@ -464,7 +464,7 @@ class Pump:
         held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
         try:
             renewal = self._store.run(self._store.renew(self.session, held))
-        except StoreUnavailable as error:
+        except (StoreUnavailable, MaybeApplied) as error:
             log.warning("%s", error)
             return
         for job_id, token in renewal.tokens.items():

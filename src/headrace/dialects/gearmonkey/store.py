@@ -67,6 +67,8 @@ class GearMonkeyStore:
         self.shapes = Shapes()
         self.doctor = Doctor(self.driver)
         self._has_room: dict[str, bool] = {}
+        self._taken: dict[str, int] = {}
+        """How often a session has found jobs."""
         self._tasks: dict[Ref, str] = {}
         """The tasks of what was handed out here: by their annotations results are put into words."""
         self._cursor = b"0"
@@ -169,6 +171,8 @@ class GearMonkeyStore:
             for name in dropped:
                 log.warning("job %s has gone or has ended: its number is dropped from the queue", name.decode())
             self._has_room[session] = take is not None and len(leases) < take.slots
+            if leases:
+                self._taken[session] = self._taken.get(session, 0) + 1
             return Turn([_VERDICTS[code] for code in verdicts], leases, now, due if due >= 0 else None)
 
         arguments = (
@@ -199,6 +203,7 @@ class GearMonkeyStore:
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         def read(reply: Reply, _: bool) -> list[str]:
             self._has_room.pop(session, None)
+            self._taken.pop(session, None)
             return [job_id.decode() for job_id in reply]
 
         guilty = requests.pack(False if crashed is None else list(crashed))
@@ -208,7 +213,13 @@ class GearMonkeyStore:
         return Script("sessions", (), lambda reply, _: [records.session(entry) for entry in reply])
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return waiter.for_worker(self.driver, session, queues, lambda: self._has_room.get(session))
+        return waiter.for_worker(
+            self.driver,
+            session,
+            queues,
+            lambda: self._has_room.get(session),
+            lambda: self._taken.get(session, 0),
+        )
 
     def sweep(self) -> Operation[Swept]:
         def read(reply: Reply, _: bool) -> Swept:
