@@ -3,7 +3,7 @@
     python bench/bedrock.py [--seconds 3] [--jobs 1000000] [--connections 50]
 
 Server and clients are processes of their own on loopback. Bars: CreateJob, and GetJob + FinishJob, at a third of
-the bare server's rate at least; and within 20 % of that with a million jobs queued.
+the bare server's rate at least; and within 20 % of that with a million jobs queued (by the server's processor time).
 """
 
 from __future__ import annotations
@@ -183,6 +183,12 @@ class Verdicts:
         verdict = "met" if met else "MISSED"
         print(f"{_row(what, rate)}   bar {bar:>7,.0f} /s   {verdict}", flush=True)
 
+    def same(self, what: str, rate: Rate, other: Rate) -> None:
+        """By the server's processor time, which other work on the machine does not disturb as it does the clock's."""
+        met = rate.cost <= other.cost / 0.8
+        self.failed |= not met
+        print(f"{_row(what, rate)}   bar {other.cost / 0.8 * 1e6:>7,.0f} µs   {'met' if met else 'MISSED'}", flush=True)
+
 
 def _row(what: str, rate: Rate) -> str:
     return f"{what:<52} {rate.value:>7,.0f} /s, {rate.cost * 1e6:>4.0f} µs each"
@@ -218,7 +224,10 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
 
         def compare(*runs: tuple[str, str, Requests]) -> list[Rate]:
             rounds = [[measure(*one) for one in runs] for _ in range(ROUNDS)]
-            return [max(values) for values in zip(*rounds, strict=True)]
+            return [
+                Rate(max(rate.value for rate in rates), min(rate.cost for rate in rates))
+                for rates in zip(*rounds, strict=True)
+            ]
 
         line = CREATE.replace(b"\r\n", b"  ") + b"\n"
         exact, prefix = pairs(b"mail/Welcome"), pairs(b"mail/*")
@@ -235,7 +244,7 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
         verdicts.say("GetJob mail/* + FinishJob, requests", pattern, base.value / 3)
         for what, requests in (("CreateJob", creates), ("pairs", exact), ("pairs mail/*", prefix)):
             small, full = compare(("ours", "small.db", requests), ("ours", "full.db", requests))
-            verdicts.say(f"{what}, {jobs:,} others queued", full, 0.8 * small.value)
+            verdicts.same(f"{what}, {jobs:,} others queued", full, small)
     return not verdicts.failed
 
 

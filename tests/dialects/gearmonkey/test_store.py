@@ -255,7 +255,7 @@ def test_many_jobs_and_several_workers(app: Headrace, raw: Any) -> None:
         eventually(lambda: len(seen) == count, "all jobs")
     assert sorted(seen) == list(range(count))
     assert raw.get("count:t") == b"0"
-    assert not raw.exists("headrace:gm:t:leases", "headrace:gm:t:runs")
+    assert not raw.exists("headrace:gm:t:leases")
 
 
 def test_records_of_jobs_that_are_gone_are_forgotten(app: Headrace, raw: Any) -> None:
@@ -284,7 +284,7 @@ def test_moving_is_a_failure_in_words() -> None:
     from headrace.dialects.gearmonkey.requests import outcomes
     from headrace.job import Outcome
 
-    packed = outcomes([Outcome(ref=1, token=1, id="a", kind=Kind.MOVED, queue="q")], 0, lambda _: "", Shapes())
+    packed = outcomes([Outcome(ref=1, token=1, id="a", kind=Kind.MOVED, queue="q")], 0, {}, Shapes())
     assert b"cannot move" in packed
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dialects.hworker import wire
-from headrace.dialects.hworker.driver import SCRIPTS, Request, _text, source
+from headrace.dialects.hworker.driver import HWORKER, SCRIPTS, Request, source
 from headrace.dialects.hworker.times import read_time, to_datetime
 from headrace.errors import StoreCorrupt
 from store.redis.servers import Server
@@ -163,7 +163,7 @@ def test_the_servers_own_clock_is_the_one_that_counts(server: Server, queue: Que
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_script_begins_with_its_contract(script: str) -> None:
-    lines = _text(script).splitlines()
+    lines = HWORKER.text(script).splitlines()
     assert lines[0].startswith(f"-- {script.replace('_', ' ')}")
     assert any(line.startswith("-- Answers") for line in lines)
     assert "--@include prelude" in lines

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from headrace.cli.qless import qless_command
 from headrace.dialects.qless import Client, Job, library, script
-from processes import children_of, environment, eventually
+from processes import children_of, environment, eventually, worker_process
 from store.redis.servers import Server
 
 from .recorder import Recorder
@@ -74,3 +74,24 @@ def test_worker(qless: Recorder, server: Server, tmp_path: Path, kind: list[str]
             os.kill(pid, signal.SIGKILL)
         process.kill()
         process.wait()
+
+
+def test_the_ordinary_worker_program(qless: Recorder, server: Server, tmp_path: Path) -> None:
+    """`headrace worker APP --store qless+…`: a peer's jobs, and a process that dies under one of them."""
+    app = "dialects.qless.app_for_tests:app"
+    with (
+        worker_process(app, f"qless+{server.url}", "--queues", "q", log=tmp_path / "log") as worker,
+        closing(Client(server.url, hostname="peer")) as client,
+    ):
+        jid = client.queues["q"].put("shop.Double", {"number": 4})
+        crashing = client.queues["q"].put("shop.Crash", {})
+
+        def found(name: str) -> Job:
+            job = client.jobs[name]
+            assert isinstance(job, Job)
+            return job
+
+        eventually(lambda: found(jid).state == found(crashing).state == "complete", "both")
+        assert found(jid).data == {"number": 4, "data": {"doubled": 8}}
+        assert worker.stop() == 0
+        eventually(lambda: client.workers.counts == [], "the end of all sessions")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
+
+from store.redis.servers import Server
 
 from .recorder import Recorder
 
@@ -182,3 +186,38 @@ def test_a_command_and_a_time_are_required(qless: Recorder) -> None:
 def test_keys_are_refused(qless: Recorder) -> None:
     with pytest.raises(Exception, match="No keys"):
         qless.redis.evalsha(qless._sha, 1, "key", "queues", "0")
+
+
+@pytest.fixture
+def private(server: Server) -> Iterator[Callable[[], Server]]:
+    """A server of the same kind, to be configured."""
+    made: list[Server] = []
+
+    def start() -> Server:
+        made.append(Server(program=server.program))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def test_a_server_without_memory_refuses_before_anything_is_written_or_said(private: Callable[..., Server]) -> None:
+    server = private()
+    with closing(Recorder(server)) as qless:
+        qless("put", 0, "w", "q", "j", "K", "{}", 0)
+        qless("pop", 0, "q", "w", 1)
+        server.command("CONFIG", "SET", "maxmemory", "1")
+        for call in (
+            ("put", 1, "w", "q", "k", "K", "{}", 0),
+            ("pop", 1, "q", "w", 1),
+            ("complete", 1, "j", "w", "q", "{}"),
+            ("fail", 1, "j", "w", "g", "m"),
+            ("retry", 1, "j", "q", "w"),
+            ("heartbeat", 1, "j", "w"),
+            ("recur", 1, "q", "r", "K", "{}", "interval", 1, 1),
+            ("config.set", 1, "a", "b"),
+            ("timeout", 1, "j"),
+        ):
+            assert "maxmemory" in qless.error(*call)
+        assert qless("cancel", 1, "j") == ["j"]

@@ -260,21 +260,37 @@ def test_a_request_may_be_repeated(store: QlessStore, qless: Recorder) -> None:
     store.run(store.put([new("a")]))
     take = Take(("q",), 1, 1)
     first = store.run(store.exchange("s1", 1, (), take))
-    assert [(lease.id, lease.spare) for lease in first.leases] == [("b", False), ("a", True)]
+    assert [(lease.id, lease.spare) for lease in first.leases] == [("a", False), ("b", True)]
     again = store.run(store.exchange("s1", 1, (), take))
     assert [(lease.id, lease.token) for lease in again.leases] == [(lease.id, lease.token) for lease in first.leases]
-    settled = done("b", first.leases[0].token)
+    settled = done("a", first.leases[0].token)
     assert list(store.run(store.exchange("s1", 2, [settled])).verdicts) == [Verdict.OK]
     assert list(store.run(store.exchange("s1", 2, [settled])).verdicts) == [Verdict.OK]
     with pytest.raises(StaleRequest):
         store.run(store.exchange("s1", 1, (), take))
     assert list(store.run(store.exchange("s1", 3, [settled])).verdicts) == [Verdict.STALE]
-    assert store.run(store.close_session("s1")) == ["a"]
+    assert store.run(store.close_session("s1")) == ["b"]
     assert store.run(store.close_session("s1")) == []
-    assert qless.job("a")["remaining"] == qless.job("a")["retries"]
+    assert qless.job("b")["remaining"] == qless.job("b")["retries"]
     for operation in (store.exchange("s1", 4), store.renew("s1"), store.open(SessionInfo(id="s1", name=""))):
         with pytest.raises(SessionGone):
             store.run(operation)  # type: ignore[arg-type]
+
+
+def test_a_batch_keeps_its_order(store: QlessStore) -> None:
+    names = [f"{name}{i}" for i in range(300) for name in "ca"]
+    store.run(store.put([new(name) for name in names]))
+    turn = store.run(store.exchange("s1", 1, (), Take(("q",), 600)))
+    assert [lease.id for lease in turn.leases] == names
+
+
+def test_a_run_of_something_that_has_no_arguments_by_name_may_say_what_it_likes(
+    store: QlessStore, qless: Recorder
+) -> None:
+    qless("put", 1000, "peer", "q", "a", "t", "[1]", 0)
+    (lease,) = store.run(store.exchange("s1", 1, (), Take(("q",), 1))).leases
+    assert store.run(store.report("s1", 2, [Report(ref="a", token=lease.token, id="a", data=b"1")])) == [True]
+    assert qless.job("a")["data"] == "[1]"
 
 
 def test_locks_are_renewed_job_by_job(store: QlessStore, qless: Recorder, clock: ManualClock) -> None:

@@ -48,7 +48,7 @@ def test_there_is_a_request_for_every_script(scene: Scene) -> None:
 
 @pytest.mark.parametrize("name", scripts.TRANSITIONS)
 def test_every_script_begins_with_its_contract(name: str) -> None:
-    lines = scripts._read(name).splitlines()
+    lines = scripts.NATIVE.text(name).splitlines()
     assert lines[0].startswith("-- ")
     assert any(line.startswith("-- Answers") for line in lines)
     assert any(line.startswith("--@include prelude") for line in lines)

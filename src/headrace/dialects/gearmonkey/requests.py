@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -57,12 +57,18 @@ def _new_job(job: NewJob, shapes: Shapes) -> list[Any]:
     ]
 
 
-def outcomes(all_: Sequence[Outcome], steady: int, task_of: Any, shapes: Shapes) -> bytes:
-    """What became of runs. `task_of` tells the task of a hand-out, by which its result is put into words."""
-    return pack([_outcome(outcome, steady, task_of(outcome.ref), shapes) for outcome in all_])
+Run = tuple[str, str | bool]
+"""Task and place (number:function) of a hand-out."""
+UNKNOWN: Run = ("", False)
 
 
-def _outcome(outcome: Outcome, steady: int, task: str, shapes: Shapes) -> list[Any]:
+def outcomes(all_: Sequence[Outcome], steady: int, runs: Mapping[Ref, Run], shapes: Shapes) -> bytes:
+    """What became of runs. By the task a result is put into words; the place spares a look-up."""
+    return pack([_outcome(outcome, steady, runs.get(outcome.ref, UNKNOWN), shapes) for outcome in all_])
+
+
+def _outcome(outcome: Outcome, steady: int, run: Run, shapes: Shapes) -> list[Any]:
+    task, place = run
     kind, error, output, made = outcome.kind, outcome.error, b"", NONE
     if kind is Kind.MOVED:
         kind, error = Kind.FAILED, MOVED
@@ -87,6 +93,7 @@ def _outcome(outcome: Outcome, steady: int, task: str, shapes: Shapes) -> list[A
         ord(made),
         -1 if outcome.began is None else steady - outcome.began,
         -1 if outcome.ended is None else steady - outcome.ended,
+        place,
     ]
 
 

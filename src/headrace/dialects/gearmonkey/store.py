@@ -69,8 +69,8 @@ class GearMonkeyStore:
         self._has_room: dict[str, bool] = {}
         self._taken: dict[str, int] = {}
         """How often a session has found jobs."""
-        self._tasks: dict[Ref, str] = {}
-        """The tasks of what was handed out here: by their annotations results are put into words."""
+        self._runs: dict[Ref, requests.Run] = {}
+        """What was handed out here."""
         self._cursor = b"0"
 
     def serve(self, app: Headrace) -> None:
@@ -165,9 +165,9 @@ class GearMonkeyStore:
             now, due, verdicts, entries, dropped = reply
             leases = [records.lease(entry, self.shapes) for entry in entries]
             for outcome in outcomes:
-                self._tasks.pop(outcome.ref, None)
-            for lease in leases:
-                self._tasks[lease.ref] = lease.task
+                self._runs.pop(outcome.ref, None)
+            for lease, entry in zip(leases, entries, strict=True):
+                self._runs[lease.ref] = (lease.task, f"{entry[1].decode()}:{entry[0].decode()}")
             for name in dropped:
                 log.warning("job %s has gone or has ended: its number is dropped from the queue", name.decode())
             self._has_room[session] = take is not None and len(leases) < take.slots
@@ -178,7 +178,7 @@ class GearMonkeyStore:
         arguments = (
             session.encode(),
             b"%d" % number,
-            requests.outcomes(outcomes, steady, lambda ref: self._tasks.get(ref, ""), self.shapes),
+            requests.outcomes(outcomes, steady, self._runs, self.shapes),
             requests.refs(started),
             requests.wanted(take),
         )

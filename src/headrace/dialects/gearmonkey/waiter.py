@@ -105,7 +105,7 @@ class ChannelEar(Ear):
 
     def _receive(self) -> bytes:
         """All that has come, in the protocol's own bytes."""
-        parts = []
+        parts: list[bytes] = []
         while True:
             try:
                 part = self._connection._sock.recv(65_536)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import re
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any, TypeVar, cast
 
 from headrace.clock import Clock
@@ -15,32 +11,17 @@ from headrace.dialects.hworker.keys import Keys
 from headrace.store.redis.addresses import Place
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.scripts import Scripts
 from headrace.store.redis.troubles import Journey
 
 T = TypeVar("T")
 
 SCRIPTS = ("counts", "destroy", "entries", "exchange", "give_back", "now", "queue", "remove", "renew")
 _READS = frozenset({"counts", "entries", "now"})
-_INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
-_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
-
-def _text(name: str) -> str:
-    return resources.files("headrace.dialects.hworker").joinpath("lua", f"{name}.lua").read_text("utf-8")
-
-
-@cache
-def source(name: str) -> bytes:
-    """A whole script as the server gets it: with what it includes, and without its comments."""
-    text = _INCLUDE.sub(lambda match: "\n".join(map(_text, match[1].split())), _text(name))
-    return _COMMENT.sub("", text).encode()
-
-
-@cache
-def digest(name: str) -> bytes:
-    """What EVALSHA calls a script."""
-    return hashlib.sha1(source(name), usedforsecurity=False).hexdigest().encode()
+HWORKER = Scripts("headrace.dialects.hworker")
+source, digest = HWORKER.source, HWORKER.digest
 
 
 class Request(Script[T]):
@@ -84,32 +65,6 @@ class HworkerDriver(Driver):
     def _journey(self, script: Script[Any]) -> Journey:
         reads = script.name in _READS
         return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
-
-    # Unlike those of the Redis store our steps may turn out to need no request at all.
-
-    def run(self, operation: Script[T] | Steps[T]) -> T:
-        if isinstance(operation, Script):
-            return super().run(operation)
-        work = operation.begin()
-        answer: Any = None
-        while True:
-            try:
-                step = work.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            answer = super().run(step)
-
-    async def arun(self, operation: Script[T] | Steps[T]) -> T:
-        if isinstance(operation, Script):
-            return await super().arun(operation)
-        work = operation.begin()
-        answer: Any = None
-        while True:
-            try:
-                step = work.send(answer)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            answer = await super().arun(step)
 
 
 def now() -> Request[int]:

@@ -47,7 +47,10 @@ class Saying:
 
     def on_the_wire(self) -> tuple[str, str]:
         """The object as it is stored, and which of its names are ours."""
-        arguments = _objects.decode(self.arguments)
+        try:
+            arguments = _objects.decode(self.arguments)
+        except msgspec.DecodeError:  # a peer's job that is no object of arguments: there is no place to say anything
+            return self.arguments.decode(errors="replace"), ""
         ours = {name: msgspec.Raw(value) for name, value in self.said.items() if name not in arguments}
         return _encode(arguments | ours).decode(), ",".join(ours)
 

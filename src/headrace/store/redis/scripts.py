@@ -1,4 +1,4 @@
-"""The Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua."""
+"""Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua."""
 
 from __future__ import annotations
 
@@ -16,18 +16,27 @@ _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
 _COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
 
 
-def _read(name: str) -> str:
-    return resources.files("headrace.store.redis").joinpath("lua", f"{name}.lua").read_text("utf-8")
+class Scripts:
+    """The scripts of one package: the files in its folder `lua`."""
+
+    def __init__(self, package: str) -> None:
+        self._folder = resources.files(package) / "lua"
+        self.source = cache(self._source)
+        self.digest = cache(self._digest)
+
+    def text(self, name: str) -> str:
+        """A file as it is."""
+        return self._folder.joinpath(f"{name}.lua").read_text("utf-8")
+
+    def _source(self, name: str) -> bytes:
+        """A whole script as the server gets it: with what it includes, and without its comments."""
+        text = _INCLUDE.sub(lambda match: "\n".join(map(self.text, match[1].split())), self.text(name))
+        return _COMMENT.sub("", text).encode()
+
+    def _digest(self, name: str) -> bytes:
+        """What EVALSHA calls a script."""
+        return hashlib.sha1(self.source(name), usedforsecurity=False).hexdigest().encode()
 
 
-@cache
-def source(name: str) -> bytes:
-    """A whole script as the server gets it: with what it includes, and without its comments."""
-    text = _INCLUDE.sub(lambda match: "\n".join(map(_read, match[1].split())), _read(name))
-    return _COMMENT.sub("", text).encode()
-
-
-@cache
-def digest(name: str) -> bytes:
-    """What EVALSHA calls a script."""
-    return hashlib.sha1(source(name), usedforsecurity=False).hexdigest().encode()
+NATIVE = Scripts("headrace.store.redis")
+source, digest = NATIVE.source, NATIVE.digest

@@ -10,12 +10,15 @@ local function cancel(id)
   if not status or status == 'success' then
     return 0
   end
-  local session_id, ref, held = holder_of(fn, number)
+  local session_id, held
+  if status == 'busy' then
+    session_id, held = holder_of(fn, number)
+  end
   if held then
     local record = parse(held.blob)
     record.cancelling = true
     held.blob = build(record)
-    write_held(session_id, ref, held)
+    write_held(session_id, held)
     call('PUBLISH', SIDE .. session_id .. ':told', number)
     return 1
   end

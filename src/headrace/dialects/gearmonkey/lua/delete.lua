@@ -10,10 +10,10 @@ for i = 2, #ARGV do
   answers[i - 1] = 0
   if fn and call('EXISTS', job_key(fn, number)) == 1 then
     check_function(fn)
-    local session_id, ref, held = holder_of(fn, number)
+    local session_id, held = holder_of(fn, number)
     local record = parse(held and held.blob or read_blob(fn, number))
     if held then
-      let_go(session_id, { { ref, held } })
+      let_go(session_id, { { place_of(fn, number), held } })
     end
     remove_from_line(fn, number)
     call('DEL', job_key(fn, number), record_key(fn, number), 'lock:' .. fn .. ':' .. number)

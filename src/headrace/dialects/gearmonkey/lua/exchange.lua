@@ -23,7 +23,7 @@ local function taken_before()
     local held = pair[2]
     if held.request == number then
       leases[#leases + 1] = { held.fn, held.number, held.label, call('HGET', job_key(held.fn, held.number), 'input') or '',
-        held.blob, held.level, held.spare and 1 or 0, tonumber(pair[1]) }
+        held.blob, held.level, held.spare and 1 or 0, select(2, hand_out_of(held)) }
     end
   end
   table.sort(leases, function(a, b) return a[8] < b[8] end)

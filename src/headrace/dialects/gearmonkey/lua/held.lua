@@ -1,5 +1,6 @@
--- What sessions hold, by hand-out: the fields of HELD, function, number, label, and the job's record. Beside it stand a member
--- of the function's leases, which is what any other reaper would go by, and in its runs who holds it.
+-- What sessions hold, by place (ID:FN): the fields of HELD, function, number, label, and the job's record. Beside it stands a
+-- member of the function's leases, which is what any other reaper would go by. Who holds a job is rarely asked, and only of
+-- busy ones: the open sessions are asked in turn, so that taking need not write it down.
 
 local HELD = '>BdBHHH'
 local LEVEL_NUMBERS = { scheduled = 1, high = 2, normal = 3, low = 4 }
@@ -23,19 +24,19 @@ local function held_key(id)
   return SIDE .. id .. ':held'
 end
 
-local function runs_key(fn)
-  return SIDE .. fn .. ':runs'
+local function place_of(fn, number)
+  return number .. ':' .. fn
 end
 
--- Of the hand-outs named, those that the session holds.
-local function read_held(session_id, refs)
+-- Of the places named, those that the session holds.
+local function read_held(session_id, places)
   local found = {}
-  for first = 1, #refs, AT_ONCE do
-    local last = math.min(first + AT_ONCE - 1, #refs)
-    local values = call('HMGET', held_key(session_id), unpack(refs, first, last))
+  for first = 1, #places, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #places)
+    local values = call('HMGET', held_key(session_id), unpack(places, first, last))
     for i = first, last do
       local value = values[i - first + 1]
-      found[refs[i]] = value and unpack_held(value) or nil
+      found[places[i]] = value and unpack_held(value) or nil
     end
   end
   return found
@@ -50,22 +51,34 @@ local function read_all_held(session_id)
   return found
 end
 
-local function write_held(session_id, ref, held)
-  call('HSET', held_key(session_id), ref, pack_held(held))
+local function write_held(session_id, held)
+  call('HSET', held_key(session_id), place_of(held.fn, held.number), pack_held(held))
 end
 
--- Who holds a job: session, hand-out, and what is held; or nothing.
+-- Which hand-out it is: token and ref.
+local function hand_out_of(held)
+  local token, _, _, _, _, ref = struct.unpack('>I4HHddd', held.blob)
+  return token, ref
+end
+
+-- Who holds a job: session, and what is held; or nothing.
 local function holder_of(fn, number)
-  local ref, session_id = (call('HGET', runs_key(fn), number) or ''):match('^(%d+) (.+)$')
-  local value = ref and call('HGET', held_key(session_id), ref)
-  if value then
-    return session_id, ref, unpack_held(value)
+  local place = place_of(fn, number)
+  for _, session_id in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do
+    local value = call('HGET', held_key(session_id), place)
+    if value then
+      return session_id, unpack_held(value)
+    end
   end
 end
 
 -- The record, wherever it is.
 local function current_blob(fn, number)
-  local _, _, held = holder_of(fn, number)
+  local held
+  if call('HGET', job_key(fn, number), 'status') == 'busy' then
+    local _, found = holder_of(fn, number)
+    held = found
+  end
   return held and held.blob or read_blob(fn, number)
 end
 
@@ -76,25 +89,23 @@ local function in_pieces(command, key, values)
   end
 end
 
--- Record hand-outs: a list of {ref, held}.
+-- Record hand-outs: a list of {place, held}.
 local function hold(session_id, list, until_when)
-  local places, leases, runs, fn = {}, {}, {}, nil
+  local places, leases, fn = {}, {}, nil
   local function write()
     in_pieces('HSET', held_key(session_id), places)
     in_pieces('ZADD', leases_key(fn), leases)
-    in_pieces('HSET', runs_key(fn), runs)
-    places, leases, runs = {}, {}, {}
+    places, leases = {}, {}
   end
   local n = 1
   for _, pair in ipairs(list) do -- those of a function mostly stand together
-    local ref, held = pair[1], pair[2]
+    local held = pair[2]
     if fn ~= held.fn then
       if fn then write() end
       fn, n = held.fn, 1
     end
-    places[n], places[n + 1] = ref, pack_held(held)
+    places[n], places[n + 1] = pair[1], pack_held(held)
     leases[n], leases[n + 1] = until_when, held.level .. ':' .. held.number
-    runs[n], runs[n + 1] = held.number, ref .. ' ' .. session_id
     n = n + 2
   end
   if fn then write() end
@@ -102,12 +113,11 @@ end
 
 -- The reverse.
 local function let_go(session_id, list)
-  local refs, leases, runs, fn = {}, {}, {}, nil
+  local places, leases, fn = {}, {}, nil
   local function write()
-    in_pieces('HDEL', held_key(session_id), refs)
+    in_pieces('HDEL', held_key(session_id), places)
     in_pieces('ZREM', leases_key(fn), leases)
-    in_pieces('HDEL', runs_key(fn), runs)
-    refs, leases, runs = {}, {}, {}
+    places, leases = {}, {}
   end
   local n = 0
   for _, pair in ipairs(list) do
@@ -117,18 +127,25 @@ local function let_go(session_id, list)
       fn, n = held.fn, 0
     end
     n = n + 1
-    refs[n], leases[n], runs[n] = pair[1], held.level .. ':' .. held.number, held.number
+    places[n], leases[n] = pair[1], held.level .. ':' .. held.number
   end
   if fn then write() end
 end
 
 -- Spare hand-outs that have been started are no longer spare.
 local function note_started(session_id, refs)
+  if not refs[1] then
+    return
+  end
+  local started = {}
   for _, ref in ipairs(refs) do
-    local held = read_held(session_id, { digits(ref) })[digits(ref)]
-    if held then
-      held.spare = false
-      write_held(session_id, digits(ref), held)
+    started[ref] = true
+  end
+  for _, pair in ipairs(read_all_held(session_id)) do
+    local _, ref = hand_out_of(pair[2])
+    if started[ref] then
+      pair[2].spare = false
+      write_held(session_id, pair[2])
     end
   end
 end

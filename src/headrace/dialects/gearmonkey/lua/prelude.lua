@@ -14,14 +14,13 @@
 -- may have any name:
 --
 --   headrace:gm:FN:leases       zset    jobs held by headrace workers: member LEVEL:ID, score: until when
---   headrace:gm:FN:runs         hash    job number -> hand-out and session of whoever holds it
 --   headrace:gm:FN:workers      zset    sessions registered in count:FN: score: until when
 --   headrace:gm:FN:job:ID       string  what the protocol has no field for (see record.lua)
 --   headrace:gm:FN:orphans      zset    jobs seen in no queue and in nobody's hands: score: since when
 --   headrace:gm:FN:wake         channel a job was put back in line (no event of the protocol tells)
 --   headrace:gm:ID:id           string  where the job with this id of ours is: FN:ID
 --   headrace:gm:SESSION:session hash    a session; closed ones stay for a day as tombstones
---   headrace:gm:SESSION:held    hash    what the session holds, by hand-out (see held.lua)
+--   headrace:gm:SESSION:held    hash    what the session holds: ID:FN -> see held.lua
 --   headrace:gm:SESSION:told    channel a job of this session was cancelled
 --   headrace:gm:sessions        zset    the open sessions: score: until when without a sign of life
 --   headrace:gm:functions       set     functions with leases or registered sessions

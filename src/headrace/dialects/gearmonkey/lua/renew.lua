@@ -12,16 +12,17 @@ register(session)
 local until_when = steady + session.timeout
 local held, all = {}, read_all_held(session.id)
 for _, pair in ipairs(all) do
-  held[pair[1]] = pair[2]
+  held[select(2, hand_out_of(pair[2]))] = pair
   call('ZADD', leases_key(pair[2].fn), 'XX', until_when, pair[2].level .. ':' .. pair[2].number)
 end
 note_started(session.id, cmsgpack.unpack(ARGV[4]))
 local answers, gone = {}, {}
 for i, lease in ipairs(cmsgpack.unpack(ARGV[3])) do
-  local mine = held[digits(lease[1])]
+  local pair = held[lease[1]]
+  local mine = pair and pair[2]
   answers[i] = 1
   if mine and call('EXISTS', job_key(mine.fn, mine.number)) == 0 then
-    gone[#gone + 1] = { digits(lease[1]), mine } -- deleted by somebody who knows nothing of leases
+    gone[#gone + 1] = pair -- deleted by somebody who knows nothing of leases
   elseif mine then
     local record = parse(mine.blob)
     if record.token == lease[2] then

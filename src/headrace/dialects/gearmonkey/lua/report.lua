@@ -19,10 +19,11 @@ if number == session.number then
   return answers
 end
 for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local ref = digits(report[1])
-  local held = read_held(session.id, { ref })[ref]
+  local fn, id = locate(report[3])
+  local place = fn and place_of(fn, id) or ''
+  local held = read_held(session.id, { place })[place]
   local record = held and parse(held.blob)
-  local ours = held and record.token == report[2] and call('EXISTS', job_key(held.fn, held.number)) == 1
+  local ours = held and record.ref == report[1] and record.token == report[2] and call('EXISTS', job_key(held.fn, held.number)) == 1
   if ours then
     if report[4] then
       call('HSET', job_key(held.fn, held.number), 'status:dividend', report[4], 'status:divisor', report[5])
@@ -30,7 +31,7 @@ for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
     if report[6] then
       record.data = report[6]
       held.blob = build(record)
-      write_held(session.id, ref, held)
+      write_held(session.id, held)
     end
   end
   answers[i] = ours and 1 or 0

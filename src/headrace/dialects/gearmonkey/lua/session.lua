@@ -95,7 +95,7 @@ local function return_held(session_id, guilty)
   for _, pair in ipairs(all) do
     local held = pair[2]
     local record = parse(held.blob)
-    local crashed = guilty == nil and not held.spare or guilty ~= nil and guilty[pair[1]] or false
+    local crashed = guilty == nil and not held.spare or guilty ~= nil and guilty[digits(record.ref)] or false
     if take_back(held.fn, held.number, held.level, record, crashed) then
       returned[#returned + 1] = id_of(record, held.fn, held.number)
     end

@@ -1,5 +1,5 @@
 -- What became of runs. An outcome: {ref, token, id, kind, charge, at (ms, or -1), delay, data, error, group, output, result,
--- began, ended (ms ago, or -1)}; what is not given is false.
+-- began, ended (ms ago, or -1), place}; what is not given is false.
 
 local DONE, AGAIN, FAILED, BROKEN, RELEASED, CRASHED = 0, 1, 2, 3, 4, 5
 local ATTEMPT, DEFERRAL = 1, 2
@@ -70,28 +70,29 @@ local function settle(held, outcome)
   return true
 end
 
--- Which hand-out of the job it is.
-local function token_of(held)
-  return (struct.unpack('>I4', held.blob))
-end
-
 -- A verdict per outcome.
 local function settle_all(session, outcomes)
-  local refs, verdicts, settled = {}, {}, {}
+  local places, verdicts, settled = {}, {}, {}
   for i, outcome in ipairs(outcomes) do
-    refs[i] = digits(outcome[1])
+    places[i] = outcome[15]
+    if not places[i] then
+      local fn, number = locate(outcome[3])
+      places[i] = fn and place_of(fn, number) or ''
+    end
   end
-  local held = read_held(session.id, refs)
+  local held = read_held(session.id, places)
   for i, outcome in ipairs(outcomes) do
-    local mine = held[refs[i]]
-    if not mine then
-      verdicts[i] = verdict_on_lost(session, outcome)
-    elseif token_of(mine) ~= outcome[2] then
-      verdicts[i] = STALE
-    else
-      held[refs[i]] = nil
-      settled[#settled + 1] = { refs[i], mine }
+    local mine = held[places[i]]
+    local token, ref
+    if mine then
+      token, ref = hand_out_of(mine)
+    end
+    if mine and ref == outcome[1] and token == outcome[2] then
+      held[places[i]] = nil
+      settled[#settled + 1] = { places[i], mine }
       verdicts[i] = settle(mine, outcome) and OK or STALE
+    else
+      verdicts[i] = mine and STALE or verdict_on_lost(session, outcome)
     end
   end
   let_go(session.id, settled)

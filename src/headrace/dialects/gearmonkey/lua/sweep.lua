@@ -29,12 +29,12 @@ for _, fn in ipairs(call('SMEMBERS', FUNCTIONS)) do
   local leases, workers = leases_key(fn), SIDE .. fn .. ':workers'
   for _, lease in ipairs(call('ZRANGEBYSCORE', leases, '-inf', steady, 'LIMIT', 0, LEASES_AT_ONCE)) do
     local level, number = lease:match('^(%a+):(%d+)$')
-    local session_id, ref, held = holder_of(fn, number)
+    local session_id, held = holder_of(fn, number)
     local session = session_id and read_session(session_id)
     if session and not session.closed and not expired(session) then
       call('ZADD', leases, session.seen + session.timeout, lease) -- its worker has been heard of since
     else
-      let_go(session_id or '', { { ref or '', { fn = fn, number = number, level = level } } })
+      let_go(session_id or '', { { place_of(fn, number), { fn = fn, number = number, level = level } } })
       if take_back(fn, number, level, parse(held and held.blob or read_blob(fn, number)), true) then
         returned = returned + 1
       end

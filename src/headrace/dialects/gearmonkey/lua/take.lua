@@ -36,7 +36,7 @@ local function hand_out(session, request, ref, fn, level, number, blob, label, s
   local taken = head(token + 1, attempts, crashes, created, due, ref, now, finished, result, session.id, session.name)
     .. blob:sub(at + s + w)
   local held = { fn = fn, number = number, level = level, request = request, spare = spare, label = label, blob = taken }
-  return { fn, number, label, known[2] or '', taken, level, spare and 1 or 0 }, { digits(ref), held }
+  return { fn, number, label, known[2] or '', taken, level, spare and 1 or 0 }, { place_of(fn, number), held }
 end
 
 -- `wanted`: {labels, slots, spare, round robin}.

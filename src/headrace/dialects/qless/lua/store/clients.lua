@@ -6,12 +6,13 @@ Qless.Clients = Clients
 local MOST = 1000
 
 -- put jobs
--- A job that is there already is left alone: this is a repeat.
+-- A job that is there already is left alone: this is a repeat. Jobs of one batch would stand in the line by their jids,
+-- being put at the same time: each is said to have been put a little before the next, so that they keep their order.
 function Clients.put(now, jobs)
-  for _, new in ipairs(jobs) do
+  for i, new in ipairs(jobs) do
     if not call('HGET', 'ql:j:' .. new.jid, 'jid') then
       local delay = new.at and new.at - now or new.delay
-      Qless.Put.put(now, 'headrace', new.queue, new.jid, new.klass, new.data, delay, new.priority, nil, new.retries)
+      Qless.Put.put(now - (#jobs - i) * 0.00002, 'headrace', new.queue, new.jid, new.klass, new.data, delay, new.priority, nil, new.retries)
     end
   end
 end
