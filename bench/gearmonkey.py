@@ -144,8 +144,11 @@ def main() -> int:
         )
     finally:
         bench.close()
+    # The bar is on one wake-up, so half of the ping and pong: not on the round trip that a blocking call resembles more.
+    wake_up = trips["raw"] / 2
     report.add("a raw ping and pong with LPUSH and BLPOP", trips["raw"], "µs")
-    report.add("blocking round trip", trips["ours"], "µs", 4 * trips["raw"], at_most=True)
+    report.add("one raw BLPOP wake-up: half of that", wake_up, "µs")
+    report.add("blocking round trip", trips["ours"], "µs", 4 * wake_up, at_most=True)
     report.add("blocking round trip, strict", trips["strict"], "µs")
     report.add("native drain", rates["native"], "jobs/s")
     report.add("drain", rates["gearmonkey"], "jobs/s", rates["native"] / 2)

@@ -38,6 +38,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "Examine the store and say what is wrong."),
         "health": ("doctor", "For container health checks: is a worker of this host alive?"),
     },
+    "Dialects": {
+        "qless": ("qless", "Run on, and as, a Qless installation."),
+        "bedrock": ("bedrock", "Be a Bedrock::Jobs server."),
+    },
 }
 """Sections of the help; in each, a command's name, its module here, and its line: `--help` imports none of them."""
 
