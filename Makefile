@@ -9,7 +9,7 @@ JOBS ?= auto
 .PHONY: help demo test check soak bench bench-peers clean
 
 help:  ## Show this help
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

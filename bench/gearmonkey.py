@@ -144,7 +144,7 @@ def main() -> int:
         )
     finally:
         bench.close()
-    # The bar is on one wake-up, so half of the ping and pong: not on the round trip that a blocking call resembles more.
+    # The bar is on one wake-up, half of the ping and pong, not on the round trip that a blocking call resembles more.
     wake_up = trips["raw"] / 2
     report.add("a raw ping and pong with LPUSH and BLPOP", trips["raw"], "µs")
     report.add("one raw BLPOP wake-up: half of that", wake_up, "µs")

@@ -35,9 +35,10 @@ def main() -> int:
     )
     parser.add_argument("--figures", type=_names(FIGURES), default=FIGURES, help=f"only these of {','.join(FIGURES)}")
     parser.add_argument("--page", action="store_true", help="only write docs/speed.* again, from the last whole run")
+    parser.add_argument("--remark", action="append", default=[], help="a sentence for the page about this run")
     options = parser.parse_args()
     if options.page:
-        _write(json.loads((RESULTS / "peers.json").read_text(encoding="utf-8")))
+        _write(json.loads((RESULTS / "peers.json").read_text(encoding="utf-8")), options.remark)
         return 0
     sizes = TINY if options.tiny else QUICK if options.quick else FULL
     run = Run(sizes, options.peers or adapters.NAMES)
@@ -53,7 +54,7 @@ def main() -> int:
     if options.peers is None and set(options.figures) == set(FIGURES) and not options.tiny:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "peers.json").write_text(json.dumps(outcome, indent=1), encoding="utf-8")
-        _write(outcome)
+        _write(outcome, options.remark)
     return report.show()
 
 
@@ -67,7 +68,8 @@ def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _write(outcome: dict[str, Any]) -> None:
+def _write(outcome: dict[str, Any], remarks: list[str]) -> None:
+    outcome["remarks"] = remarks
     (ROOT / "docs" / "speed.md").write_text(page.page(outcome), encoding="utf-8")
     (ROOT / "docs" / "speed.svg").write_text(chart.draw(outcome), encoding="utf-8")
     print("wrote docs/speed.md and docs/speed.svg", file=sys.stderr)

@@ -169,22 +169,25 @@ def memory(peer: Peer, sizes: Sizes) -> None:
 
 
 def growth(peer: Peer, sizes: Sizes, deep: int, rounds: int) -> None:
-    """Enqueue and drain with many jobs waiting, as a share of the same with few, in turn."""
+    """Enqueue and drain with many jobs waiting, as a share of the same with few, in turn.
+
+    Both places live through the same, so that what a peer keeps of ended jobs weighs on both alike.
+    """
     total = peer.drained_in(sizes)
     some = max(sizes.ones // 4, total // 40)
-    with peer.place("drain") as full:
+    with peer.place("drain") as full, peer.place("drain") as empty:
         waiting = _fill(full, deep, sizes.fill_seconds)
         peer.add("deep", waiting)
+        drained = min(total, waiting // (rounds + 1))
         for _ in range(rounds):
-            with peer.place("drain") as empty:
-                empty.ask("enqueue_many", task="noop", count=1_000)
-                seconds = {empty: 0.0, full: 0.0}
-                for here in (empty, full, full, empty, empty, full, full, empty):
-                    seconds[here] += here.ask("enqueue", task="noop", count=some)["seconds"]
-                peer.add("enqueue with many waiting", seconds[empty] / seconds[full])
-                empty.ask("enqueue_many", task="noop", count=total)
-                shallow = drain(empty, total)
-            peer.add("drain with many waiting", drain(full, min(total, waiting // 2)) / shallow)
+            empty.ask("enqueue_many", task="noop", count=1_000)
+            seconds = {empty: 0.0, full: 0.0}
+            for here in (empty, full, full, empty, empty, full, full, empty):
+                seconds[here] += here.ask("enqueue", task="noop", count=some)["seconds"]
+            peer.add("enqueue with many waiting", seconds[empty] / seconds[full])
+            empty.ask("enqueue_many", task="noop", count=drained)
+            shallow = drain(empty, drained)
+            peer.add("drain with many waiting", drain(full, drained) / shallow)
 
 
 def _fill(here: Place, wanted: int, seconds: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import statistics
 from typing import Any
@@ -86,7 +87,7 @@ own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measur
 * **Servers:** {"; ".join(outcome["servers"])}.
 * Figures are medians of {sizes["rounds"]} rounds in which all take turns; memory, crashes, and growth of others than
   headrace are measured once. Less than 1.5x between two peers is noise. Figures of different runs cannot be compared.
-
+{_remarks(outcome)}
 ![jobs drained per second](speed.svg)
 
 ## headrace and its peers
@@ -95,6 +96,7 @@ own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measur
 *Raw Redis* is no queue but the ceiling: bare redis-py with one minimal script per call, 100 jobs at a time where there
 is more than one. See `bench/peers/adapters/raw.py`.
 
+{_spread(outcome)}
 ## The bars for headrace
 
 {_rows([("what", "value", "bar", "verdict"), *outcome["verdicts"]])}
@@ -167,6 +169,23 @@ def _rows(rows: list[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _remarks(outcome: dict[str, Any]) -> str:
+    """What a reader should know before believing the figures."""
+    remarks = list(outcome.get("remarks", []))
+    if outcome["machine"]["load before"][0] > outcome["machine"]["cores"] / 2:
+        remarks.insert(
+            0, "The machine was busy with other work when this run began: figures are low and ratios uncertain."
+        )
+    return "".join(f"* **Note:** {remark}\n" for remark in remarks)
+
+
+def _spread(outcome: dict[str, Any]) -> str:
+    """The drains one by one: how far they are apart tells how much the medians are worth."""
+    found = [(name, peer["values"].get("drain", [])) for name, peer in outcome["peers"].items()]
+    parts = [f"{name} {' / '.join(f'{rate:,.0f}' for rate in rates)}" for name, rates in found if rates]
+    return f"Drain in each round: {'; '.join(parts)}.\n"
+
+
 def _troubles(outcome: dict[str, Any]) -> str:
     lines = [f"* {name}: {why}" for name, why in outcome["absent"].items()]
     for name, peer in outcome["peers"].items():
@@ -191,4 +210,5 @@ def _settings(outcome: dict[str, Any]) -> str:
 
 def _short(command: list[str]) -> str:
     program, *rest = command
-    return shlex.join([program.rpartition("/")[2], *rest])
+    # The database was one of its own each time.
+    return re.sub(r"redis://\S+", "$BENCH_URL", shlex.join([program.rpartition("/")[2], *rest]))

@@ -1,4 +1,4 @@
-"""PgQueuer on PostgreSQL. Its command `pgq run` does not start in 1.6: this module does the same when run."""
+"""PgQueuer on PostgreSQL. Its command `pgq run` (1.6, typer 0.29) does not start: this module does the same."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 
 def serve(path: Path, *options: str) -> tuple[subprocess.Popen[bytes], int]:
     """The command as a process, and its port."""
-    code = "from headrace.cli.bedrock import bedrock_command; bedrock_command(prog_name='headrace bedrock')"
+    command = [sys.executable, "-m", "headrace", "bedrock", "serve", "--listen", "127.0.0.1:0", "--db", str(path)]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--db", str(path), *options],
+        [*command, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
