@@ -1,4 +1,4 @@
-"""The SQLite store beside a bare apsw loop and Huey's SQLite storage. `make bench`, or python -m bench.sqlite [--quick].
+"""The SQLite store beside a bare apsw loop and Huey's SQLite storage: `make bench`, python -m bench.sqlite [--quick].
 
 The bare loop is the ceiling: one table, an integer key, one blob of the same size as all that headrace keeps of a job,
 the same journal mode and durability. Workers are real `headrace worker` processes with the defaults a user gets.
@@ -118,8 +118,8 @@ class Bench:
             while True:
                 with connection:
                     claimed = connection.execute(
-                        "UPDATE jobs SET claimed = 1 WHERE id IN (SELECT id FROM jobs WHERE claimed = 0 ORDER BY id LIMIT 100) "
-                        "RETURNING id, body"
+                        "UPDATE jobs SET claimed = 1 WHERE id IN "
+                        "(SELECT id FROM jobs WHERE claimed = 0 ORDER BY id LIMIT 100) RETURNING id, body"
                     ).fetchall()
                 if not claimed:
                     return done
@@ -182,7 +182,7 @@ class Bench:
     def latencies(self, count: int) -> list[float]:
         """Seconds from enqueue to the function's first line, with one idle worker."""
         module = self.app(self.fresh("headrace"))
-        module.app.store
+        assert module.app.store is not None  # the file is there before the worker is
         worker = [sys.executable, "-m", "headrace", "worker", "bench_app:app", "--log-level", "WARNING"]
         process = subprocess.Popen(worker, cwd=self.folder)
         try:

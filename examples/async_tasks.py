@@ -22,7 +22,7 @@ async def make_pool() -> Pool:
 
 
 @app.task
-async def square(number: int, pool: Pool = inject("pool")) -> int:  # noqa: B008
+async def square(number: int, pool: Pool = inject("pool")) -> int:
     return await pool.lookup(number)
 
 

@@ -151,7 +151,11 @@ def latency(peer: Peer, sizes: Sizes) -> None:
     with peer.place("latency") as here:
         here.start_workers()
         # Rounds share the samples.
-        seen = here.ask("latency", count=max(sizes.samples // sizes.rounds, 10))["seconds"]
+        try:
+            seen = here.ask("latency", count=max(sizes.samples // sizes.rounds, 10))["seconds"]
+        except Failure:
+            here.check_workers()  # if they are gone, what they said last explains more
+            raise
         peer.commands["latency"] = here.ask("workers", purpose="latency")["commands"]
     for seconds in seen:
         peer.add("latency", seconds * 1000)

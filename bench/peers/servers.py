@@ -103,6 +103,7 @@ class Postgres:
                 return
             except subprocess.CalledProcessError:
                 if time.monotonic() > end or self._process.poll() is not None:
+                    self.close()
                     raise
                 time.sleep(0.05)
 

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ConfigurationError
+from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.handle import Job
-from headrace.job import Put
+from headrace.job import NewJob, Put
 from headrace.names import check_name
 from headrace.retry import Backoff
 from headrace.store import Store, open_store
@@ -74,6 +74,7 @@ class Headrace:
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
+        self._clock = clock
         self.clock: Clock = clock or SystemClock()
         self._store: Store | None = None
         self._opening = threading.Lock()
@@ -89,7 +90,7 @@ class Headrace:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = self._introduced(open_store(self.url, clock=self.clock))
+                    self._store = self._introduced(open_store(self.url, clock=self._clock))
         return self._store
 
     def use_store(self, store: Store | None) -> Store | None:
@@ -204,7 +205,7 @@ class Headrace:
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
-        operation = self.store.put([call.new for call in calls])
+        operation = self.store.put(self._new_jobs(calls))
         if crashpoints.armed:
             crashpoints.reach("put.before")
         puts = self.store.run(operation)
@@ -214,7 +215,18 @@ class Headrace:
 
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""
-        return self._handles(await self.store.arun(self.store.put([call.new for call in calls])))
+        return self._handles(await self.store.arun(self.store.put(self._new_jobs(calls))))
+
+    def _new_jobs(self, calls: Sequence[Call[Any]]) -> list[NewJob]:
+        jobs = [call.new for call in calls]
+        if len({job.id for job in jobs}) < len(jobs) and not all(job.unique_key for job in jobs):
+            raise ArgumentsError(
+                "A call stands for one job: the same call is in this batch twice. Make one call per job."
+            )
+        for call in calls:
+            if call.task.app is not self:
+                raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
+        return jobs
 
     def _handles(self, puts: list[Put]) -> list[Job[Any]]:
         return [Job(self, put.id, created_now=put.created) for put in puts]
@@ -237,6 +249,8 @@ class Headrace:
 
     def on_failure(self, hook: F) -> F:
         """Call this with the context and the exception when a job has failed for good."""
+        if inspect.iscoroutinefunction(hook):
+            raise ConfigurationError("on_failure takes a plain function: it is called where the job ran, loop or not.")
         self.failure_hooks.append(hook)
         return hook
 
@@ -256,12 +270,17 @@ class Headrace:
         return function
 
     def provide(self, name: str) -> Callable[[F], F]:
-        """Make a value for tasks that say `parameter=inject(name)`: once per process, when first needed.
+        """Make a value for tasks that say `parameter=inject(name)`: once per process, when it starts.
 
         The factory returns the value, or is a generator that yields it and cleans up after the last job.
         """
 
         def register(factory: F) -> F:
+            if inspect.isasyncgenfunction(factory):
+                raise ConfigurationError(
+                    f"@app.provide({name!r}) takes a function, a coroutine function or a plain generator. "
+                    "Make the value in 'async def' and close it in @app.on_stop."
+                )
             self.providers[check_name("provider", name)] = factory
             return factory
 

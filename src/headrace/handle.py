@@ -7,10 +7,10 @@ from collections.abc import Generator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from headrace.codec import decode_error, decode_value
+from headrace.codec import ErrorText, decode_error, decode_value
 from headrace.errors import JobCancelled, JobFailed, JobNotFound, Timeout
 from headrace.job import Snapshot, State
-from headrace.when import as_datetime
+from headrace.when import Duration, as_datetime, milliseconds
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -134,12 +134,12 @@ class Job(Generic[R]):
 
     # -- waiting --
 
-    def result(self, timeout: float | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R:
         """Wait for the job to end, and return what it returned.
 
         Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         if self.refresh().state.final:
             return self._outcome()
         watcher = self.app.store.watcher(self.id)
@@ -152,9 +152,9 @@ class Job(Generic[R]):
         finally:
             watcher.close()
 
-    async def aresult(self, timeout: float | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R:
         """The same, from async code. `await job` is `await job.aresult()`."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         if (await self.arefresh()).state.final:
             return self._outcome()
         watcher = self.app.store.watcher(self.id)
@@ -187,6 +187,8 @@ class Job(Generic[R]):
         if snapshot.state is State.CANCELLED:
             raise JobCancelled(self.id)
         error = decode_error(snapshot.error)
+        if snapshot.error is None and snapshot.group == "crashed":
+            error = ErrorText("Crashed", "its worker process died")
         raise JobFailed(self.id, snapshot.group or "", error.type, error.message, error.traceback)
 
     # -- acting --

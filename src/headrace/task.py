@@ -87,7 +87,10 @@ def decode_overrides(options: bytes) -> Overrides:
 
 
 class Call(Generic[R]):
-    """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`."""
+    """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`.
+
+    It stands for one job: enqueueing it again after an error is safe, and after a success changes nothing.
+    """
 
     __slots__ = ("new", "task")
 
@@ -102,14 +105,19 @@ class Using(Generic[P, R]):
     def __init__(self, task: Task[P, R], options: CallOptions) -> None:
         self._task = task
         self._fields, self._unique = _check_options(task, options)
+        run_after = options.get("run_after")
+        self._words = run_after if isinstance(run_after, str) else None
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
+        fields = self._fields
+        if self._words is not None:  # "7pm tomorrow" is meant as of the call
+            fields = fields | _run_after(task, self._words)
         if self._unique is None:
-            return Call(task, NewJob(id=new_id(), task=task.name, body=body, **self._fields))
-        return Call(task, NewJob(task=task.name, body=body, **(self._fields | self._unique_fields(body))))
+            return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
+        return Call(task, NewJob(task=task.name, body=body, **(fields | self._unique_fields(body))))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put one job into the store."""
@@ -146,9 +154,7 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     if options.get("require_worker"):
         fields["require_worker"] = True
     if "run_after" in options:
-        fields["run_at"], fields["delay"] = moment(
-            options["run_after"], task.app.zone, "run_after", task.app.clock.now()
-        )
+        fields |= _run_after(task, options["run_after"])
     overrides = Overrides(
         retries=check_count("retries", options["retries"]) if "retries" in options else None,
         timeout=_timeout_override(options),
@@ -156,6 +162,11 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     if overrides != Overrides():
         fields["options"] = _overrides_encoder.encode(overrides)
     return fields, _check_unique(options)
+
+
+def _run_after(task: Task[Any, Any], value: Instant) -> dict[str, int | None]:
+    run_at, delay = moment(value, task.app.zone, "run_after", task.app.clock.now())
+    return {"run_at": run_at, "delay": delay}
 
 
 def _timeout_override(options: CallOptions) -> int | None:

@@ -12,7 +12,14 @@ from headrace.cli.options import DURATION, SIZE
 
 @click.group("bedrock")
 def bedrock_command() -> None:
-    """Serve Bedrock::Jobs to clients and workers in any language."""
+    """Be a Bedrock::Jobs server.
+
+    Clients and workers in any language can use it; it keeps its jobs in an SQLite file of its own.
+
+    \b
+    Example:
+      headrace bedrock serve --listen 127.0.0.1:8888 --db jobs.db
+    """
 
 
 @bedrock_command.command("serve")

@@ -16,7 +16,13 @@ log = logging.getLogger("headrace.qless.worker")
 
 @click.group("qless")
 def qless_command() -> None:
-    """Run on, and as, a Qless installation."""
+    """Run on, and as, a Qless installation.
+
+    \b
+    Examples:
+      headrace qless script > qless.lua
+      headrace qless worker -q mail --allow shop.jobs
+    """
 
 
 @qless_command.command("script")

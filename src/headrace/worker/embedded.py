@@ -11,6 +11,7 @@ from headrace.clock import SystemClock
 from headrace.errors import ConfigurationError, SessionGone, StoreError
 from headrace.loading import path_of
 from headrace.names import check_name
+from headrace.store.contract import Guard
 from headrace.task import check_count
 from headrace.when import Duration, milliseconds
 from headrace.worker.identity import introduce
@@ -82,6 +83,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._ready = threading.Event()
+        self._trouble: BaseException | None = None
 
     # -- ways to run it --
 
@@ -102,10 +104,23 @@ class Worker:
 
     def start(self) -> Worker:
         """Work in a thread of this program until `stop`."""
-        self._thread = threading.Thread(target=self.run, name="headrace-pump", daemon=True)
+        self._ready.clear()
+        self._trouble = None
+        self._thread = threading.Thread(target=self._run_in_thread, name="headrace-pump", daemon=True)
         self._thread.start()
-        self._ready.wait(30)
+        self._ready.wait()
+        if self._trouble is not None:
+            raise self._trouble
         return self
+
+    def _run_in_thread(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:
+            if self._ready.is_set():
+                raise  # it did start: nobody waits for it any more
+            self._trouble = error
+            self._ready.set()
 
     def stop(self, grace: float = 30.0) -> None:
         """Stop taking jobs; let those that run finish for up to `grace` seconds; give the rest back."""
@@ -144,19 +159,42 @@ class Worker:
         )
         keeper = Keeper(pump, self.timeout)
         try:
-            pump.resources.start()
+            try:
+                pump.resources.start()
+            except BaseException:
+                pump.close()
+                raise
             keeper.start()
             self._ready.set()
             if self._stopped.is_set() and not burst:
                 pump.stop()
             pump.run()
         finally:
-            keeper.stop()
-            try:
-                store.run(store.close_session(info.id))
-            except StoreError as error:
-                log.warning("%s", error)
-            guard.close()
+            if pump.in_hand:
+                # Threads can't be stopped, and nobody else may run their jobs while they do.
+                log.warning("%d jobs go on in threads: their session stays open until they end", pump.in_hand)
+                threading.Thread(target=_outlast, args=(pump, keeper, guard), name="headrace-rest", daemon=True).start()
+            else:
+                _close(pump, keeper, guard)
+
+
+def _outlast(pump: Pump, keeper: Keeper, guard: Guard) -> None:
+    """Wait for threads that did not stop in time, and tell the store what became of their jobs."""
+    try:
+        pump.settle_late()
+    except StoreError as error:
+        log.warning("%s", error)
+    _close(pump, keeper, guard)
+
+
+def _close(pump: Pump, keeper: Keeper, guard: Guard) -> None:
+    keeper.stop()
+    store = pump.app.store
+    try:
+        store.run(store.close_session(pump.session))
+    except StoreError as error:
+        log.warning("%s", error)
+    guard.close()
 
 
 class Keeper:

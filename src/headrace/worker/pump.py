@@ -133,10 +133,11 @@ class Pump:
     def begin(self, run: Context, *, entering: bool = True) -> bool:
         """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
         ref = run.lease.ref
-        if self._waiting.pop(ref, None) is None:
-            return False
         run.beat = self.steady()
-        self._running[ref] = run
+        self._running[ref] = run  # first, so that at no moment it seems to be in nobody's hands
+        if self._waiting.pop(ref, None) is None:
+            del self._running[ref]
+            return False
         limit = None
         if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
             limit = time_limit(run)
@@ -214,11 +215,15 @@ class Pump:
             self._stop_everything(LOST)
             raise SessionGone(str(error)) from error
         finally:
-            self._threads.close()
-            self._isolated.close()
-            self.resources.stop()  # while the loop that they were made on still runs
-            self._loop.close()
-            self._waiter.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of everything. `run` does so at its end."""
+        self._threads.close()
+        self._isolated.close()
+        self.resources.stop()  # while the loop that they were made on still runs
+        self._loop.close()
+        self._waiter.close()
 
     def _pump(self) -> None:
         while True:
@@ -550,6 +555,14 @@ class Pump:
             self._report()
         while self._outcomes:
             self._exchange()
+
+    def settle_late(self) -> None:
+        """After `run`: wait for threads that did not stop, and settle what they did after all."""
+        while self._running and not self._gone:
+            time.sleep(0.05)
+        outcomes = list(_drain(self._outcomes))
+        if outcomes:
+            self._insist(lambda number: self._store.exchange(self.session, number, outcomes, steady=self.steady()))
 
     def _stop_everything(self, reason: str) -> None:
         self._release_waiting()

@@ -329,6 +329,11 @@ def _move(run: Context, task: Task[Any, Any], signal: MoveTo) -> Outcome:
     if signal.call is not None:
         if signal.call.task.app is not task.app:
             raise ConfigurationError("MoveTo(call=...) takes a call of a task of the same app.")
+        new = signal.call.new
+        if new.options is not None or new.unique_key is not None or new.run_at is not None or new.delay is not None:
+            raise ConfigurationError(
+                "MoveTo(call=...) takes a task and its arguments: options made with using(...) can't move along."
+            )
         outcome.task = signal.call.new.task
         outcome.body = signal.call.new.body
     return outcome

@@ -96,6 +96,7 @@ class Supervisor:
         self._to_start = settings.processes
         self._start_at = 0.0
         self._births = 0
+        self._ever_ran = False
         self._short_lives = 0
         self._renew_at = 0.0
         self._exit_code = EXIT_OK
@@ -190,6 +191,20 @@ class Supervisor:
         info = introduce(settings.queues, tuple(sorted(self._app.tasks)), settings.timeout, self._births)
         guard = self._store.guard(info.id)
         ledger = Ledger.shared()
+        try:
+            process = self._spawn(info, ledger, guard)
+        except BaseException:
+            ledger.close()
+            raise
+        finally:
+            guard.close()  # from here on the process alone holds it
+        self._children[process.pid] = Child(process, info, ledger, guard)
+        if crashpoints.armed:
+            crashpoints.reach("session.started")
+        log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
+
+    def _spawn(self, info: SessionInfo, ledger: Ledger, guard: Guard) -> subprocess.Popen[bytes]:
+        settings = self._settings
         config = ProcessConfig(
             app=settings.app_path,
             store=settings.store,
@@ -211,18 +226,14 @@ class Supervisor:
         self._store.run(self._store.open(info))
         if crashpoints.armed:
             crashpoints.reach("session.opened")
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-c", ENTRY],
             pass_fds=(*guard.descriptors, ledger.descriptor, self._lifeline),
             stdin=subprocess.DEVNULL,
             # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
             env={**os.environ, CONFIG_VARIABLE: msgspec.json.encode(config).decode()},
+            process_group=0,  # Ctrl-C in a terminal is for the supervisor alone, from the first moment on
         )
-        guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, ledger, guard)
-        if crashpoints.armed:
-            crashpoints.reach("session.started")
-        log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
 
     # -- deaths --
 
@@ -244,13 +255,13 @@ class Supervisor:
     def _bury(self, child: Child, code: int) -> None:
         started = child.ledger.entries()
         in_good_order = code == EXIT_OK and child.ledger.said_farewell
-        never_ran = not child.ledger.last_beat
         found_nothing = in_good_order and not (child.told_to_stop or child.ledger.makes_way)
         # What still ran when its process was told to stop is not to blame.
         crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
         self._close_session(child.info.id, crashed)
+        self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
         child.ledger.close()
-        if code == EXIT_BAD_APP and never_ran:
+        if code == EXIT_BAD_APP and not self._ever_ran:
             self._exit_code = EXIT_BAD_APP
             self._stopping = self._stopping or 1
             self._tell_all_to_stop()
@@ -261,7 +272,7 @@ class Supervisor:
             log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))
         self._to_start += 1
         # (One that a job took with it did not die of its own: that job is dealt with by counting its crashes.)
-        short = not (in_good_order or started) and time.monotonic() - child.born < SHORT_LIFE
+        short = not (in_good_order or started) and (code == EXIT_BAD_APP or time.monotonic() - child.born < SHORT_LIFE)
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -198,16 +199,19 @@ class Wire:
 
     def __init__(self, connection: socket.socket, payload_limit: int) -> None:
         self._connection = connection
+        self._speaking = threading.Lock()  # a job may speak from several threads: messages must not mix
         self.payload_limit = payload_limit
         self.steady = SystemClock().steady
 
     def spoke(self, run: Context) -> None:
         report = run.take_report()
         lines = tuple(line for _, line in report.log)
-        send(self._connection, Words(progress=report.progress, data=report.data, log=lines))
+        with self._speaking:
+            send(self._connection, Words(progress=report.progress, data=report.data, log=lines))
 
     def heard(self, run: Context) -> None:
         now = self.steady()
         if now >= run.beat + 100:  # signs of life in a tight loop need not all cross the wire
             run.beat = now
-            send(self._connection, Words())
+            with self._speaking:
+                send(self._connection, Words())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -153,7 +153,7 @@ class SqliteStore:
             with self._trying_bells:
                 if not self._bells_tried:
                     with suppress(OSError):
-                        self._bells = Bells(Path(self._run_folder))
+                        self._bells = Bells(Path(self._run_folder), self._db.mode())
                     self._bells_tried = True
         return self._bells
 
@@ -194,7 +194,7 @@ class SqliteStore:
         return Step(lambda tx: client.revive(tx, ids))
 
     def watcher(self, job_id: str) -> Waiter:
-        return self._waiter(WATCHER, job_key(job_id))
+        return self._waiter(WATCHER, job_key(job_id), lambda tx: reads.has_ended(tx, job_id))
 
     # -- workers --
 
@@ -204,7 +204,7 @@ class SqliteStore:
     def guard(self, session: str) -> Guard:
         if self._run_folder:
             with suppress(OSError):
-                return sessions.FileGuard(self._run_folder, session)
+                return sessions.FileGuard(self._run_folder, session, self._db.mode())
         return sessions.NoGuard()
 
     def exchange(
@@ -237,7 +237,7 @@ class SqliteStore:
         return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return self._waiter(WORKER, queue_key(queues))
+        return self._waiter(WORKER, queue_key(queues), lambda tx: reads.has_work(tx, queues))
 
     def sweep(self) -> Operation[Swept]:
         return Step(
@@ -245,12 +245,12 @@ class SqliteStore:
             glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._retention),
         )
 
-    def _waiter(self, kind: int, key: int) -> Waiter:
+    def _waiter(self, kind: int, key: int, look: Callable[[Transaction], bool]) -> Waiter:
         if self._db.in_memory:
             return Gong(self._gongs)
         if (bells := self._find_bells()) is not None:
             try:
-                return bells.hang(kind, key)
+                return bells.hang(kind, key, lambda: self.run(Step(look, writes=False)))
             except OSError:
                 pass
         return Poll(self._db.change_counter())

@@ -49,16 +49,29 @@ def job_key(job_id: str) -> int:
     return crc32(job_id.encode())
 
 
+def make_run_folder(folder: Path, mode: int) -> None:
+    """The folder beside the file: whoever may write the file may write here."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    with suppress(OSError):
+        folder.chmod(mode | (mode & 0o444) >> 2)
+
+
 class Bells:
     """The map of all waiters on one database file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mode: int = 0o666) -> None:
         self._folder = folder
-        folder.mkdir(exist_ok=True)
+        self._mode = mode
+        make_run_folder(folder, mode)
         self._directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         self._file = os.open(folder / "bells", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         if os.fstat(self._file).st_size < _SIZE:
             os.ftruncate(self._file, _SIZE)
+            with suppress(OSError):
+                os.fchmod(self._file, mode)
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
         self._hanging = threading.Lock()  # a file lock keeps other processes out, but not other threads
@@ -99,10 +112,10 @@ class Bells:
         """Ring one bell. A bell whose owner died is taken down."""
         try:
             self._sender.sendto(b"!", self.address(slot))
-        except BlockingIOError:
-            pass  # it has been rung more often than it can hold: it will wake up
         except (ConnectionRefusedError, FileNotFoundError):
             self._map[_STATES + slot] = FREE
+        except OSError:
+            pass  # rung more often than it can hold, or not ours to ring: its owner looks by itself now and then
 
     def address(self, slot: int) -> str:
         """Where a bell hangs. By descriptor, as a socket's path must be short and the folder's may not be."""
@@ -110,8 +123,8 @@ class Bells:
             return f"/proc/self/fd/{self._directory}/bell-{slot}"
         return str(self._folder / f"bell-{slot}")
 
-    def hang(self, kind: int, key: int) -> Bell:
-        """Hang up a bell. Raises OSError where that cannot be done."""
+    def hang(self, kind: int, key: int, look: Callable[[], bool]) -> Bell:
+        """Hang up a bell. Raises OSError where that cannot be done. `look` says whether there is news after all."""
         ear = _datagram_socket()
         try:
             with self._hanging:
@@ -119,7 +132,7 @@ class Bells:
         except BaseException:
             ear.close()
             raise
-        return Bell(self, slot, ear, kind)
+        return Bell(self, slot, ear, kind, look)
 
     def _hang_at_free_slot(self, ear: socket.socket, key: int) -> int:
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -128,6 +141,8 @@ class Bells:
             with suppress(FileNotFoundError):
                 os.unlink(f"bell-{slot}", dir_fd=self._directory)
             ear.bind(self.address(slot))
+            with suppress(OSError):
+                os.chmod(f"bell-{slot}", self._mode, dir_fd=self._directory)
             _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
             self._map[_STATES + slot] = BUSY
             _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
@@ -175,9 +190,10 @@ def _datagram_socket() -> socket.socket:
 class Bell:
     """A waiter woken by other processes."""
 
-    def __init__(self, bells: Bells, slot: int, ear: socket.socket, kind: int) -> None:
+    def __init__(self, bells: Bells, slot: int, ear: socket.socket, kind: int, look: Callable[[], bool]) -> None:
         self._bells = bells
         self._kind = kind
+        self._look = look
         self._slot = slot
         self._ear = ear
 
@@ -190,7 +206,9 @@ class Bell:
         try:
             self._ear.recv(16)
         except (TimeoutError, BlockingIOError):
-            return False  # still armed: news that comes now ends the next wait, even if nobody looks in between
+            # Still armed: news that comes now ends the next wait. Who rings may also die between its commit and the
+            # ring, or not be allowed to ring: so look now and then.
+            return bool(timeout) and self._look()
         self._fall_silent()
         return True
 
@@ -200,7 +218,7 @@ class Bell:
             async with asyncio.timeout(timeout):
                 await asyncio.get_running_loop().sock_recv(self._ear, 16)
         except TimeoutError:
-            return False
+            return await asyncio.to_thread(self._look)
         self._fall_silent()
         return True
 

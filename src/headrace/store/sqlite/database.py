@@ -248,6 +248,13 @@ class Database:
             with suppress(apsw.Error):
                 connection.close()
 
+    def mode(self) -> int:
+        """Who may read and write the file: the same may ring and be rung."""
+        try:
+            return os.stat(self.path).st_mode & 0o666
+        except OSError:
+            return 0o666
+
     def change_counter(self) -> Callable[[], int]:
         """Something cheap to ask that answers differently after any commit by anyone else."""
         connection = self._connect()

@@ -47,6 +47,18 @@ def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
     return bytes(tx.rows(SQL["blob_get"], (seq, kind))[0][0])
 
 
+def has_work(tx: Transaction, queues: Sequence[str]) -> bool:
+    """Is anything ready in these queues, or due?"""
+    due = tx.rows(SQL["next_due"])
+    return bool(due and due[0][0] <= tx.now) or any(tx.rows(SQL["ready_count"], (queue, 1))[0][0] for queue in queues)
+
+
+def has_ended(tx: Transaction, job_id: str) -> bool:
+    """Has a job reached a final state, or gone?"""
+    found = tx.rows(SQL["by_id"], (job_id,))
+    return not found or STATES[found[0][1]].final
+
+
 def find(tx: Transaction, wanted: Filter) -> Page:
     conditions = ["job.seq < ?"]
     values: list[object] = [int(wanted.after) if wanted.after is not None else 1 << 62]

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
+from headrace.store.sqlite.bell import make_run_folder
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLING, SPARE, Transaction
 
@@ -20,9 +21,11 @@ from headrace.store.sqlite.step import CANCELLING, SPARE, Transaction
 class FileGuard:
     """A locked file that says: the process that holds this session lives."""
 
-    def __init__(self, run_folder: str, session: str) -> None:
-        Path(run_folder).mkdir(exist_ok=True)
+    def __init__(self, run_folder: str, session: str, mode: int) -> None:
+        make_run_folder(Path(run_folder), mode)
         self._descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):
+            os.fchmod(self._descriptor, mode)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.descriptors = (self._descriptor,)
 

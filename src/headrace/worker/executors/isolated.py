@@ -108,7 +108,14 @@ class IsolatedExecutor:
             self._pump.enter(run)
             with suppress(OSError):
                 send(connection, request)
-            outcome = self._listen(run, connection)
+            try:
+                outcome = self._listen(run, connection)
+            except Exception:
+                # What it says can't be understood: it is not to go on while somebody else runs it.
+                log.exception("job %s: its process speaks nonsense; ending it", run.id)
+                outcome = None
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
             run.stopper = None
             code = zygote.wait(pid)
             with suppress(ProcessLookupError, PermissionError):

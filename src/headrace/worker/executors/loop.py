@@ -75,7 +75,12 @@ class LoopExecutor:
             self._loop.call_soon_threadsafe(self._cancel, run)
 
     def _cancel(self, run: Context) -> None:
-        if run.stopper is not None:
+        if run.stopper is None:
+            return
+        if run.began is None:  # cancelled before its first step a coroutine would never see it
+            assert self._loop is not None
+            self._loop.call_soon(self._cancel, run)
+        else:
             run.stopper.cancel()
 
     def close(self) -> None:
