@@ -32,7 +32,13 @@ soak: $(VENV)/.ready  ## The tests at full volume: takes an hour or so
 
 bench: $(VENV)/.ready  ## Measure: value, bar, verdict
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev,bench]'
-	$(BIN)/python -m bench.sqlite
+	-$(BIN)/python -m bench.sqlite
+	-$(BIN)/python -m bench.redis_store
+	-$(BIN)/python -m bench.bedrock
+	-PYTHONPATH=tests $(BIN)/python -m bench.qless
+	-PYTHONPATH=tests $(BIN)/python -m bench.gearmonkey
+	-PYTHONPATH=tests $(BIN)/python -m bench.workkit
+	-PYTHONPATH=tests $(BIN)/python -m bench.hworker
 
 bench-peers: $(VENV)/.ready  ## Measure headrace beside other job queues; QUICK=1 takes under ten minutes
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)

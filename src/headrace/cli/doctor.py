@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli import exits
-from headrace.cli.options import NAMES, existing_store, file_of, json_option, shown_url, store_options
+from headrace.cli import exits, visible
+from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, shown_url, store_options
 from headrace.cli.output import length, now_ms, show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
 
@@ -25,32 +25,55 @@ SURVIVES = {
 @click.command("doctor")
 @store_options
 @json_option
-def doctor_command(store: str | None, app_path: str | None, as_json: bool) -> None:
+@click.option("--repair", is_flag=True, help="First put right what can be put right without harm, and say what.")
+@click.option(
+    "--orphan-after",
+    type=DURATION,
+    metavar="DURATION",
+    help="With --repair: also put back jobs that other implementations took this long ago and never finished.",
+)
+@click.option("--alone", is_flag=True, help="With --repair: no other implementation runs; its marks are left-overs.")
+def doctor_command(
+    store: str | None, app_path: str | None, as_json: bool, repair: bool, orphan_after: int | None, alone: bool
+) -> None:
     """Examine the store and say what is wrong.
 
     What it promises, how big it is, who works on it. Exit code 1 when something needs attention.
 
     \b
-    Example:
+    Examples:
       headrace doctor --store sqlite:////var/lib/shop/jobs.db
+      headrace doctor --store gearmonkey+redis://localhost/0 --repair --orphan-after 1h
     """
     with existing_store(store, app_path) as opened:
+        repaired = _repair(opened, orphan_after, alone) if repair else []
         sessions = opened.run(opened.sessions())
         counts = opened.run(opened.counts())
         facts = {**_promises(opened), **_file_facts(opened.url), **_numbers(sessions, counts)}
         advice = getattr(opened, "advice", None)
         problems = [*find_problems(sessions, counts, now_ms()), *(advice() if callable(advice) else [])]
     if as_json:
-        show_json({**facts, "problems": problems, "ok": not problems})
+        show_json({**facts, **({"repaired": repaired} if repair else {}), "problems": problems, "ok": not problems})
     else:
         show_fields([(name.replace("_", " "), _words(value)) for name, value in facts.items()])
         click.echo()
+        for sentence in repaired:
+            click.secho(f"+ {visible(sentence)}", fg="green")
         for problem in problems:
             click.secho(f"! {problem}", fg="red")
         if not problems:
             click.secho("All is well.", fg="green")
     if problems:
         click.get_current_context().exit(exits.NOT_DONE)
+
+
+def _repair(store: Store, orphan_after: int | None, alone: bool) -> list[str]:
+    """What a store can put right by itself: peers of some dialects leave things behind."""
+    repair = getattr(store, "repair", None)
+    if not callable(repair):
+        return []
+    done: list[str] = repair(orphan_after=None if orphan_after is None else orphan_after / 1000, alone=alone)
+    return done
 
 
 def _promises(store: Store) -> dict[str, Any]:

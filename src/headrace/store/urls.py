@@ -8,7 +8,8 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError
 from headrace.store.contract import Store
 
-EXAMPLES = "sqlite:///jobs.db (a file beside you) or sqlite:////var/lib/jobs.db (an absolute path)"
+EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
+DIALECTS = "qless+redis, gearmonkey+redis, workkit+redis, hworker+redis and bedrock"
 
 
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
@@ -50,4 +51,4 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return BedrockStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
-    raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). This version knows {EXAMPLES}.")
+    raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). Write for example {EXAMPLES}; dialects are {DIALECTS}.")

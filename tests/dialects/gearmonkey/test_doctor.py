@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from headrace.cli import cli
 from headrace.clock import ManualClock
 from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker
 from headrace.job import SessionInfo
@@ -132,3 +135,16 @@ def test_many_stranded_jobs_are_told_in_one_sentence(store: GearMonkeyStore, raw
     clock.advance(5_000)
     assert len(store.repair()) == 7
     assert raw.llen("queue:a:b:normal") == 7
+
+
+def test_the_command_line_repairs_and_says_what(url: str, raw: Any) -> None:
+    raw.hset("job:f:1", mapping={"status": "success", "output": "x"})  # finished, but without its last steps
+    raw.set("count:f", 3)
+    looked = CliRunner().invoke(cli, ["doctor", "--store", url, "--json"])
+    assert looked.exit_code == 1, looked.output
+    repaired = CliRunner().invoke(cli, ["doctor", "--store", url, "--repair", "--alone", "--json"])
+    document = json.loads(repaired.output)
+    assert document["repaired"]
+    assert not [problem for problem in document["problems"] if "persistence" not in problem.lower()]
+    assert raw.ttl("job:f:1") > 0
+    assert int(raw.get("count:f") or 0) == 0

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
-from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 
 from headrace.clock import Clock
@@ -17,31 +13,15 @@ from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.scripts import Scripts
 from headrace.store.redis.troubles import Journey
 
 T = TypeVar("T")
 
 READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch"})
 
-_INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
-_COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
-
-
-def _read(name: str) -> str:
-    return resources.files("headrace.dialects.gearmonkey").joinpath("lua", f"{name}.lua").read_text("utf-8")
-
-
-@cache
-def source(name: str) -> bytes:
-    """A whole script as the server gets it: with what it includes, and without its comments."""
-    text = _INCLUDE.sub(lambda match: "\n".join(map(_read, match[1].split())), _read(name))
-    return _COMMENT.sub("", text).encode()
-
-
-@cache
-def digest(name: str) -> bytes:
-    """What EVALSHA calls a script."""
-    return hashlib.sha1(source(name), usedforsecurity=False).hexdigest().encode()
+GEARMONKEY = Scripts("headrace.dialects.gearmonkey")
+source, digest = GEARMONKEY.source, GEARMONKEY.digest
 
 
 class Command(Script[T]):
