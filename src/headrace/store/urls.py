@@ -51,4 +51,6 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return BedrockStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
-    raise ConfigurationError(f"No store speaks {scheme!r} (in {url!r}). Write for example {EXAMPLES}; dialects are {DIALECTS}.")
+    raise ConfigurationError(
+        f"No store speaks {scheme!r} (in {url!r}). Write for example {EXAMPLES}; the dialects are {DIALECTS}."
+    )
