@@ -40,6 +40,10 @@ class Unsupported(HeadraceError):
     """This store cannot do that; nothing was written."""
 
 
+class DependencyCycle(HeadraceError):
+    """A job would wait for itself, by whatever detour; nothing was written."""
+
+
 class NoWorkers(HeadraceError):
     """`require_worker=True`, and no live worker listens to that queue and knows that task."""
 

@@ -42,6 +42,31 @@ class State(StrEnum):
 _FINAL = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 
 
+class IfFailed(StrEnum):
+    """What becomes of a job when one that it comes after fails or is cancelled."""
+
+    WAIT = "wait"
+    """It goes on waiting: the other one may be revived. If that is removed instead, it fails."""
+    FAIL = "fail"
+    """It fails too, in the group `dependency`."""
+    RUN = "run"
+    """It runs all the same: an end is an end."""
+
+
+class Lane(Struct, frozen=True, gc=False):
+    """A key within a queue that jobs share: at most one of them stands in line at a time, so that lanes take turns.
+
+    `limit`: how many may run at once. `rate`: how many may start within any `per` milliseconds.
+    `sequence`: one at a time in the order of their puts, and a job keeps its turn until it has come to an end.
+    """
+
+    key: str
+    limit: int | None = None
+    rate: int | None = None
+    per: int = 1_000
+    sequence: bool = False
+
+
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job to be put into a store. The id is made by the client: putting the same id twice is harmless."""
 
@@ -65,6 +90,17 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """On a clash with a job that waits, the new one takes its place. (A running one is returned as it is.)"""
     require_worker: bool = False
     """Refuse with `NoWorkers` unless a live session listens to the queue and knows the task."""
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must be done first; `delay` then counts from that moment. One that is not there is done."""
+    if_failed: IfFailed = IfFailed.WAIT
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    schedule: str | None = None
+    """Name of the schedule that it belongs to."""
+    tick: int | None = None
+    """Which tick of the schedule it is for: the time that was meant, whatever jitter or lateness made of it."""
+    data: bytes | None = None
+    """Data to begin with."""
 
 
 class Put(Struct, frozen=True, gc=False):
@@ -107,6 +143,9 @@ class Lease(Struct, gc=False):
     """Since when it has been put off because no worker that took it knew its task."""
     spare: bool = False
     cancelled: bool = False
+    after: tuple[str, ...] = ()
+    """Ids of the jobs that it came after, or of the children that it waited for."""
+    tick: int | None = None
 
 
 class Kind(IntEnum):
@@ -124,6 +163,8 @@ class Kind(IntEnum):
     """Its process died under it: back in line, or failed in the group `crashed` after `max_crashes`."""
     MOVED = 6
     """To another queue, attempts counted afresh."""
+    WAITING = 7
+    """Blocked until the jobs in `after` have come to an end, however; then back in line, uncharged."""
 
 
 class Charge(IntEnum):
@@ -155,6 +196,8 @@ class Outcome(Struct, kw_only=True, gc=False):
     group: str | None = None
     note: str = ""
     """A few words for the history."""
+    after: tuple[str, ...] = ()
+    """For `WAITING`: the jobs to wait for."""
     began: int | None = None
     ended: int | None = None
 
@@ -179,6 +222,8 @@ class Turn(Struct, frozen=True, gc=False):
     now: int
     next_due: int | None
     """When the next scheduled job of the store, of whatever queue, becomes due."""
+    next_tick: int | None = None
+    """When the next schedule ticks. Not later than `now`: somebody should tick it, and it may be you."""
 
 
 class Report(Struct, kw_only=True, gc=False):
@@ -267,6 +312,13 @@ class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
     cancelling: bool
     unique_key: str | None
     deferred_since: int | None = None
+    after: tuple[str, ...] = ()
+    """Ids of the jobs that it came after, or waits for."""
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    tracked: bool = False
+    schedule: str | None = None
+    tick: int | None = None
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -275,7 +327,14 @@ class Filter(Struct, frozen=True, kw_only=True):
     states: tuple[State, ...] = ()
     queue: str | None = None
     task: str | None = None
+    task_like: str | None = None
+    """A GLOB on the task's name: `*` any text, `?` any character, `[a-z]` one of these."""
     group: str | None = None
+    tag: str | None = None
+    tracked: bool | None = None
+    worker: str | None = None
+    """Running under the session of this name."""
+    schedule: str | None = None
     limit: int = 50
     after: str | None = None
     """The `cursor` of the page before."""

@@ -20,7 +20,9 @@ from headrace.job import (
     Counts,
     Event,
     Filter,
+    IfFailed,
     Kind,
+    Lane,
     Lease,
     NewJob,
     Outcome,
@@ -39,7 +41,7 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import Durability, Facet, Operation
+from headrace.store.contract import CORE_FACETS, Durability, Operation
 
 from .ears import Ear, NoGuard
 
@@ -94,6 +96,13 @@ class Job:
     group: str | None = None
     cancelling: bool = False
     deferred_since: int | None = None
+    after: tuple[str, ...] = ()
+    if_failed: IfFailed = IfFailed.WAIT
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    tracked: bool = False
+    schedule: str | None = None
+    tick: int | None = None
     events: list[Event] = field(default_factory=list)
 
     def place(self) -> tuple[int, int, int]:
@@ -116,7 +125,7 @@ class Model:
     """The contract."""
 
     url = "model:"
-    facets = frozenset(Facet)
+    facets = CORE_FACETS
     durability = Durability.NONE
     leases_in_jobs = False
 

@@ -56,6 +56,27 @@ class Facet(StrEnum):
     ROLL_CALL = "roll call"
     MOVE = "move"
     RETENTION = "retention"
+    RELATIONS = "relations"
+    """Jobs that wait for jobs."""
+    LANES = "lanes"
+    """Limits, rates, sequences and turns; queues that can be paused."""
+    EDIT = "edit"
+    TAGS = "tags"
+    STATISTICS = "statistics"
+    SETTINGS = "settings"
+    EVENTS = "events"
+    WHY = "why"
+    SCHEDULES = "schedules"
+    """Recurring jobs."""
+
+
+CORE_FACETS = frozenset(
+    {
+        Facet.DELAY, Facet.PRIORITY, Facet.UNIQUE, Facet.RESULT, Facet.DATA, Facet.HISTORY, Facet.REVIVE,
+        Facet.ROLL_CALL, Facet.MOVE, Facet.RETENTION,
+    }
+)  # fmt: skip
+"""Those without operations of their own: they are in what jobs, outcomes and reports may say."""
 
 
 class Durability(StrEnum):

@@ -32,7 +32,7 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Durability, Guard, Operation, Waiter
 from headrace.store.redis import records, requests
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
@@ -64,7 +64,7 @@ class RedisStore:
     """
 
     leases_in_jobs = False
-    facets = frozenset(Facet)
+    facets = CORE_FACETS
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ KNOWN = (
 """The keys whose names are known beforehand, in the order in which every script gets them."""
 
 TYPES = {
-    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash",
+    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
 }  # fmt: skip

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from headrace.job import Event, Lease, Snapshot, State
+import msgspec
+
+from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
 
 CANCELLING, SPARE, HISTORY, UNIQUE, OPTIONS, RUN, STORY, LARGE_BODY = 1, 2, 4, 8, 16, 32, 64, 128
 DATA, RESULT, ERROR, GROUP, PROGRESS, DEFERRED = 256, 512, 1024, 2048, 4096, 8192
+MORE = 16384
 
 INLINE = 2_000
 """Values up to this many bytes are carried along in the record."""
@@ -38,6 +41,20 @@ class Story(NamedTuple):
     deferred_since: int | None = None
 
 
+class More(msgspec.Struct, omit_defaults=True):
+    """What only some jobs have: the msgpack of lua/more.lua, as far as Python writes or reads it."""
+
+    after: tuple[str, ...] = ()
+    if_failed: IfFailed = IfFailed.WAIT
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    tracked: bool = False
+    schedule: str | None = None
+    tick: int | None = None
+
+
+_decode_more = msgspec.msgpack.Decoder(More).decode
+_NO_MORE = More()
 _NO_STORY = Story()
 _NOTHING: Mapping[bytes, bytes] = {}
 
@@ -77,7 +94,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
         record[at + 2 : queue_end].decode(), b"", None, None, attempts, crashes, max_crashes, priority,
         created_high << 32 | created, due_high << 32 | due,
     )  # fmt: skip
-    if flags & (CANCELLING | SPARE | UNIQUE | OPTIONS | STORY | LARGE_BODY):
+    if flags & (CANCELLING | SPARE | UNIQUE | OPTIONS | STORY | LARGE_BODY | MORE):
         found.spare = flags & SPARE != 0
         found.cancelled = flags & CANCELLING != 0
         reader = _Reader(record, body_at)
@@ -89,6 +106,9 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             story = _story(record, end, flags, large)
             found.data = story.data
             found.deferred_since = story.deferred_since
+        if flags & MORE:
+            more = _more(large)
+            found.after, found.tick = more.after, more.tick
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 
@@ -114,6 +134,7 @@ def snapshot(
     options = reader.long() if flags & OPTIONS else None
     key = reader.short() if flags & UNIQUE else None
     story = _story(record, end, flags, large) if flags & STORY else _NO_STORY
+    more = _more(large) if flags & MORE else _NO_MORE
     return Snapshot(
         id=job_id, task=task.decode(), queue=queue.decode(), state=STATES[state], priority=priority,
         body=large.get(b"b", b"") if flags & LARGE_BODY else record[reader.at : end], options=options,
@@ -122,7 +143,12 @@ def snapshot(
         worker=runner.decode() or story.worker, data=story.data, progress=story.progress,
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=key.decode() if key is not None and has_key else None, deferred_since=story.deferred_since,
+        after=more.after, lane=more.lane, tags=more.tags, tracked=more.tracked, schedule=more.schedule, tick=more.tick,
     )  # fmt: skip
+
+
+def _more(values: Mapping[bytes, bytes]) -> More:
+    return _decode_more(values[b"m"])
 
 
 def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.job import NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
-from headrace.store.redis.records import HEAD_SIZE, INLINE, LARGE_BODY, OPTIONS, UNIQUE
+from headrace.store.redis.records import HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
@@ -40,6 +40,11 @@ def _time(value: float) -> float:
     return min(max(value, 0), LATEST)
 
 
+def has_more(job: NewJob) -> bool:
+    """Whether it has anything that only some jobs have (lua/more.lua)."""
+    return bool(job.after or job.lane is not None or job.tags or job.schedule is not None)
+
+
 def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
     """The batch for `put_plain`, or None if there is anything special about one of them."""
     parts: list[bytes] = []
@@ -51,6 +56,7 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
             or job.unique_key is not None
             or job.require_worker
             or len(body) > INLINE
+            or has_more(job)
             or not -(2**31) <= job.priority < 2**31
         ):
             return None
@@ -88,6 +94,10 @@ def _new_job(job: NewJob) -> bytes:
         key = _name(job.unique_key)
         put += key
         tail = key + _UNIQUE(-1 if job.unique_for is None else job.unique_for, job.replace)
+    if has_more(job):
+        flags |= MORE
+        more = msgspec.msgpack.encode(More(job.after, job.if_failed, job.lane, job.tags, False, job.schedule, job.tick))
+        tail += _LONG(len(more)) + more
     if len(body) > INLINE:
         flags |= LARGE_BODY
         large = _LONG(len(body)) + body

@@ -33,7 +33,7 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Durability, Guard, Operation, Waiter
 from headrace.store.sqlite import client, reads, sessions, upkeep, worker
 from headrace.store.sqlite.bell import WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
@@ -59,7 +59,7 @@ class SqliteStore:
     """
 
     leases_in_jobs = False
-    facets = frozenset(Facet)
+    facets = CORE_FACETS
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 -- out for the first time, and one that is done after it. They do what `hand_out` and `end_run` do, in a quarter of the time;
 -- whatever is special about a job makes them answer nil, and leaves it to those.
 local FIRST_RUN_HEAD = HEAD_FORMAT .. RUN_FORMAT:sub(2)
-local SPECIAL = CANCELLING + STORY + LARGE_BODY
+local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
 -- A ready record as a running one. `run` is the bytes of the run, the same for all jobs of an exchange.
 local function taken(record, run, spare)

@@ -65,6 +65,18 @@ local function commit(first)
   if next(plan.large) then
     check_type(LARGE, 'hash')
   end
+  local more, more_no_more = {}, {}
+  for id, value in pairs(plan.more) do
+    if value then
+      more[#more + 1] = id
+      more[#more + 1] = cmsgpack.pack(value)
+    else
+      more_no_more[#more_no_more + 1] = id
+    end
+  end
+  if next(plan.more) then
+    check_type(MORE_KEY, 'hash')
+  end
   if plan.due_in[1] or plan.due_out[1] then
     check_type(DUE, 'zset')
   end
@@ -135,6 +147,8 @@ local function commit(first)
   bulk('HSET', META, counts)
   bulk('HDEL', LARGE, large_no_more)
   bulk('HSET', LARGE, large)
+  bulk('HDEL', MORE_KEY, more_no_more)
+  bulk('HSET', MORE_KEY, more)
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
   bulk('UNLINK', plan.gone[1], plan.gone)

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was there, else 0
---@include prelude job plan wake commit
+--@include prelude job plan more wake commit
 
 local ids = arguments(2)
 load_many(ids)

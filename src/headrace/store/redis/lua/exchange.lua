@@ -8,9 +8,10 @@
 -- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name
 -- ARGV[7]  how many done jobs are kept at most; those beyond go in small portions here, so that they go as fast as they come
--- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large}
+-- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
+--          and of more (kind m)}
 -- Fails    GONE, STALE
---@include prelude job plan session outcome wake commit busy purge settle take
+--@include prelude job plan more session outcome wake commit busy purge settle take
 
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])
@@ -27,7 +28,7 @@ local function next_due(promoted)
 end
 
 local function has_large(job)
-  return job and (band(job.flags, LARGE_BODY) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0)
+  return job and (band(job.flags, LARGE_BODY + MORE) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0)
 end
 
 local function answer_with(due, verdicts, given)
@@ -42,13 +43,16 @@ local function answer_with(due, verdicts, given)
       if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 1) ~= 0 then
         large[#large + 1] = { i, 'd', 'd:' .. id }
       end
+      if band(job.flags, MORE) ~= 0 then
+        large[#large + 1] = { i, 'm', id }
+      end
     end
   end
   local values = {}
   for _, entry in ipairs(large) do
     values[#values + 1] = entry[1]
     values[#values + 1] = entry[2]
-    values[#values + 1] = call('HGET', LARGE, entry[3])
+    values[#values + 1] = entry[2] == 'm' and packed_more(entry[3]) or call('HGET', LARGE, entry[3])
   end
   return { string.format('%.0f', now), due, verdicts, given, records, values }
 end
@@ -106,6 +110,7 @@ else
   for _, id in ipairs(given) do
     if has_large(plan.jobs[id]) then
       check_type(LARGE, 'hash')
+      check_type(MORE_KEY, 'hash')
       break
     end
   end

@@ -2,8 +2,8 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each an empty list, or {record, 1 if it has its unique key, name of the session that runs it,
---             kind, value, ...} with the values kept in large (kinds b body, d data, r result, e error)
---@include prelude job plan
+--             kind, value, ...} with the values kept in large (kinds b body, d data, r result, e error) and in more (m)
+--@include prelude job plan more
 
 local ids = arguments(2)
 load_many(ids)
@@ -37,6 +37,10 @@ for i, id in ipairs(ids) do
     for _, kind in ipairs(kinds) do
       entry[#entry + 1] = kind
       entry[#entry + 1] = call('HGET', LARGE, kind .. ':' .. id)
+    end
+    if band(job.flags, MORE) ~= 0 then
+      entry[#entry + 1] = 'm'
+      entry[#entry + 1] = packed_more(id)
     end
     answer[i] = entry
   else

@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  job id
 -- Answers  {} or {record, name of the session that runs it, {entry, ...}}, entries d at, H what, I detail, H worker
---@include prelude job plan
+--@include prelude job plan more
 
 local job = find_job(ARGV[2])
 if not job then

@@ -4,7 +4,7 @@
 --            field, '1', ...)
 -- Answers    now
 -- Fails      GONE when it has been closed
---@include prelude job plan session
+--@include prelude job plan more session
 
 local id = ARGV[2]
 local session = read_session(id)

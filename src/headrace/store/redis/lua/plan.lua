@@ -16,6 +16,7 @@ local plan = {
   counts = {},    -- field of META -> change
   held_in = {}, held_out = {}, -- key of a held set -> ids
   large = {},     -- field of LARGE -> value, or false: removed
+  more = {},      -- id -> what more.lua keeps about a job, or false: removed
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
@@ -204,6 +205,9 @@ local function remove(job)
   end
   if band(job.flags, HISTORY) ~= 0 then
     plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
+  end
+  if band(job.flags, MORE) ~= 0 then
+    plan.more[job.id] = false
   end
   if band(job.flags, LARGE_BODY) ~= 0 then
     plan.large['b:' .. job.id] = false

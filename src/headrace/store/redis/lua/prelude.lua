@@ -13,6 +13,7 @@
 --   {ns}:failed           zset    and
 --   {ns}:cancelled        zset
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
+--   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id

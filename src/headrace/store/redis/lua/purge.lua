@@ -1,6 +1,6 @@
 -- Ended jobs that retention has given up, oldest first. Most leave nothing but a record and an entry in an index: those are
 -- removed without being parsed.
-local TRACES = HISTORY + HAS_KEY + LARGE_BODY
+local TRACES = HISTORY + HAS_KEY + LARGE_BODY + MORE
 
 local function leaves_no_trace(record, state)
   if not record or #record < HEAD_SIZE + RUN_SIZE + 4 then

@@ -3,11 +3,12 @@
 -- ARGV[2]  the batch: for each job
 --          H id, H queue, B when (0 now, 1 at, 2 after), d at or after (milliseconds), i priority, H max_crashes, H flags,
 --          I `put` as in the record; if LARGE_BODY: I body;
---          if UNIQUE: H key, d unique for (milliseconds; -1: not), B replace
+--          if UNIQUE: H key, d unique for (milliseconds; -1: not), B replace;
+--          if MORE: I msgpack, see more.lua
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
 -- Fails    NOWORKERS, before anything is written
---@include prelude job plan session wake commit
+--@include prelude job plan more session wake commit
 
 local function roll_call()
   local at, wanted = 1, ARGV[3] or ''
@@ -37,7 +38,7 @@ local batch, at = ARGV[2], 1
 local function next_job()
   local id, queue, when, time, priority, max_crashes, flags, put
   id, queue, when, time, priority, max_crashes, flags, put, at = unpack_from('>Hc0Hc0BdiHHIc0', batch, at)
-  local body, key, unique_for, replace
+  local body, key, unique_for, replace, more
   if flags > 0 then
     if band(flags, LARGE_BODY) ~= 0 then
       body, at = unpack_from('>Ic0', batch, at)
@@ -45,9 +46,12 @@ local function next_job()
     if band(flags, HAS_KEY) ~= 0 then
       key, unique_for, replace, at = unpack_from('>Hc0dB', batch, at)
     end
+    if band(flags, MORE) ~= 0 then
+      more, at = unpack_from('>Ic0', batch, at)
+    end
   end
   local due = when == 0 and now or when == 1 and time or now + time
-  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace
+  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more
 end
 
 local ids = {}
@@ -84,6 +88,9 @@ local function insert(job)
   arrival = arrival + 1
   job.arrival = arrival
   wait_in_line(job)
+  if job.more then
+    keep_more(job, cmsgpack.unpack(job.more))
+  end
   if job.body then
     plan.large['b:' .. job.id] = job.body
   end
@@ -121,8 +128,8 @@ end
 
 local answer = { string.format('%.0f', now) }
 for i = 1, #ids do
-  local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace = next_job()
-  if not key and not body and due <= now and plan.jobs[id] == nil then
+  local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more = next_job()
+  if not key and not body and not more and due <= now and plan.jobs[id] == nil then
     if not raw[id] then
       insert_plain(id, queue, due, priority, max_crashes, flags, put)
     end
@@ -131,7 +138,7 @@ for i = 1, #ids do
     local job = {
       id = id, queue = queue, flags = flags, token = 0, attempts = 0, crashes = 0, created = now, due = due,
       priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
-      told = '', body = body, key = key, unique_for = unique_for, replace = replace,
+      told = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more,
     }
     if key then
       answer[i + 1] = put_unique(job)

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
---@include prelude job plan outcome ending wake commit
+--@include prelude job plan more outcome ending wake commit
 
 local ids = arguments(2)
 load_many(ids)

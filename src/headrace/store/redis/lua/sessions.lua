@@ -1,7 +1,7 @@
 -- sessions: all open ones.
 --
 -- Answers  for each {info, opened, seen, how many leases, 1 if it is alive}
---@include prelude job plan session
+--@include prelude job plan more session
 
 local answer = {}
 for _, id in ipairs(call('ZRANGE', SESSIONS, 0, 9999)) do

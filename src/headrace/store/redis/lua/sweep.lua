@@ -2,7 +2,7 @@
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do}
---@include prelude job plan session outcome wake commit closing purge
+--@include prelude job plan more session outcome wake commit closing purge
 
 local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
 local SILENT = 24 * 3600000 -- a session without leases that was silent for so long is not coming back

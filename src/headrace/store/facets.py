@@ -1,0 +1,260 @@
+"""What a store may be able to do beyond the core: one protocol per facet.
+
+`facet(store, Relations)` is the store itself, typed; or `Unsupported`, in words, if it cannot do that.
+As in `contract`, operations are described here and run by `store.run` or `store.arun`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar, cast
+
+from msgspec import Struct
+
+from headrace.errors import Unsupported
+from headrace.job import Lane, Snapshot, State
+from headrace.store.contract import Facet, Operation, Store, Waiter
+
+F = TypeVar("F")
+
+
+# -- relations: NewJob.after, Kind.WAITING -----------------------------------------------------------
+
+
+class Relations(Protocol):
+    """Jobs that wait for jobs."""
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
+        """Change what a waiting job comes after. False: there is none with this id, or it waits no more.
+
+        `DependencyCycle` if it would wait for itself, by whatever detour.
+        """
+
+
+# -- lanes and queues: NewJob.lane, GLOBs in Take.queues ----------------------------------------------
+
+
+class QueueControl(Struct, frozen=True, kw_only=True):
+    """What somebody has said about a queue."""
+
+    queue: str
+    limit: int | None = None
+    """How many of its jobs may run at once."""
+    paused_by: str | None = None
+    paused_at: int | None = None
+
+
+class LaneSnapshot(Struct, frozen=True, kw_only=True):
+    """A lane as it was at one moment."""
+
+    queue: str
+    lane: Lane
+    running: tuple[str, ...] = ()
+    """Ids of its jobs that run; of a sequence, the one whose turn it is, running or not."""
+    front: str | None = None
+    """The one that stands in line, or will at `next_start`."""
+    blocked: int = 0
+    next_start: int | None = None
+    """Before then the rate allows no other start."""
+
+
+class Queues(Protocol):
+    """Limits on what runs at once."""
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        """The queues that somebody has said something about, by name."""
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        """Hand out nothing more from a queue. False: it was paused already, and stays so as it is."""
+
+    def resume(self, queue: str) -> Operation[bool]:
+        """Go on. False: it was not paused."""
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        """At most so many jobs of a queue run at once, from now on; None: as many as come. What runs is left alone."""
+
+    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
+        """Look at a lane. None: it has no unfinished jobs, and its rate has nothing to remember."""
+
+
+# -- editing -----------------------------------------------------------------------------------------
+
+
+class Edit(Struct, frozen=True, kw_only=True):
+    """What to change about waiting jobs; what is left out stays. At most one of `run_at` and `delay`."""
+
+    queue: str | None = None
+    priority: int | None = None
+    run_at: int | None = None
+    delay: int | None = None
+    body: bytes | None = None
+    options: bytes | None = None
+    data: bytes | None = None
+
+
+class Editing(Protocol):
+    """Changing jobs that wait, and taking away those that run."""
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
+        """Change waiting jobs (scheduled, ready, blocked). False: not there, or not waiting."""
+
+    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Take running jobs away from their workers, as if given back: back in line, uncharged. False: not running."""
+
+    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
+        """What stands in line, in the order in which it would be handed out."""
+
+
+# -- tags --------------------------------------------------------------------------------------------
+
+
+class Tags(Protocol):
+    """Words on jobs, in any state, and jobs that somebody keeps an eye on."""
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
+        """Change the tags of jobs. True: it is there."""
+
+    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        """The most used tags and how many jobs have them, most first, then by name."""
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
+        """Keep an eye on jobs, or no longer. True: it is there."""
+
+
+# -- statistics --------------------------------------------------------------------------------------
+
+
+class Tally(Struct, frozen=True):
+    """Durations in milliseconds, summed up. `buckets`: see `headrace.stats`."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    buckets: dict[int, int] = {}
+
+
+class DayStats(Struct, frozen=True, kw_only=True):
+    """What happened in a queue on one day (UTC)."""
+
+    queue: str
+    day: int
+    """Days since 1970-01-01."""
+    wait: Tally = Tally()
+    """From when a run was due to when it began."""
+    run: Tally = Tally()
+    """Runs that got their job done."""
+    retries: int = 0
+    failures: int = 0
+    """Jobs that failed that day."""
+    failed: int = 0
+    """Of these, how many are failed still."""
+
+
+class Statistics(Protocol):
+    """Counts and durations, per queue and day."""
+
+    def stats(self, queue: str, day: int) -> Operation[DayStats]:
+        """What happened in a queue on a day."""
+
+
+# -- settings ----------------------------------------------------------------------------------------
+
+
+class Settings(Protocol):
+    """Numbers that all workers of a store go by. Names, meanings and bounds: `headrace.settings`."""
+
+    def settings(self) -> Operation[dict[str, int]]:
+        """What has been set; all else is as by default."""
+
+    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
+        """Set, or with None go back to the default, in one step."""
+
+
+# -- events ------------------------------------------------------------------------------------------
+
+
+class Happening(Struct, frozen=True, gc=False):
+    """Something that happened to a job, as those who listen are told."""
+
+    number: int
+    at: int
+    what: str
+    """created, started, progress, done, failed, retried, released, crashed, moved, blocked, cancelled, cancelling,
+    revived, edited, deleted, lost"""
+    job: str
+    task: str = ""
+    queue: str = ""
+    worker: str = ""
+    detail: str = ""
+    tracked: bool = False
+
+
+class Batch(Struct, frozen=True):
+    """Events in order, where to go on, and whether some were dropped before them because the reader was slow."""
+
+    events: list[Happening]
+    cursor: str
+    missed: bool = False
+
+
+class Events(Protocol):
+    """Telling those who listen. Events are kept only while somebody listens, and only so many."""
+
+    def listen(self) -> Operation[str]:
+        """Begin to listen: the cursor to read from. Reading keeps it up; a minute without, and nobody listens."""
+
+    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
+        """What happened since. Does not wait."""
+
+    def hearer(self) -> Waiter:
+        """An ear for events: news when there may be some."""
+
+
+# -- why ---------------------------------------------------------------------------------------------
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What bears on whether a job runs, at one moment. `headrace.why` makes a sentence of it."""
+
+    now: int
+    job: Snapshot
+    waits_for: tuple[tuple[str, State], ...] = ()
+    """Unmet dependencies, some of them: id and state."""
+    unmet: int = 0
+    control: QueueControl | None = None
+    queue_running: tuple[tuple[str, str], ...] = ()
+    """Where the queue has a limit: some of the jobs that run, and their workers."""
+    lane: LaneSnapshot | None = None
+    ahead: int | None = None
+    """How many blocked jobs of its lane come before it; None: it is not one of them."""
+    listeners: tuple[str, ...] = ()
+    """Some live workers that listen to its queue and know its task."""
+
+
+class Explaining(Protocol):
+    """Why a job is not running."""
+
+    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
+        """All there is to say, in one look."""
+
+
+_FACETS: dict[type, Facet] = {
+    Relations: Facet.RELATIONS,
+    Queues: Facet.LANES,
+    Editing: Facet.EDIT,
+    Tags: Facet.TAGS,
+    Statistics: Facet.STATISTICS,
+    Settings: Facet.SETTINGS,
+    Events: Facet.EVENTS,
+    Explaining: Facet.WHY,
+}
+
+
+def facet(store: Store, protocol: type[F]) -> F:
+    """The store as one that can do this, or `Unsupported`."""
+    needed = _FACETS[protocol]
+    if needed not in store.facets:
+        raise Unsupported(
+            f"{store.url} has no {needed.value}: use a native store (sqlite:///..., redis://...) for that."
+        )
+    return cast("F", store)

@@ -1,0 +1,41 @@
+-- What only some jobs have, as a table: kept in {ns}:more as msgpack, and MORE in the flags says that it is there.
+--
+--   after      ids of the jobs that it comes after     if_failed  'wait', 'fail' or 'run'
+--   lane       {key, limit, rate, per, sequence}       tags       a list
+--   tracked    true                                    schedule, tick
+local MORE_KEY = PREFIX .. 'more'
+local more_seen = {}
+
+local function more_of(job)
+  if band(job.flags, MORE) == 0 then
+    return {}
+  end
+  local more = plan.more[job.id] or more_seen[job.id]
+  if not more then
+    local packed = call('HGET', MORE_KEY, job.id)
+    local good, found = pcall(cmsgpack.unpack, packed or '')
+    if not good or type(found) ~= 'table' then
+      fail('CORRUPT', MORE_KEY .. ' has nothing in field ' .. job.id)
+    end
+    more = found
+    more_seen[job.id] = more
+  end
+  return more
+end
+
+-- Keep what a job has of this, or that it has nothing of it any more.
+local function keep_more(job, more)
+  if next(more) == nil then
+    job.flags = without(job.flags, MORE)
+    plan.more[job.id] = false
+  else
+    job.flags = with(job.flags, MORE)
+    plan.more[job.id] = more
+  end
+end
+
+-- As bytes, as it is or will be.
+local function packed_more(id)
+  local more = plan.more[id]
+  return more and cmsgpack.pack(more) or call('HGET', MORE_KEY, id)
+end
