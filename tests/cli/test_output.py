@@ -10,7 +10,6 @@ import pytest
 
 from headrace.cli.exits import exit_code_of
 from headrace.cli.options import DURATION, SIZE, file_of, shown_url
-from headrace.cli.output import ago, length, local
 from headrace.errors import (
     ConfigurationError,
     HeadraceError,
@@ -24,6 +23,7 @@ from headrace.errors import (
     StoreUnavailable,
     Timeout,
 )
+from headrace.spoken import ago, length, local
 
 NOON = 1_780_315_200_000  # 2026-06-01 12:00 UTC
 

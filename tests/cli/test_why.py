@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from headrace import Headrace
-from headrace.cli.why import explain
 from headrace.codec import ErrorText, encode_error
 from headrace.job import Counts, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.why import explain
 
 from . import shop
 from .conftest import Run

@@ -17,10 +17,11 @@ import click
 
 from headrace.cli import exits
 from headrace.cli.doctor import SURVIVES
-from headrace.cli.output import console, length, show_table
+from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
 from headrace.handle import Job
 from headrace.job import Event, SessionSnapshot, State
+from headrace.spoken import length
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

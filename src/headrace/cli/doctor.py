@@ -9,8 +9,9 @@ import click
 
 from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, shown_url, store_options
-from headrace.cli.output import length, now_ms, show_fields, show_json
+from headrace.cli.output import show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
+from headrace.spoken import length, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -9,8 +9,9 @@ import click
 
 from headrace.cli.jobs import show_jobs
 from headrace.cli.options import existing_store, json_option, store_options
-from headrace.cli.output import ago, iso, job_document, now_ms, show_json, show_table
+from headrace.cli.output import job_document, show_json, show_table
 from headrace.job import Filter, Snapshot, State
+from headrace.spoken import ago, iso, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.options import STATES, existing_store, json_option, store_options
-from headrace.cli.output import (
-    ago,
-    console,
-    iso,
-    job_document,
-    length,
-    local,
-    now_ms,
-    show_fields,
-    show_json,
-    show_table,
-    text_of,
-)
+from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
 from headrace.errors import JobNotFound
+from headrace.spoken import ago, iso, length, local, now_ms
 from headrace.store.contract import Facet
 
 if TYPE_CHECKING:
@@ -163,16 +152,6 @@ def show_job(job: Snapshot) -> None:
             ("traceback", error.traceback.rstrip()),
         ]
     )
-
-
-def percent(progress: tuple[float, float]) -> str:
-    """How far a job is.
-
-    >>> percent((3.0, 4.0))
-    '75 % (3 of 4)'
-    """
-    done, total = progress
-    return f"{100 * done / total:.0f} % ({done:g} of {total:g})" if total else f"{done:g}"
 
 
 def show_history(history: list[Event]) -> None:

@@ -6,9 +6,7 @@ import base64
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +16,7 @@ from rich.text import Text
 
 from headrace.cli import visible
 from headrace.codec import decode_error
+from headrace.spoken import iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -110,61 +109,6 @@ def progress(what: str, total: int | None) -> Progress:
     )
     bar.add_task(what, total=total)
     return bar
-
-
-# -- times --
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def iso(at: int | None) -> str | None:
-    """For programs: ISO 8601 in UTC.
-
-    >>> iso(1_700_000_000_123)
-    '2023-11-14T22:13:20.123Z'
-    """
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def local(at: int | None, now: int | None = None) -> str:
-    """For people: local time and how far away that is."""
-    if at is None:
-        return ""
-    now = now_ms() if now is None else now
-    then = datetime.fromtimestamp(at / 1000).astimezone()
-    same_day = then.date() == datetime.fromtimestamp(now / 1000).astimezone().date()
-    return f"{then.strftime('%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S')} ({ago(at, now)})"
-
-
-def ago(at: int, now: int) -> str:
-    """How far away a time is.
-
-    >>> ago(1_000_000, 1_180_000), ago(1_180_000, 1_000_000), ago(5, 5)
-    ('3 min ago', 'in 3 min', 'just now')
-    """
-    distance = abs(now - at)
-    if distance < 1000:
-        return "just now"
-    return f"{length(distance)} ago" if at < now else f"in {length(distance)}"
-
-
-def length(milliseconds: int) -> str:
-    """A length of time in one unit.
-
-    >>> length(250), length(90_000), length(7_200_000), length(864_000_000)
-    ('250 ms', '90 s', '2 h', '10 days')
-    """
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    seconds = milliseconds / 1000
-    for unit, size, least in (("days", 86_400, 2), ("h", 3600, 2), ("min", 60, 2)):
-        if seconds >= size * least:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{f'{seconds:.1f}'.removesuffix('.0') if seconds < 10 else f'{seconds:.0f}'} s"
 
 
 # -- jobs --

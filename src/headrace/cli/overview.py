@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from headrace.cli.options import STATES, existing_store, json_option, store_options
-from headrace.cli.output import ago, iso, now_ms, show_json, show_table
+from headrace.cli.output import show_json, show_table
+from headrace.spoken import ago, iso, now_ms
 
 
 @click.command("queues")

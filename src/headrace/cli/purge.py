@@ -9,8 +9,9 @@ import click
 
 from headrace.cli.failures import pages
 from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
-from headrace.cli.output import length, now_ms, progress, show_json
+from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
+from headrace.spoken import length, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import click
 
 from headrace.cli.options import json_option
-from headrace.cli.output import ago, now_ms, show_json, show_table
+from headrace.cli.output import show_json, show_table
 from headrace.schedule import ScheduleError, explain, parse, parse_instant
 from headrace.schedule.explain import Explanation, Run
+from headrace.spoken import ago, now_ms
 
 
 @click.command("when")

@@ -1,0 +1,206 @@
+"""Why a job is not running, or what became of it: one sentence with names, numbers and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.codec import decode_error
+from headrace.job import Counts, SessionSnapshot, Snapshot, State
+from headrace.spoken import length, local, percent
+from headrace.store import Store
+from headrace.store.contract import Facet
+from headrace.store.facets import Circumstances, Explaining, facet
+
+
+class Why(NamedTuple):
+    """A reason: a word for programs, a sentence for people."""
+
+    reason: str
+    sentence: str
+
+
+def why(store: Store, job: Snapshot, now: int) -> Why:
+    """Ask a store why a job is where it is."""
+    around = store.run(facet(store, Explaining).circumstances(job.id)) if Facet.WHY in store.facets else None
+    if around is not None:
+        job, now = around.job, around.now
+    sessions, counts = store.run(store.sessions()), store.run(store.counts())
+    return explain(job, sessions, counts, now, around)
+
+
+def explain(
+    job: Snapshot,
+    sessions: Sequence[SessionSnapshot],
+    counts: Sequence[Counts],
+    now: int,
+    around: Circumstances | None = None,
+) -> Why:
+    """Why a job is where it is. `around`: what more is known in stores where more can stand in its way."""
+    if job.state is State.SCHEDULED and job.due > now:
+        return (_held_by_rate(job, around, now) if around else None) or _scheduled(job, now)
+    if job.state in (State.SCHEDULED, State.READY):
+        return (_held_back(around) if around else None) or _ready(job, sessions, counts)
+    if job.state is State.RUNNING:
+        return _running(job, sessions, now)
+    if job.state is State.BLOCKED:
+        return _blocked(around) if around else Why("blocked", "it waits for other jobs.")
+    return _finished(job, now)
+
+
+def _scheduled(job: Snapshot, now: int) -> Why:
+    when = local(job.due, now)
+    if job.deferred_since is not None:
+        return Why(
+            "task unknown",
+            f"put off until {when}: no worker that took it since {local(job.deferred_since, now)} "
+            f"knows the task {job.task!r}. Is a deploy under way?",
+        )
+    if job.error is not None:
+        return Why("retry", f"attempt {job.attempts} ended with {_error(job)}; attempt {job.attempts + 1} at {when}.")
+    return Why("scheduled", f"it is to run at {when}.")
+
+
+def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> Why:
+    listeners = [session for session in sessions if session.alive and job.queue in session.info.queues]
+    if not listeners:
+        return Why(
+            "no worker",
+            f"no live worker listens to the queue {job.queue!r}. Start one: headrace worker APP --queues {job.queue}",
+        )
+    able = [session for session in listeners if job.task in session.info.tasks]
+    if not able:
+        return Why(
+            "task unknown",
+            f"{_number(len(listeners), 'live worker')} {'listens' if len(listeners) == 1 else 'listen'} to the queue "
+            f"{job.queue!r}, but none knows the task {job.task!r}.",
+        )
+    here = next((count.by_state for count in counts if count.queue == job.queue), {})
+    others = max(here.get(State.READY, 0) - 1, 0)
+    busy = sum(session.running for session in able)
+    crash = f" Its process died {_times(job.crashes)} before." if job.crashes else ""
+    return Why(
+        "in line",
+        f"it is in line with {_number(others, 'other ready job')} of the queue {job.queue!r}; "
+        f"{_number(len(able), 'live worker')} can run it, busy with {_number(busy, 'job')} at present.{crash}",
+    )
+
+
+def _held_back(around: Circumstances) -> Why | None:
+    """What its queue has been told."""
+    control, queue = around.control, around.job.queue
+    if control is None:
+        return None
+    if control.paused_by is not None:
+        by = f" by {control.paused_by}" if control.paused_by else ""
+        return Why(
+            "paused",
+            f"the queue {queue!r} is paused{by} since {local(control.paused_at, around.now)}. "
+            f"To go on: headrace queues resume {queue}",
+        )
+    if control.limit is not None and len(around.queue_running) >= min(control.limit, _SHOWN):
+        holders = _listed([f"{job_id} on {worker}" for job_id, worker in around.queue_running])
+        return Why(
+            "limit",
+            f"the queue {queue!r} runs at most {_number(control.limit, 'job')} at once{holders}. "
+            f"To let more run: headrace queues limit {queue} {control.limit + 1}",
+        )
+    return None
+
+
+def _held_by_rate(job: Snapshot, around: Circumstances, now: int) -> Why | None:
+    found = around.lane
+    if found is None or found.front != job.id or found.next_start is None or found.next_start <= now:
+        return None
+    lane = found.lane
+    return Why(
+        "rate",
+        f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}; "
+        f"its turn is at {local(job.due, now)}.",
+    )
+
+
+def _blocked(around: Circumstances) -> Why:
+    if around.unmet:
+        return _waits_for_jobs(around)
+    found = around.lane
+    if found is None:
+        return Why("blocked", "its turn comes with the next sweep.")
+    lane, ahead = found.lane, around.ahead or 0
+    if lane.sequence:
+        first = found.running[0] if found.running else found.front
+        behind = f"behind {first}" if first else "as soon as the one before has made way"
+        return Why("sequence", f"it is number {ahead + 1} in the sequence {lane.key!r}, {behind}.")
+    before = f"{_number(ahead, 'job')} of the lane come{'s' if ahead == 1 else ''} before it"
+    if lane.limit is not None and len(found.running) >= lane.limit:
+        return Why(
+            "limit",
+            f"the lane {lane.key!r} runs at most {_number(lane.limit, 'job')} at once{_listed(found.running)}; "
+            f"{before}.",
+        )
+    if found.next_start is not None and found.next_start > around.now:
+        return Why(
+            "rate",
+            f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}, "
+            f"the next at {local(found.next_start, around.now)}; {before}.",
+        )
+    front = f"{found.front} stands in line for" if found.front else "the next to stand in line is of"
+    return Why("lane", f"{front} the lane {lane.key!r}, which takes turns with others; {before}.")
+
+
+def _waits_for_jobs(around: Circumstances) -> Why:
+    job_id, state = around.waits_for[0]
+    more = f", and for {_number(around.unmet - 1, 'other job')}" if around.unmet > 1 else ""
+    if state in (State.FAILED, State.CANCELLED):
+        return Why(
+            "dependency failed",
+            f"it waits for {job_id}, which {'failed' if state is State.FAILED else 'was cancelled'}{more}. "
+            f"To run that again: headrace revive {job_id}; to run this without it: "
+            f"headrace edit {around.job.id} --not-after {job_id}",
+        )
+    return Why("dependency", f"it waits for {job_id}, which is {state.value}{more}.")
+
+
+_SHOWN = 10
+"""How many holders a store names at most."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f", and these run: {', '.join(names)}" if names else ""
+
+
+def _running(job: Snapshot, sessions: Sequence[SessionSnapshot], now: int) -> Why:
+    since = local(job.started, now)
+    alive = any(session.alive and session.info.name == job.worker for session in sessions)
+    if not alive:
+        return Why("worker dead", f"its worker {job.worker} has died; it goes to another within seconds of a sweep.")
+    if job.cancelling:
+        return Why("stopping", f"it runs on {job.worker} since {since}, and has been asked to stop.")
+    far = "" if job.progress is None else f", {percent(job.progress)}"
+    return Why("running", f"it runs on {job.worker} since {since}{far}.")
+
+
+def _finished(job: Snapshot, now: int) -> Why:
+    when = local(job.finished, now)
+    if job.state is State.CANCELLED:
+        return Why("cancelled", f"it was cancelled at {when}. To run it after all: headrace revive {job.id}")
+    if job.state is State.FAILED:
+        return Why(
+            "failed",
+            f"it failed at {when} in the group {job.group!r}: {_error(job)}. To run it again: headrace revive {job.id}",
+        )
+    took = "" if job.started is None or job.finished is None else f" after {length(job.finished - job.started)}"
+    return Why("done", f"it was done at {when}{took}{f' on {job.worker}' if job.worker else ''}.")
+
+
+def _error(job: Snapshot) -> str:
+    error = decode_error(job.error)
+    return ": ".join(filter(None, (error.type, error.message.strip().rstrip(".")))) or "no reason given"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}" if count else f"no {what}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
