@@ -57,7 +57,7 @@ def test_the_shape_of_a_job(lived: Headrace, ask: Ask) -> None:
     assert set(job) == {
         "id", "task", "queue", "state", "priority", "arguments", "created", "run_after", "started", "finished",
         "attempts", "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error", "cancelling",
-        "unique_key",
+        "unique_key", "after", "lane", "tags", "tracked", "schedule", "tick",
     }  # fmt: skip
     assert (job["arguments"], job["result"], job["attempts"], job["error"]) == ({"a": 1}, 3, 1, None)
     assert job["created"].endswith("Z")
@@ -156,6 +156,12 @@ def test_what_jobs_say_never_reaches_the_terminal_as_it_is(lived: Headrace, ask:
 def test_a_body_that_is_no_json(lived: Headrace, ask: Ask) -> None:
     lived.store.run(lived.store.put([NewJob(id="4" * 32, task="t", body=b"\xff")]))
     assert ask("job", "4" * 32)["arguments"] == {"base64": "/w=="}
+
+
+def test_a_job_that_says_how_far_it_is(app: Headrace, run: Run) -> None:
+    job = shop.half_way.enqueue()
+    app.worker().run_until_empty()
+    assert "50 % (2 of 4)" in run("job", job.id).stdout
 
 
 def test_a_job_that_is_not_there(app: Headrace, run: Run) -> None:

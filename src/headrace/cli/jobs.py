@@ -9,11 +9,11 @@ import click
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
 from headrace.errors import JobNotFound
-from headrace.spoken import ago, iso, length, local, now_ms
+from headrace.spoken import ago, iso, length, local, now_ms, percent
 from headrace.store.contract import Facet
 
 if TYPE_CHECKING:
-    from headrace.job import Event, Snapshot
+    from headrace.job import Event, Lane, Snapshot
     from headrace.store import Store
 
 ID_LENGTH = 32
@@ -145,6 +145,12 @@ def show_job(job: Snapshot) -> None:
             ("attempts", str(job.attempts) if job.attempts else ""),
             ("crashes", f"{job.crashes} of at most {job.max_crashes}" if job.crashes else ""),
             ("progress", "" if job.progress is None else percent(job.progress)),
+            ("after", ", ".join(job.after)),
+            ("lane", "" if job.lane is None else _lane(job.lane)),
+            ("tags", ", ".join(job.tags)),
+            ("tracked", "yes" if job.tracked else ""),
+            ("schedule", job.schedule or ""),
+            ("tick", local(job.tick)),
             ("data", text_of(job.data)),
             ("result", text_of(job.result)),
             ("group", job.group or ""),
@@ -160,3 +166,10 @@ def show_history(history: list[Event]) -> None:
     click.echo()
     rows = [(local(e.at, now), e.what, e.detail, e.worker) for e in history]
     show_table(("when", "what", "detail", "worker"), rows, whole="when what")
+
+
+def _lane(lane: Lane) -> str:
+    if lane.sequence:
+        return f"{lane.key}, in sequence"
+    limit = "" if lane.limit is None else f", at most {lane.limit} at once"
+    return lane.key + limit + ("" if lane.rate is None else f", {lane.rate} per {length(lane.per)}")

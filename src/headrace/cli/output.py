@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -157,4 +158,10 @@ def job_document(job: Snapshot) -> dict[str, Any]:
         "error": error,
         "cancelling": job.cancelling,
         "unique_key": job.unique_key,
+        "after": list(job.after),
+        "lane": None if job.lane is None else asdict(job.lane),
+        "tags": list(job.tags),
+        "tracked": job.tracked,
+        "schedule": job.schedule,
+        "tick": iso(job.tick),
     }
