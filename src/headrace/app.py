@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,10 +14,12 @@ from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.handle import Job
-from headrace.job import NewJob, Put
-from headrace.names import check_name
+from headrace.job import Filter, NewJob, Put, State
+from headrace.names import check_name, check_tags
 from headrace.retry import Backoff
 from headrace.store import Store, open_store
+from headrace.store.facets import Tags, facet
+from headrace.store.paging import PAGE, pages
 from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count, check_priority
 from headrace.when import Duration, milliseconds
 
@@ -135,6 +137,7 @@ class Headrace:
         scratch: bool = False,
         max_crashes: int = 3,
         on_failure: Callable[[Context, BaseException], Any] | None = None,
+        tags: Iterable[str] = (),
     ) -> TaskDecorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -145,6 +148,7 @@ class Headrace:
         `current().heartbeat()`. `isolate`: run each job in a process of its own; with `scratch`, in an empty
         directory of its own too. `max_crashes`: how often the process may die under a job before it is failed.
         `on_failure`: called with the context and the exception when a job has failed for good.
+        `tags`: words to find its jobs by.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -175,6 +179,7 @@ class Headrace:
         check_count("max_crashes", fields.get("max_crashes", 3), 1)
         check_priority(fields.get("priority", 0))
         check_name("queue", fields.get("queue", "default"))
+        fields["tags"] = check_tags(fields.get("tags", ()))
         for option in ("timeout", "heartbeat"):
             if option in fields:
                 fields[option] = milliseconds(fields[option], option)
@@ -226,6 +231,8 @@ class Headrace:
         for call in calls:
             if call.task.app is not self:
                 raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
+            if call.new.tags:
+                facet(self.store, Tags)
         return jobs
 
     def _handles(self, puts: list[Put]) -> list[Job[Any]]:
@@ -234,6 +241,47 @@ class Headrace:
     def job(self, job_id: str) -> Job[Any]:
         """A handle on the job with this id. Nothing is looked up before you ask."""
         return Job(self, job_id)
+
+    def jobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
+        tracked: bool | None = None,
+        worker: str | None = None,
+    ) -> Iterator[Job[Any]]:
+        """Jobs that fit all that is given, newest first, fetched page by page.
+
+        `state`: one or several. `task`: a name or a GLOB (`"shop.mail:*"`). `worker`: running under this one.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task(name="mail:send", tags=["mail"])
+        ... def send(to: str) -> None: ...
+        >>> jobs = [send.enqueue("ada"), send.using(tags=["mail", "vip"]).enqueue("bob")]
+        >>> [job.tags for job in app.jobs(tag="mail", task="mail:*", state="ready")]
+        [('mail', 'vip'), ('mail',)]
+        """
+        states = (state,) if isinstance(state, str) else tuple(state)
+        try:
+            named = tuple(State(one) for one in states)
+        except ValueError as error:
+            raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
+        is_glob = task is not None and any(character in task for character in "*?[")
+        if is_glob or tag is not None or tracked is not None or worker is not None:
+            facet(self.store, Tags)
+        wanted = Filter(
+            states=named, queue=queue, task=None if is_glob else task, task_like=task if is_glob else None,
+            group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
+        )  # fmt: skip
+        return (Job(self, found.id, snapshot=found) for page in pages(self.store, wanted) for found in page)
+
+    def tags(self, limit: int = 50) -> dict[str, int]:
+        """The most used tags, and how many jobs have each; most first."""
+        found = self.store.run(facet(self.store, Tags).tags(limit))
+        return dict(found)
 
     # -- workers --
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from headrace.codec import ErrorText, decode_error, decode_value
 from headrace.errors import JobCancelled, JobFailed, JobNotFound, Timeout
 from headrace.job import Snapshot, State
+from headrace.names import check_tags
+from headrace.store.contract import Operation
+from headrace.store.facets import Tags, facet
 from headrace.when import Duration, as_datetime, milliseconds
 
 if TYPE_CHECKING:
@@ -127,6 +130,15 @@ class Job(Generic[R]):
         return decode_value(self.snapshot.data)
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        return self.snapshot.tags
+
+    @property
+    def tracked(self) -> bool:
+        """Whether somebody keeps an eye on it."""
+        return self.snapshot.tracked
+
+    @property
     def history(self) -> list[HistoryLine]:
         """What happened to the job so far, oldest first. Always a fresh look."""
         events = self.app.store.run(self.app.store.history(self.id))
@@ -216,3 +228,43 @@ class Job(Generic[R]):
     async def arevive(self) -> bool:
         """The same, from async code."""
         return (await self.app.store.arun(self.app.store.revive([self.id])))[0]
+
+    def tag(self, *tags: str) -> bool:
+        """Put words on it, to find it by. False if it is gone."""
+        return self.app.store.run(self._tag(tags, ()))[0]
+
+    async def atag(self, *tags: str) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._tag(tags, ())))[0]
+
+    def untag(self, *tags: str) -> bool:
+        """Take words off it. False if it is gone."""
+        return self.app.store.run(self._tag((), tags))[0]
+
+    async def auntag(self, *tags: str) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._tag((), tags)))[0]
+
+    def _tag(self, add: tuple[str, ...], remove: tuple[str, ...]) -> Operation[list[bool]]:
+        self._snapshot = None
+        return facet(self.app.store, Tags).tag([self.id], check_tags(add), check_tags(remove))
+
+    def track(self) -> bool:
+        """Keep an eye on it: `app.jobs(tracked=True)` finds it. False if it is gone."""
+        return self.app.store.run(self._track(True))[0]
+
+    async def atrack(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._track(True)))[0]
+
+    def untrack(self) -> bool:
+        """Keep an eye on it no longer. False if it is gone."""
+        return self.app.store.run(self._track(False))[0]
+
+    async def auntrack(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._track(False)))[0]
+
+    def _track(self, on: bool) -> Operation[list[bool]]:
+        self._snapshot = None
+        return facet(self.app.store, Tags).track([self.id], on)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.errors import ConfigurationError
 
 LONGEST = 200
@@ -26,3 +28,25 @@ def check_name(what: str, name: object) -> str:
     if size > LONGEST:
         raise ConfigurationError(f"The {what} {name[:20]!r}… takes {size} bytes; the longest name takes {LONGEST}.")
     return name
+
+
+MOST_TAGS = 100
+
+
+def check_tags(tags: object) -> tuple[str, ...]:
+    """Words for jobs, each once.
+
+    >>> check_tags(["urgent", "customer:7", "urgent"])
+    ('urgent', 'customer:7')
+    >>> check_tags("urgent")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: tags is a list of words, not 'urgent'. Write tags=['urgent'].
+    """
+    if isinstance(tags, str):
+        raise ConfigurationError(f"tags is a list of words, not {tags!r}. Write tags=[{tags!r}].")
+    if not isinstance(tags, Iterable):
+        raise ConfigurationError(f"tags is a list of words, not {tags!r}.")
+    words = tuple(dict.fromkeys(check_name("tag", tag) for tag in tags))
+    if len(words) > MOST_TAGS:
+        raise ConfigurationError(f"A job takes {MOST_TAGS} tags at once, not {len(words)}.")
+    return words

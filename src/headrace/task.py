@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack
@@ -16,7 +16,7 @@ from headrace.codec import Arguments, Results
 from headrace.errors import ConfigurationError
 from headrace.ids import new_id
 from headrace.job import NewJob
-from headrace.names import check_name
+from headrace.names import check_name, check_tags
 from headrace.retry import Backoff
 from headrace.when import Duration, Instant, milliseconds, moment
 
@@ -51,6 +51,8 @@ class CallOptions(TypedDict, total=False):
     """What to do when there is one already: return it, or let this call take its place if it still waits."""
     require_worker: bool
     """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
+    tags: Iterable[str]
+    """Words to find the job by, in place of the task's own."""
 
 
 class TaskOptions(Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     scratch: bool = False
     max_crashes: int = 3
     on_failure: Callable[..., Any] | None = None
+    tags: tuple[str, ...] = ()
 
 
 class Overrides(Struct, frozen=True, omit_defaults=True):
@@ -151,6 +154,9 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     max_crashes = check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1)
     if max_crashes != 3:
         fields["max_crashes"] = max_crashes
+    tags = check_tags(options["tags"]) if "tags" in options else task.options.tags
+    if tags:
+        fields["tags"] = tags
     if options.get("require_worker"):
         fields["require_worker"] = True
     if "run_after" in options:

@@ -202,10 +202,14 @@ def test_a_dead_worker(app: Headrace, worker: WorkerProcess, ask: Ask) -> None:
 
 def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
     groups = ask("failures")["failures"]
-    assert [(group["group"], group["count"], group["tasks"]) for group in groups] == [
-        ("out of stock", 1, ["cli.shop:give_up"]),
-        ("ValueError", 1, ["cli.shop:fail"]),
+    assert [(group["group"], group["count"], group["task"]) for group in groups] == [
+        ("ValueError", 1, "cli.shop:fail"),
+        ("out of stock", 1, "cli.shop:give_up"),
     ]
+    assert all(group["newest"] for group in groups)
+    assert [group["group"] for group in ask("failures", "--limit", "1")["failures"]] == ["ValueError"]
+    (only,) = ask("failures", "--task", "cli.shop:give_up")["failures"]
+    assert (only["group"], only["count"], only["task"]) == ("out of stock", 1, "cli.shop:give_up")
     assert ask("failures", "ValueError")["jobs"][0]["task"] == "cli.shop:fail"
     assert "cli.shop:give_up" in run("failures", "out of stock").stdout
     result = run("failures", "nothing")

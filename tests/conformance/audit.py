@@ -79,6 +79,10 @@ class Audit:
         for session in sessions[0]:
             check(session[2] == running[session[0].name], f"I17: jobs of {session[0].name} {rule}", session)
 
+        for name in ("tags", "failures"):
+            ranked, expected = (getattr(side, name)() for side in (self.store, self.model))
+            check(self.store.run(ranked) == self.model.run(expected), f"I17: {name} are wrong {rule}")
+
         keys = Counter(job.unique_key for job in found if job.unique_key and not job.state.final)
         check(not keys or max(keys.values()) == 1, f"I11: two unfinished jobs have one key {rule}", keys)
         for job in found:
@@ -129,6 +133,9 @@ class Audit:
         for state in State:
             found = [job.id for job in self.store.run(self.store.find(Filter(states=(state,), limit=1_000))).jobs]
             check(found == [i for i, job in self.before.items() if job.state is state], f"I3: find {state}", found)
+        for wanted in (Filter(tag="x"), Filter(tracked=True), Filter(worker="w1"), Filter(task_like="t[2-9]")):
+            found, expected = (side.run(side.find(wanted)).jobs for side in (self.store, self.model))
+            check(found == expected, f"I3: find {wanted}", found, expected)
         missing = self.store.run(self.store.get([*ids, "nobody"]))
         check([job for job in missing if job] == [self.before[i] for i in ids if i in self.before], "I3: get")
 

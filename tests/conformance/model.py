@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import NoWorkers, SessionGone, StaleRequest
+from headrace.glob import matcher
 from headrace.job import (
     Charge,
     Counts,
@@ -41,7 +42,7 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import CORE_FACETS, Durability, Operation
+from headrace.store.contract import CORE_FACETS, Durability, Facet, Operation
 
 from .ears import Ear, NoGuard
 
@@ -109,6 +110,10 @@ class Job:
         return -self.priority, self.due, self.ref
 
 
+def _most(names: Iterable[str], limit: int) -> list[tuple[str, int]]:
+    return sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
 @dataclass(eq=False)
 class Session:
     info: SessionInfo
@@ -125,7 +130,7 @@ class Model:
     """The contract."""
 
     url = "model:"
-    facets = CORE_FACETS
+    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
     durability = Durability.NONE
     leases_in_jobs = False
 
@@ -215,6 +220,7 @@ class Model:
             max_crashes=new.max_crashes,
             unique_key=new.unique_key,
             unique_until=None if new.unique_for is None else now + new.unique_for,
+            tags=tuple(sorted(set(new.tags))),
         )
         self._note(job, "created")
         self._wait_in_line(job, due)
@@ -235,6 +241,10 @@ class Model:
             and wanted.queue in (None, job.queue)
             and wanted.task in (None, job.task)
             and wanted.group in (None, job.group)
+            and (wanted.task_like is None or matcher(wanted.task_like)(job.task))
+            and (wanted.tag is None or wanted.tag in job.tags)
+            and wanted.tracked in (None, job.tracked)
+            and (wanted.worker is None or (job.state is State.RUNNING and job.worker == wanted.worker))
             and (wanted.after is None or job.ref < int(wanted.after))
         ]
         page = found[: wanted.limit]
@@ -293,6 +303,34 @@ class Model:
         self._note(job, "revived")
         self._wait_in_line(job, self.clock.now())
         return True
+
+    # -- tags, tracking, failures --
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Step[list[bool]]:
+        return Step(self._tag, ids, add, remove)
+
+    def _tag(self, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
+        for job in self._known(ids):
+            job.tags = tuple(sorted(set(job.tags) - set(remove) | set(add)))
+        return [job_id in self.jobs for job_id in ids]
+
+    def tags(self, limit: int = 50) -> Step[list[tuple[str, int]]]:
+        return Step(lambda: _most((tag for job in self.jobs.values() for tag in job.tags), limit))
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Step[list[bool]]:
+        return Step(self._track, ids, on)
+
+    def _track(self, ids: Sequence[str], on: bool) -> list[bool]:
+        for job in self._known(ids):
+            job.tracked = on
+        return [job_id in self.jobs for job_id in ids]
+
+    def failures(self, limit: int = 50) -> Step[list[tuple[str, int]]]:
+        failed = (job for job in self.jobs.values() if job.state is State.FAILED)
+        return Step(lambda: _most((job.group or "" for job in failed), limit))
+
+    def _known(self, ids: Sequence[str]) -> list[Job]:
+        return [self.jobs[job_id] for job_id in ids if job_id in self.jobs]
 
     # -- sessions --
 

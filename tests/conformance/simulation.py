@@ -41,6 +41,7 @@ from .words import Refused, comparable, in_words, job_in_words
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000
 QUEUES = ("q", "r", "s")
 KEYS = ("k", "l")
+TAGS = (("x",), ("x", "y"), ("y",))
 TIMEOUTS = (10_000, 15_000)
 LARGE = bytes(3_000)
 
@@ -66,6 +67,8 @@ MARKS = frozenset({
     "a job failed because it crashed too often",
     "a job was moved",
     "a job was deferred",
+    "a job was tagged",
+    "a job was tracked",
     "a scheduled job was handed out",
     "a spare lease was handed out",
     "a running job was cancelled",
@@ -479,12 +482,16 @@ class World:
             unique_for=choose.one((None, 5_000, 60_000)) if unique else None,
             replace=unique and choose.pick(3) == 2,
             require_worker=choose.rarely() and choose.pick(3) == 2,
+            tags=choose.one(TAGS) if choose.rarely() else (),
         )
 
     def administer(self) -> None:
         if not self.ids:
             return
-        act = self.choose.one(("cancel", "revive", "delete", "cancel"))
+        act = self.choose.one(("cancel", "revive", "delete", "cancel", "tag", "track"))
+        if act in ("tag", "track"):
+            self._mark(act)
+            return
         fit = (State.FAILED, State.CANCELLED) if act == "revive" else (State.RUNNING,)
         likely = [job.id for job in self.jobs.values() if job.state in fit]
         pool = likely[:4] if likely and (act == "revive" or self.choose.pick(3) < 2) else self.ids
@@ -504,6 +511,19 @@ class World:
                 self.sometimes("a failed or cancelled job was revived")
             if act == "revive" and not yes and job and job.state in (State.FAILED, State.CANCELLED):
                 self.sometimes("a revival was refused because of the key")
+
+    def _mark(self, act: str) -> None:
+        ids = [self.choose.one(self.ids), self.choose.one(self.ids)]
+        if act == "tag":
+            add, remove = self.choose.one(TAGS), self.choose.one(TAGS)
+            request = Request(act, f"tag {ids} +{add} -{remove}", lambda _, store: store.tag(ids, add, remove), ids)
+        else:
+            on = self.choose.pick(3) < 2
+            request = Request(act, f"track {ids} {on}", lambda _, store: store.track(ids, on), ids)
+        known, _ = self.ask(request)
+        self.sent.append(request)
+        if any(known):
+            self.sometimes("a job was tagged" if act == "tag" else "a job was tracked")
 
     def sweep(self) -> None:
         known = dict(self.jobs)

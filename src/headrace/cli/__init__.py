@@ -26,6 +26,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "queues": ("overview", "Count the jobs of each queue."),
         "workers": ("overview", "List the worker processes."),
         "failures": ("failures", "Count failed jobs by what went wrong."),
+        "tags": ("tags", "List the most used tags."),
         "when": ("when", "Explain a schedule and show its next runs."),
     },
     "Act": {
@@ -33,6 +34,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "delete": ("acts", "Delete jobs and all trace of them."),
         "revive": ("acts", "Put failed or cancelled jobs back in line."),
         "purge": ("purge", "Delete finished jobs."),
+        "tag": ("tags", "Put words on jobs, or take them off."),
+        "track": ("tags", "Keep an eye on jobs."),
+        "untrack": ("tags", "Keep an eye on jobs no longer."),
     },
     "Check": {
         "doctor": ("doctor", "Examine the store and say what is wrong."),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import exits
-from headrace.cli.failures import pages
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
+from headrace.store.paging import PAGE, pages
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -38,7 +38,7 @@ def cancel_command(ids: tuple[str, ...], store: str | None, app_path: str | None
             outcomes.append("not found" if job is None else "done already")
         else:  # some dialects keep nothing of a cancelled job
             outcomes.append("told to stop" if job is not None and job.state is State.RUNNING else "cancelled")
-    _report(ids, outcomes, ("cancelled", "told to stop"), as_json)
+    report(ids, outcomes, ("cancelled", "told to stop"), as_json)
 
 
 @click.command("delete")
@@ -56,7 +56,7 @@ def delete_command(ids: tuple[str, ...], store: str | None, app_path: str | None
     """
     with existing_store(store, app_path) as opened:
         done = opened.run(opened.delete(ids))
-    _report(ids, ["deleted" if success else "not found" for success in done], ("deleted",), as_json)
+    report(ids, ["deleted" if success else "not found" for success in done], ("deleted",), as_json)
 
 
 @click.command("revive")
@@ -90,7 +90,7 @@ def revive_command(
         raise click.UsageError("Which jobs? Give their ids, or --group, --task or --queue.")
     with existing_store(store, app_path) as opened:
         if by_filter:
-            wanted = Filter(states=(State.FAILED,), group=group, task=task, queue=queue)
+            wanted = Filter(states=(State.FAILED,), group=group, task=task, queue=queue, limit=PAGE)
             revived, refused = _revive_all(opened, wanted)
             _report_many(revived, refused, as_json)
             return
@@ -100,7 +100,7 @@ def revive_command(
         "revived" if success else "not found" if job is None else _why_not_revived(job.state)
         for success, job in zip(done, found, strict=True)
     ]
-    _report(ids, outcomes, ("revived",), as_json)
+    report(ids, outcomes, ("revived",), as_json)
 
 
 def _why_not_revived(state: State) -> str:
@@ -133,7 +133,7 @@ def _report_many(revived: int, refused: int, as_json: bool) -> None:
         click.get_current_context().exit(exits.NOT_DONE)
 
 
-def _report(ids: tuple[str, ...], outcomes: list[str], good: tuple[str, ...], as_json: bool) -> None:
+def report(ids: tuple[str, ...], outcomes: list[str], good: tuple[str, ...], as_json: bool) -> None:
     """What became of each; exit code 1 if that is not what was asked for."""
     from headrace.cli import visible
 

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from headrace.cli.jobs import show_jobs
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import job_document, show_json, show_table
 from headrace.job import Filter, Snapshot, State
 from headrace.spoken import ago, iso, now_ms
+from headrace.store.contract import Facet
+from headrace.store.facets import Statistics, facet
+from headrace.store.paging import PAGE, pages
 
 if TYPE_CHECKING:
     from headrace.store import Store
-
-PAGE = 500
-
-
-def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
-    """All jobs that a filter finds, page by page. Jobs of a page may be changed before the next is asked for."""
-    cursor = None
-    while True:
-        page = store.run(
-            store.find(
-                Filter(
-                    states=wanted.states,
-                    queue=wanted.queue,
-                    task=wanted.task,
-                    group=wanted.group,
-                    limit=PAGE,
-                    after=cursor,
-                )
-            )
-        )
-        if page.jobs:
-            yield page.jobs
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 @click.command("failures")
@@ -48,9 +26,7 @@ def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
 @json_option
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task, by its full name.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With GROUP: at most so many."
-)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
 def failures_command(
     group: str | None,
     store: str | None,
@@ -62,7 +38,8 @@ def failures_command(
 ) -> None:
     """Count failed jobs by what went wrong.
 
-    A group is the kind of exception, or what the task said with Fail(group). With GROUP: list its jobs, newest first.
+    A group is the kind of exception, or what the task said with Fail(group). NEWEST and TASK tell of its job that was
+    put last. With GROUP: list its jobs, newest first.
 
     \b
     Examples:
@@ -87,24 +64,39 @@ def failures_command(
 
 
 def _count(store: Store, wanted: Filter) -> list[dict[str, Any]]:
-    groups: dict[str, dict[str, Any]] = {}
-    for jobs in pages(store, wanted):
+    """The groups, most first. A store that counts them is asked; else, or for one queue or task, one looks at all."""
+    if Facet.STATISTICS in store.facets and wanted.queue is None and wanted.task is None:
+        groups = []
+        for name, count in store.run(facet(store, Statistics).failures(wanted.limit)):
+            newest = store.run(store.find(replace(wanted, group=name, limit=1))).jobs if name else []
+            groups.append(_group(name, count, newest[0] if newest else None))
+        return groups
+    found: dict[str, dict[str, Any]] = {}
+    for jobs in pages(store, replace(wanted, limit=PAGE)):
         for job in jobs:
-            found = groups.setdefault(
-                job.group or "", {"group": job.group or "", "count": 0, "tasks": set(), "last": 0}
-            )
-            found["count"] += 1
-            found["tasks"].add(job.task)
-            found["last"] = max(found["last"], job.finished or 0)
-    return sorted(groups.values(), key=lambda found: -found["count"])
+            name = job.group or ""
+            found.setdefault(name, _group(name, 0, job))["count"] += 1
+    return sorted(found.values(), key=lambda group: -group["count"])[: wanted.limit]
+
+
+def _group(name: str, count: int, newest: Snapshot | None) -> dict[str, Any]:
+    return {
+        "group": name,
+        "count": count,
+        "task": newest.task if newest else None,
+        "newest": newest.finished if newest else None,
+    }
 
 
 def _show_groups(groups: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        show_json({"failures": [{**g, "tasks": sorted(g["tasks"]), "last": iso(g["last"])} for g in groups]})
+        show_json({"failures": [{**group, "newest": iso(group["newest"])} for group in groups]})
     elif not groups:
         click.echo("No failed jobs.")
     else:
         now = now_ms()
-        rows = [(g["group"], f"{g['count']:,}", ago(g["last"], now), ", ".join(sorted(g["tasks"]))) for g in groups]
-        show_table(("group", "count", "last", "tasks"), rows, whole="count last", numbers="count")
+        rows = [
+            (g["group"], f"{g['count']:,}", "" if g["newest"] is None else ago(g["newest"], now), g["task"] or "")
+            for g in groups
+        ]
+        show_table(("group", "count", "newest", "task"), rows, whole="count newest", numbers="count")

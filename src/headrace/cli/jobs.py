@@ -25,7 +25,11 @@ ID_LENGTH = 32
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated.")
 @click.option("--queue", help="Only of this queue.")
 @click.option("--task", help="Only of this task, by its full name.")
+@click.option("--task-like", metavar="GLOB", help="Only of tasks whose names fit, as in 'shop.mail:*'.")
 @click.option("--group", help="Only failed in this group (see 'headrace failures').")
+@click.option("--tag", help="Only with this tag (see 'headrace tags').")
+@click.option("--tracked", is_flag=True, default=None, help="Only those somebody keeps an eye on.")
+@click.option("--worker", help="Only running under this worker, by its name.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
 @click.option("--after", "cursor", metavar="CURSOR", help="Go on where a page before ended.")
 def jobs_command(
@@ -35,7 +39,11 @@ def jobs_command(
     states: tuple[str, ...],
     queue: str | None,
     task: str | None,
+    task_like: str | None,
     group: str | None,
+    tag: str | None,
+    tracked: bool | None,
+    worker: str | None,
     limit: int,
     cursor: str | None,
 ) -> None:
@@ -45,15 +53,21 @@ def jobs_command(
     Examples:
       headrace jobs --state failed --queue mail
       headrace jobs --state ready --state running --json
+      headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
     from headrace.job import Filter, State
+    from headrace.store.facets import Tags, facet
+    from headrace.store.paging import whole_page
 
     wanted = Filter(
-        states=tuple(State(state) for state in states), queue=queue, task=task, group=group, limit=limit, after=cursor
-    )
+        states=tuple(State(state) for state in states), queue=queue, task=task, task_like=task_like, group=group,
+        tag=tag, tracked=tracked, worker=worker, limit=limit, after=cursor,
+    )  # fmt: skip
     with existing_store(store, app_path) as opened:
+        if tag is not None or tracked or task_like is not None or worker is not None:
+            facet(opened, Tags)
         try:
-            page = opened.run(opened.find(wanted))
+            page = whole_page(opened, wanted)
         except ValueError as error:
             raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--after'") from error
     if as_json:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.failures import pages
 from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
 from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
 from headrace.spoken import length, now_ms
+from headrace.store.paging import PAGE, pages
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -51,7 +51,7 @@ def purge_command(
       headrace purge --older-than '1 day'
       headrace purge --state failed --state cancelled --queue mail --yes
     """
-    wanted = Filter(states=tuple(State(state) for state in states or ("done",)), queue=queue, task=task)
+    wanted = Filter(states=tuple(State(state) for state in states or ("done",)), queue=queue, task=task, limit=PAGE)
     with existing_store(store, app_path) as opened:
         most = _at_most(opened, wanted)
         if not yes and most:

@@ -112,7 +112,7 @@ class Tags(Protocol):
     """Words on jobs, in any state, and jobs that somebody keeps an eye on."""
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        """Change the tags of jobs. True: it is there."""
+        """Change the tags of jobs; one that is both removed and added stays. True: it is there."""
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         """The most used tags and how many jobs have them, most first, then by name."""
@@ -155,6 +155,9 @@ class Statistics(Protocol):
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         """What happened in a queue on a day."""
+
+    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        """The groups with the most failed jobs and how many, most first, then by name; '' is those without a group."""
 
 
 # -- settings ----------------------------------------------------------------------------------------

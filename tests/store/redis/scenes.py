@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from conformance.helpers import Worker, new, outcome, put, saying
 from headrace.clock import ManualClock
-from headrace.job import Charge, Filter, Kind, Lease, NewJob, SessionInfo
+from headrace.job import Charge, Filter, Kind, Lease, NewJob, SessionInfo, State
 from headrace.store.contract import Operation
 from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script
@@ -14,8 +14,11 @@ from headrace.store.redis.waiter import Ear
 
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
-    "revive", "listen", "watch", "get", "find", "history", "counts", "sessions",
+    "revive", "listen", "watch", "get", "find", "find by tag", "find by worker", "history", "counts", "sessions",
+    "tag", "track", "tags", "failures",
 )  # fmt: skip
+
+READS = frozenset({"get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures"})
 
 LARGE = b"L" * 5_000
 
@@ -35,7 +38,7 @@ class Scene:
         self.store, self.clock = store, clock
         dead = Worker(store, clock, "dead", timeout=1_000)
         self.worker = worker = Worker(store, clock)
-        put(store, "old")
+        put(store, "old", tags=("ancient",))
         put(store, "unique done", unique_key="k done", unique_for=60_000)
         worker.run_one(result=b"R")
         worker.run_one(result=LARGE, began=0)
@@ -52,8 +55,9 @@ class Scene:
         put(store, "retry")
         worker.run_one(Kind.AGAIN, charge=Charge.ATTEMPT, error=b"E", group="g", data=b"D", began=0)
         put(store, "in the row 1", "in the row 2")
+        store.run(store.track(["in the row 1", "failed"]))
         put(store, "in the line", priority=5, queue="other")
-        put(store, "replaceable", unique_key="k ready", body=LARGE, queue="other")
+        put(store, "replaceable", unique_key="k ready", body=LARGE, queue="other", tags=("blue", "green"))
         put(store, "soon", delay=500)
         put(store, "later", delay=60_000, unique_key="k later")
         clock.advance(1_000)
@@ -77,6 +81,7 @@ class Scene:
             NewJob(id="n4", task="task", body=b"", unique_key="k failed", require_worker=True),
             NewJob(id="n5", task="task", body=b"", unique_key="k run"),
             NewJob(id="n6", task="task", body=b"", queue="elsewhere"),
+            NewJob(id="n7", task="task", body=b"", tags=("blue", "red")),
         ]
         return {
             "put": lambda: store.put(batch),
@@ -101,7 +106,13 @@ class Scene:
             "watch": lambda: question(store.watcher("run 2")),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
+            "find by tag": lambda: store.find(Filter(tag="blue", states=(State.READY,))),
+            "find by worker": lambda: store.find(Filter(worker="w")),
             "history": lambda: store.history("failed"),
             "counts": store.counts,
             "sessions": store.sessions,
+            "tag": lambda: store.tag(["old", "replaceable", "run 1", "nobody"], ["red"], ["blue"]),
+            "track": lambda: store.track(["old", "run 1"]),
+            "tags": store.tags,
+            "failures": store.failures,
         }

@@ -9,22 +9,26 @@ from typing import Any
 
 import pytest
 
-from headrace.job import Filter, Report
+from headrace.job import Filter, Report, State
 from headrace.store.contract import Operation
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite import SqliteStore, reads
 from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import Transaction
 
 from .helpers import Session, jobs
 
 WHOLE_INDEXES = {
     "counts": "counts everything",
+    "failures": "counts the failed ones, which are bounded",
     "next_due": "reads the first entry of its index",
     "ready_count": "counts up to a limit",
     "sessions": "looks at every open session",
+    "tags_most": "reads the first entries of its index",
     "snapshot": "is never run without a condition",
 }
 SORTED = {
     "counts": "groups what it counts",
+    "failures": "sorts the groups by their sizes",
     "held": "sorts what one session holds",
 }
 
@@ -61,6 +65,38 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
 )
 def test_the_important_ones(store: SqliteStore, name: str, index: str) -> None:
     assert any(index in step for step in plan(store, name)), plan(store, name)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (Filter(tag="x"), "SEARCH tag USING COVERING INDEX tag_jobs (tag=? AND job<?)"),
+        (Filter(tag="x", tracked=True, queue="q"), "SEARCH tag USING COVERING INDEX tag_jobs (tag=? AND job<?)"),
+        (Filter(tracked=True), "SEARCH tracked USING INTEGER PRIMARY KEY (rowid<?)"),
+        (Filter(group="g", states=(State.FAILED,)), "SEARCH job USING INDEX job_failure (failure=? AND seq<?)"),
+        (Filter(worker="w"), "SEARCH job USING INDEX job_held (session=?)"),
+        (Filter(task_like="t*"), "SEARCH job USING INTEGER PRIMARY KEY (rowid<?)"),
+    ],
+)
+def test_looking_for_jobs_goes_along_an_index(store: SqliteStore, wanted: Filter, index: str) -> None:
+    store.run(store.put(jobs(3, tags=("x",))))
+    steps: list[str] = []
+
+    def explain(connection: Any) -> None:
+        def note(cursor: Any, statement: str, values: Any) -> bool:
+            if statement.startswith("-- A job, whole."):
+                explained = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
+                steps.extend(row[3] for row in explained)
+            return True
+
+        connection.exec_trace = note
+        reads.find(Transaction().begin(connection, 0, 0), wanted)
+        connection.exec_trace = None
+
+    store._db.read(explain)
+    assert index in steps, steps
+    if wanted.worker is None:  # what a worker holds is sorted
+        assert not [step for step in steps if "TEMP B-TREE" in step]
 
 
 def test_commits(path: Path, store: SqliteStore) -> None:

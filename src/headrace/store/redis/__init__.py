@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
@@ -32,8 +32,8 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import CORE_FACETS, Durability, Guard, Operation, Waiter
-from headrace.store.redis import records, requests
+from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
+from headrace.store.redis import finding, records, requests
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -64,7 +64,7 @@ class RedisStore:
     """
 
     leases_in_jobs = False
-    facets = CORE_FACETS
+    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RedisStore:
         return _get(ids)
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Steps(lambda: _find(wanted))
+        return Steps(lambda: finding.find(wanted, _get))
 
     def counts(self) -> Operation[list[Counts]]:
         return Script("counts", (), _read_counts)
@@ -149,6 +149,18 @@ class RedisStore:
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _yes_or_no("revive", ids, repeatable=False)
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
+        return _tag(ids, remove, add, None)
+
+    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return _most("tags", limit)
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
+        return _tag(ids, (), (), on)
+
+    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return _most("groups", limit)
 
     def watcher(self, job_id: str) -> Waiter:
         return Ear.for_job(self.driver, job_id)
@@ -229,12 +241,24 @@ class NoGuard:
         pass
 
 
-_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b""}
+_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
 
 
 def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Script[list[bool]]:
     arguments = tuple(job_id.encode() for job_id in ids)
     return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)
+
+
+def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Script[list[bool]]:
+    packed = msgspec.msgpack.encode([ids, remove, add, tracked])
+    return Script("tag", (packed,), lambda reply, _: [bool(answer) for answer in reply])
+
+
+def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
+    def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
+        return [(name.decode(), -int(number)) for name, number in zip(reply[::2], reply[1::2], strict=True)]
+
+    return Script("most", (what.encode(), b"%d" % limit), read)
 
 
 def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
@@ -247,26 +271,6 @@ def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
 def _snapshot(job_id: str, entry: Reply) -> Snapshot:
     record, has_key, runner, *large = entry
     return records.snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
-
-
-def _find(wanted: Filter) -> Generator[Script[Any], Any, Page]:
-    """Looks at all jobs in bounded steps and keeps the newest: no index of them all is paid for by every put."""
-    before = b"%d" % (int(wanted.after) if wanted.after is not None else 2**52)
-    states = "".join(str(records.STATES.index(state)) for state in wanted.states).encode()
-    names = tuple(b"" if name is None else b"=" + name.encode() for name in (wanted.queue, wanted.task, wanted.group))
-    newest: dict[bytes, int] = {}
-    cursor = b"0"
-    while True:
-        cursor, *found = yield Script("scan", (cursor, before, states, *names), lambda reply, _: reply)
-        newest.update(zip(found[1::2], map(int, found[::2]), strict=True))
-        if len(newest) > 10 * wanted.limit or cursor == b"0":
-            newest = dict(sorted(newest.items(), key=lambda item: -item[1])[: wanted.limit + 1])
-        if cursor == b"0":
-            break
-    page = [job_id.decode() for job_id in newest][: wanted.limit]
-    jobs = yield _get(page)
-    more = len(newest) > wanted.limit
-    return Page([job for job in jobs if job is not None], str(newest[page[-1].encode()]) if more else None)
 
 
 def _read_counts(reply: Reply, _: bool) -> list[Counts]:
@@ -290,7 +294,7 @@ def _leases(ids: Sequence[bytes], found: Sequence[bytes], values: Sequence[Any])
 
 
 def _session(entry: Reply) -> SessionSnapshot:
-    info, opened, seen, running, alive = entry
+    info, opened, seen, running, alive, _ = entry
     return SessionSnapshot(
         info=msgspec.json.decode(info, type=SessionInfo),
         opened=int(opened),

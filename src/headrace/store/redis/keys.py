@@ -21,6 +21,7 @@ KNOWN = (
 TYPES = {
     "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
+    "tag:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a session or a job."""

@@ -143,7 +143,8 @@ def snapshot(
         worker=runner.decode() or story.worker, data=story.data, progress=story.progress,
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=key.decode() if key is not None and has_key else None, deferred_since=story.deferred_since,
-        after=more.after, lane=more.lane, tags=more.tags, tracked=more.tracked, schedule=more.schedule, tick=more.tick,
+        after=more.after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
+        schedule=more.schedule, tick=more.tick,
     )  # fmt: skip
 
 

@@ -96,7 +96,9 @@ def _new_job(job: NewJob) -> bytes:
         tail = key + _UNIQUE(-1 if job.unique_for is None else job.unique_for, job.replace)
     if has_more(job):
         flags |= MORE
-        more = msgspec.msgpack.encode(More(job.after, job.if_failed, job.lane, job.tags, False, job.schedule, job.tick))
+        more = msgspec.msgpack.encode(
+            More(job.after, job.if_failed, job.lane, tuple(dict.fromkeys(job.tags)), False, job.schedule, job.tick)
+        )
         tail += _LONG(len(more)) + more
     if len(body) > INLINE:
         flags |= LARGE_BODY

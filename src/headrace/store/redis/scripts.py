@@ -8,8 +8,8 @@ from functools import cache
 from importlib import resources
 
 TRANSITIONS = (
-    "cancel", "close", "counts", "delete", "exchange", "get", "history", "listen", "open", "put", "put_plain",
-    "renew", "report", "revive", "scan", "sessions", "sweep", "watch",
+    "cancel", "close", "counts", "delete", "exchange", "get", "history", "listen", "most", "open", "put", "put_plain",
+    "renew", "report", "revive", "scan", "sessions", "sweep", "tag", "walk", "watch",
 )  # fmt: skip
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)

@@ -33,7 +33,7 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.store.contract import CORE_FACETS, Durability, Guard, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
 from headrace.store.sqlite import client, reads, sessions, upkeep, worker
 from headrace.store.sqlite.bell import WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
@@ -59,7 +59,7 @@ class SqliteStore:
     """
 
     leases_in_jobs = False
-    facets = CORE_FACETS
+    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
 
     def __init__(
         self,
@@ -192,6 +192,18 @@ class SqliteStore:
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return Step(lambda tx: client.revive(tx, ids))
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
+        return Step(lambda tx: client.tag(tx, ids, add, remove))
+
+    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return Step(lambda tx: reads.tags(tx, limit), writes=False)
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
+        return Step(lambda tx: client.track(tx, ids, on))
+
+    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return Step(lambda tx: reads.failures(tx, limit), writes=False)
 
     def watcher(self, job_id: str) -> Waiter:
         return self._waiter(WATCHER, job_key(job_id), lambda tx: reads.has_ended(tx, job_id))

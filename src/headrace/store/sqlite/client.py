@@ -19,6 +19,8 @@ from headrace.store.sqlite.step import (
     READY,
     RUNNING,
     SCHEDULED,
+    TAGGED,
+    TRACKED,
     UNIQUE,
     Transaction,
 )
@@ -37,7 +39,7 @@ def row_of(job: NewJob, now: int) -> tuple[object, ...]:
         due,
         now,
         job.max_crashes,
-        (UNIQUE if job.unique_key is not None else 0) | (LARGE_BODY if large else 0),
+        (UNIQUE if job.unique_key is not None else 0) | (LARGE_BODY if large else 0) | (TAGGED if job.tags else 0),
         b"" if large else job.body,
         job.options,
         job.unique_key,
@@ -46,7 +48,7 @@ def row_of(job: NewJob, now: int) -> tuple[object, ...]:
 
 def plain(job: NewJob) -> bool:
     """Nothing to look up and nothing to write beside its row."""
-    return job.unique_key is None and not job.require_worker and len(job.body) <= INLINE
+    return job.unique_key is None and not job.require_worker and len(job.body) <= INLINE and not job.tags
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
@@ -70,8 +72,11 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
         if clash is not None:
             return Put(clash, False)
     tx.execute(SQL["put"], row_of(job, tx.now))
-    if tx.connection.changes() and len(job.body) > INLINE:
-        tx.execute(SQL["blob_put"], (job.id, 0, job.body))
+    if tx.connection.changes():
+        if len(job.body) > INLINE:
+            tx.execute(SQL["blob_put"], (job.id, 0, job.body))
+        for tag in job.tags:
+            tx.execute(SQL["tag_add"], (job.id, tag))
     if job.unique_key is not None:
         until = None if job.unique_for is None else tx.now + job.unique_for
         tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
@@ -136,14 +141,17 @@ def _delete_one(tx: Transaction, job_id: str) -> bool:
     found = tx.rows(SQL["by_id"], (job_id,))
     if not found:
         return False
-    seq, state, *_ = found[0]
-    remove(tx, seq)
+    seq, state, flags, *_ = found[0]
+    remove(tx, seq, flags)
     tx.ended.append(job_id)
     tx.stop = tx.stop or state == RUNNING
     return True
 
 
-def remove(tx: Transaction, seq: int, flags: int = HISTORY | UNIQUE | LARGE_BODY | LARGE_RESULT) -> None:
+TRACES = HISTORY | UNIQUE | LARGE_BODY | LARGE_RESULT | TAGGED | TRACKED
+
+
+def remove(tx: Transaction, seq: int, flags: int = TRACES) -> None:
     """Remove all trace of a job. Its flags say where there are traces; unknown, look everywhere."""
     tx.execute(SQL["delete_job"], (seq,))
     if flags & HISTORY:
@@ -152,6 +160,10 @@ def remove(tx: Transaction, seq: int, flags: int = HISTORY | UNIQUE | LARGE_BODY
         tx.execute(SQL["delete_unique"], (seq,))
     if flags & (LARGE_BODY | LARGE_RESULT):
         tx.execute(SQL["delete_blobs"], (seq,))
+    if flags & TAGGED:
+        tx.execute(SQL["delete_tags"], (seq,))
+    if flags & TRACKED:
+        tx.execute(SQL["untrack"], (seq,))
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
@@ -174,3 +186,30 @@ def _revive_one(tx: Transaction, job_id: str) -> bool:
     tx.execute(SQL["revive"], (seq, tx.now))
     tx.queues.add(queue)
     return True
+
+
+def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
+    """Change the words on jobs; one that is both removed and added stays."""
+    known = []
+    for job_id in ids:
+        found = tx.rows(SQL["by_id"], (job_id,))
+        known.append(bool(found))
+        if found:
+            seq = found[0][0]
+            for word in remove:
+                tx.execute(SQL["tag_remove"], (seq, word))
+            for word in add:
+                tx.execute(SQL["tag_add"], (job_id, word))
+            tx.execute(SQL["tag_mark"], (seq,))
+    return known
+
+
+def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
+    known = []
+    for job_id in ids:
+        found = tx.rows(SQL["by_id"], (job_id,))
+        known.append(bool(found))
+        if found:
+            tx.execute(SQL["track" if on else "untrack"], (found[0][0],))
+            tx.execute(SQL["track_mark"], (found[0][0], TRACKED if on else 0))
+    return known

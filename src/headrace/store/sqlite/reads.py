@@ -13,6 +13,8 @@ from headrace.store.sqlite.step import (
     LARGE_BODY,
     LARGE_RESULT,
     STATES,
+    TAGGED,
+    TRACKED,
     UNIQUE,
     Transaction,
 )
@@ -40,6 +42,8 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
         max_crashes=max_crashes, token=token, worker=worker or "", data=data,
         progress=None if done is None else (done, total), result=result, error=error, group=failure,
         cancelling=bool(flags & CANCELLING), unique_key=keys[0][0] if keys else None, deferred_since=deferred_since,
+        tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
+        tracked=bool(flags & TRACKED),
     )  # fmt: skip
 
 
@@ -59,21 +63,72 @@ def has_ended(tx: Transaction, job_id: str) -> bool:
     return not found or STATES[found[0][1]].final
 
 
+LOOKED_AT = 20_000
+"""How many jobs one look goes through at most; if they do not fill a page, it is cut short."""
+
+
 def find(tx: Transaction, wanted: Filter) -> Page:
-    conditions = ["job.seq < ?"]
-    values: list[object] = [int(wanted.after) if wanted.after is not None else 1 << 62]
-    if wanted.states:
-        conditions.append(f"state IN ({', '.join('?' for _ in wanted.states)})")
-        values += [STATES.index(state) for state in wanted.states]
-    for column, value in (("queue", wanted.queue), ("task", wanted.task), ("failure", wanted.group)):
-        if value is not None:
-            conditions.append(f"{column} = ?")
-            values.append(value)
+    """Newest first: along an index if what is asked for has one, else along all jobs, so many at a look."""
+    before = int(wanted.after) if wanted.after is not None else 1 << 62
+    join, place = _index(wanted)
+    conditions, values = _conditions(wanted)
+    floor = None
+    if conditions and not place:
+        lowest = tx.rows(SQL["floor"], (before, LOOKED_AT))
+        floor = lowest[0][0] if lowest else None
+        if floor is not None:
+            conditions.append("job.seq >= ?")
+            values.append(floor)
+    place = place or "job.seq"
     # Only constants and question marks make up this text.
-    statement = f"{SQL['snapshot']} WHERE {' AND '.join(conditions)} ORDER BY job.seq DESC LIMIT ?"
-    rows = tx.rows(statement, (*values, wanted.limit + 1))
+    where = " AND ".join([f"{place} < ?", *conditions])
+    statement = f"{SQL['snapshot']} {join} WHERE {where} ORDER BY {place} DESC LIMIT ?"
+    rows = tx.rows(statement, (before, *values, wanted.limit + 1))
     jobs = [_snapshot(tx, row) for row in rows[: wanted.limit]]
-    return Page(jobs, str(rows[wanted.limit - 1][0]) if len(rows) > wanted.limit else None)
+    if len(rows) > wanted.limit:
+        return Page(jobs, str(rows[wanted.limit - 1][0]))
+    return Page(jobs, None if floor is None else str(floor))
+
+
+def _index(wanted: Filter) -> tuple[str, str]:
+    """What to join, and the column to walk along; nothing if there is no index for this."""
+    if wanted.tag is not None:
+        return "JOIN tag ON tag.job = job.seq", "tag.job"
+    if wanted.tracked:
+        return "JOIN tracked ON tracked.job = job.seq", "tracked.job"
+    if wanted.worker is not None or (wanted.group is not None and wanted.states == (State.FAILED,)):
+        return "", "job.seq"
+    return "", ""
+
+
+def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
+    conditions: list[str] = []
+    values: list[object] = []
+    if wanted.states:
+        numbers = [str(STATES.index(state)) for state in wanted.states]  # written out, to fit the indexes of states
+        conditions.append(f"state = {numbers[0]}" if len(numbers) == 1 else f"state IN ({', '.join(numbers)})")
+    if wanted.tracked is not None:
+        conditions.append(f"job.flags & {TRACKED} {'!=' if wanted.tracked else '='} 0")
+    for condition, value in (
+        ("queue = ?", wanted.queue),
+        ("task = ?", wanted.task),
+        ("task GLOB ?", wanted.task_like),
+        ("failure = ?", wanted.group),
+        ("tag.tag = ?", wanted.tag),
+        ("state = 2 AND job.session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?)", wanted.worker),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    return conditions, values
+
+
+def tags(tx: Transaction, limit: int) -> list[tuple[str, int]]:
+    return [(tag, jobs) for tag, jobs in tx.rows(SQL["tags_most"], (limit,))]
+
+
+def failures(tx: Transaction, limit: int) -> list[tuple[str, int]]:
+    return [(group, jobs) for group, jobs in tx.rows(SQL["failures"], (limit,))]
 
 
 def counts(tx: Transaction) -> list[Counts]:

@@ -40,6 +40,47 @@ local function entries_to_remove()
   return found
 end
 
+-- The indexes in order of arrival: what enters, what leaves. Tags and groups are counted, too.
+local RANKINGS = { tag = 'tags', group = 'groups' }
+
+local function changed_indexes()
+  local changes = {}
+  for name, members in pairs(plan.index) do
+    local change = { key = PREFIX .. name, enter = {}, leave = {} }
+    check_type(change.key, 'zset')
+    local kind = name:match('^(%a+):')
+    if kind then
+      change.ranking, change.word = PREFIX .. RANKINGS[kind], name:sub(#kind + 2)
+      check_type(change.ranking, 'zset')
+    end
+    for id, arrival in pairs(members) do
+      if arrival then
+        change.enter[#change.enter + 1] = arrival
+        change.enter[#change.enter + 1] = id
+      else
+        change.leave[#change.leave + 1] = id
+      end
+    end
+    changes[#changes + 1] = change
+  end
+  return changes
+end
+
+local function write_indexes(changes)
+  for _, change in ipairs(changes) do
+    bulk('ZADD', change.key, change.enter)
+    bulk('ZREM', change.key, change.leave)
+    if change.ranking then
+      local number = call('ZCARD', change.key)
+      if number > 0 then
+        call('ZADD', change.ranking, -number, change.word)
+      else
+        call('ZREM', change.ranking, change.word)
+      end
+    end
+  end
+end
+
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
 local function commit(first)
   check_all(plan.enter, PREFIX .. 'line:', 'zset')
@@ -94,6 +135,7 @@ local function commit(first)
     end
   end
   local counts, zeros = changed_counts()
+  local indexes = changed_indexes()
   local records, removed = plan.records, plan.removed
   for _, id in ipairs(plan.changed) do
     local job = plan.jobs[id]
@@ -149,6 +191,7 @@ local function commit(first)
   bulk('HSET', LARGE, large)
   bulk('HDEL', MORE_KEY, more_no_more)
   bulk('HSET', MORE_KEY, more)
+  write_indexes(indexes)
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
   bulk('UNLINK', plan.gone[1], plan.gone)

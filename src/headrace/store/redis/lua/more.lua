@@ -6,7 +6,7 @@
 local MORE_KEY = PREFIX .. 'more'
 local more_seen = {}
 
-local function more_of(job)
+more_of = function(job)
   if band(job.flags, MORE) == 0 then
     return {}
   end

@@ -17,6 +17,7 @@ local plan = {
   held_in = {}, held_out = {}, -- key of a held set -> ids
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what more.lua keeps about a job, or false: removed
+  index = {},     -- name of a key -> id -> arrival, or false: removed
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
@@ -97,6 +98,16 @@ local function place(job)
   return pack('>I6I6', job.due, job.arrival) .. job.id
 end
 
+-- Into one of the indexes that are in order of arrival (`tracked`, `tag:<tag>`, `group:<group>`), or out of it.
+local function index(name, job, inside)
+  local members = plan.index[name]
+  if not members then
+    members = {}
+    plan.index[name] = members
+  end
+  members[job.id] = inside and job.arrival
+end
+
 -- Out of whatever index its state has it in.
 local function leave_state(job)
   local state = job.state
@@ -107,6 +118,9 @@ local function leave_state(job)
     plan.due_out[#plan.due_out + 1] = pack('>I6', job.arrival) .. job.id
   elseif state >= DONE then
     append(plan.ended_out, state, job.id)
+    if state == FAILED then
+      index('group:' .. story_of(job).group, job, false)
+    end
   end
 end
 
@@ -146,6 +160,9 @@ local function finish(job, state, finished)
   append(plan.ended_in, state, job.finished)
   append(plan.ended_in, state, job.id)
   count(job.queue, state, 1)
+  if state == FAILED then
+    index('group:' .. story_of(job).group, job, true)
+  end
   plan.ended[#plan.ended + 1] = job.id
   change(job)
 end
@@ -185,6 +202,8 @@ local function holder_of(key)
   return unique_seen[key]
 end
 
+local more_of -- more.lua has it
+
 -- All trace of a job.
 local function remove(job)
   if job.state == RUNNING then
@@ -207,6 +226,13 @@ local function remove(job)
     plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
   end
   if band(job.flags, MORE) ~= 0 then
+    local more = more_of(job)
+    for _, tag in ipairs(more.tags or {}) do
+      index('tag:' .. tag, job, false)
+    end
+    if more.tracked then
+      index('tracked', job, false)
+    end
     plan.more[job.id] = false
   end
   if band(job.flags, LARGE_BODY) ~= 0 then

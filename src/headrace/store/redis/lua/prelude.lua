@@ -14,6 +14,11 @@
 --   {ns}:cancelled        zset
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
 --   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
+--   {ns}:tag:<tag>        zset    the jobs with a tag: score arrival, member id; likewise
+--   {ns}:group:<group>    zset    the failed jobs of a group, and
+--   {ns}:tracked          zset    the jobs that somebody keeps an eye on
+--   {ns}:tags             zset    the tags: score how many jobs have it, negative; likewise
+--   {ns}:groups           zset    the groups that have failed jobs
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id

@@ -3,7 +3,7 @@
 local TRACES = HISTORY + HAS_KEY + LARGE_BODY + MORE
 
 local function leaves_no_trace(record, state)
-  if not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
+  if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
     return false
   end
   local current, flags = unpack_from('>BH', record)

@@ -89,7 +89,11 @@ local function insert(job)
   job.arrival = arrival
   wait_in_line(job)
   if job.more then
-    keep_more(job, cmsgpack.unpack(job.more))
+    local more = cmsgpack.unpack(job.more)
+    keep_more(job, more)
+    for _, tag in ipairs(more.tags or {}) do
+      index('tag:' .. tag, job, true)
+    end
   end
   if job.body then
     plan.large['b:' .. job.id] = job.body

@@ -1,29 +1,38 @@
--- scan: one bounded step of looking for jobs.
+-- scan: one bounded step of looking for jobs where they are in no order of use.
 --
 -- ARGV[2]  where to go on ('0' to begin)
 -- ARGV[3]  only jobs that arrived before this number
--- ARGV[4]  states, as digits ('': any)
--- ARGV[5..7]  queue, task, group: '' or '=' and the name
--- Answers  {where to go on ('0': that was all), arrival, id, ...}
---@include prelude job
+-- ARGV[4..7]  which ones: see fits.lua
+-- ARGV[8]  where to look: '' everywhere, 'held:<session>', or 'failed' and the like
+-- Answers  {where to go on ('0': that was all), arrival, id, task, ...}
+--@include prelude job plan fits
 
-local step = call('HSCAN', JOB, ARGV[2], 'COUNT', 1000)
-local before, states = tonumber(ARGV[3]), ARGV[4]
-local answer = { step[1] }
-for i = 1, #step[2], 2 do
-  local job = parse(step[2][i], step[2][i + 1])
-  local fits = job.arrival < before and (states == '' or states:find(job.state, 1, true))
-    and (ARGV[5] == '' or ARGV[5] == '=' .. job.queue)
-  if fits and ARGV[6] ~= '' then
-    local _, task = unpack_from('>Hc0Hc0', job.put)
-    fits = ARGV[6] == '=' .. task
+local ids, cursor = {}, '0'
+if ARGV[8] == '' then
+  local step = call('HSCAN', JOB, ARGV[2], 'COUNT', 1000)
+  cursor = step[1]
+  for i = 1, #step[2], 2 do
+    ids[#ids + 1] = step[2][i]
+    raw[step[2][i]] = step[2][i + 1]
   end
-  if fits and ARGV[7] ~= '' then
-    fits = band(job.flags, HAS_GROUP) ~= 0 and ARGV[7] == '=' .. story_of(job).group
+elseif ARGV[8]:find('^held:') then
+  ids = call('SMEMBERS', PREFIX .. ARGV[8])
+else
+  local step = call('ZSCAN', PREFIX .. ARGV[8], ARGV[2], 'COUNT', 1000)
+  cursor = step[1]
+  for i = 1, #step[2], 2 do
+    ids[#ids + 1] = step[2][i]
   end
-  if fits then
+end
+load_many(ids)
+local before, answer = tonumber(ARGV[3]), { cursor }
+for _, id in ipairs(ids) do
+  local job = find_job(id)
+  local task = job and job.arrival < before and fits(job)
+  if task then
     answer[#answer + 1] = string.format('%.0f', job.arrival)
-    answer[#answer + 1] = job.id
+    answer[#answer + 1] = id
+    answer[#answer + 1] = task
   end
 end
 return answer

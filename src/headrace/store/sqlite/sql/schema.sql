@@ -89,6 +89,31 @@ CREATE TABLE blob (
     PRIMARY KEY (job, kind)
 ) STRICT, WITHOUT ROWID;
 
+-- Words on jobs (flag 512), and how many jobs have each.
+CREATE TABLE tag (
+    job INTEGER NOT NULL,
+    tag TEXT NOT NULL,
+    PRIMARY KEY (job, tag)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_jobs ON tag (tag, job);
+CREATE TABLE tag_count (
+    tag TEXT PRIMARY KEY,
+    jobs INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_most ON tag_count (jobs DESC, tag);
+CREATE TRIGGER tag_added AFTER INSERT ON tag BEGIN
+    INSERT INTO tag_count (tag, jobs) VALUES (new.tag, 1) ON CONFLICT (tag) DO UPDATE SET jobs = jobs + 1;
+END;
+CREATE TRIGGER tag_removed AFTER DELETE ON tag BEGIN
+    UPDATE tag_count SET jobs = jobs - 1 WHERE tag = old.tag;
+    DELETE FROM tag_count WHERE tag = old.tag AND jobs = 0;
+END;
+
+-- Jobs that somebody keeps an eye on (flag 1024).
+CREATE TABLE tracked (
+    job INTEGER PRIMARY KEY
+) STRICT;
+
 -- For people: read-only by nature, stable across versions of the schema.
 CREATE VIEW jobs AS
 SELECT

@@ -1,0 +1,98 @@
+"""`headrace tag`, `tags`, `track` and `untrack`: words on jobs, and jobs to keep an eye on."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.acts import report
+from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.output import show_json, show_table
+from headrace.names import check_tags
+from headrace.store.facets import Tags, facet
+
+
+@click.command("tag")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@store_options
+@json_option
+@click.option("--add", multiple=True, metavar="TAG", help="Put this word on them. May be repeated.")
+@click.option("--remove", multiple=True, metavar="TAG", help="Take this word off them. May be repeated.")
+def tag_command(
+    ids: tuple[str, ...],
+    store: str | None,
+    app_path: str | None,
+    as_json: bool,
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+) -> None:
+    """Put words on jobs, or take them off.
+
+    In whatever state a job is. 'headrace jobs --tag TAG' finds it.
+
+    \b
+    Example:
+      headrace tag 01a1dd94962e700582fd831738a1847e --add urgent --remove later
+    """
+    if not add and not remove:
+        raise click.UsageError("Which words? Say --add TAG or --remove TAG.")
+    with existing_store(store, app_path) as opened:
+        known = opened.run(facet(opened, Tags).tag(ids, check_tags(add), check_tags(remove)))
+    report(ids, ["tagged" if there else "not found" for there in known], ("tagged",), as_json)
+
+
+@click.command("tags")
+@store_options
+@json_option
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+def tags_command(store: str | None, app_path: str | None, as_json: bool, limit: int) -> None:
+    """List the most used tags.
+
+    \b
+    Example:
+      headrace tags --limit 10
+    """
+    with existing_store(store, app_path) as opened:
+        found = opened.run(facet(opened, Tags).tags(limit))
+    if as_json:
+        show_json({"tags": [{"tag": tag, "jobs": jobs} for tag, jobs in found]})
+    elif not found:
+        click.echo("No tags.")
+    else:
+        show_table(("tag", "jobs"), [(tag, f"{jobs:,}") for tag, jobs in found], whole="jobs", numbers="jobs")
+
+
+@click.command("track")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@store_options
+@json_option
+def track_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Keep an eye on jobs.
+
+    'headrace jobs --tracked' lists them.
+
+    \b
+    Example:
+      headrace track 01a1dd94962e700582fd831738a1847e
+    """
+    _track(ids, store, app_path, as_json, True)
+
+
+@click.command("untrack")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@store_options
+@json_option
+def untrack_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Keep an eye on jobs no longer.
+
+    \b
+    Example:
+      headrace untrack 01a1dd94962e700582fd831738a1847e
+    """
+    _track(ids, store, app_path, as_json, False)
+
+
+def _track(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, on: bool) -> None:
+    with existing_store(store, app_path) as opened:
+        known = opened.run(facet(opened, Tags).track(ids, on))
+    done = "tracked" if on else "no longer tracked"
+    report(ids, [done if there else "not found" for there in known], (done,), as_json)

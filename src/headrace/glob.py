@@ -1,0 +1,57 @@
+"""GLOBs on names: one set of rules, whatever store they are looked up in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether names fit: `*` any text, `?` any character, `[a-z]` one of these, `[^a-z]` none of these.
+
+    The rules are those of SQLite: there is no escape but a class of one, and a class that is not closed fits nothing.
+
+    >>> fits = matcher("shop.[a-m]*:send_?ail")
+    >>> fits("shop.mail:send_mail"), fits("shop.tasks:send_mail")
+    (True, False)
+    """
+    parts, at = [], 0
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if character == "*":
+            parts.append(".*")
+        elif character == "?":
+            parts.append(".")
+        elif character == "[":
+            text, at = _class(pattern, at)
+            parts.append(text)
+        else:
+            parts.append(re.escape(character))
+    compiled = re.compile("".join(parts), re.DOTALL)
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+_NOTHING = "(?!)"
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """The class that begins after a bracket, as a regular expression, and where the pattern goes on."""
+    inverted = pattern[at : at + 1] == "^"
+    at += inverted
+    end = pattern.find("]", at + 1)  # one that comes first is itself a member
+    if end < 0:
+        return _NOTHING, len(pattern)
+    members, ranges = pattern[at:end], []
+    i = 0
+    while i < len(members):
+        low = high = members[i]
+        if i + 2 < len(members) and members[i + 1] == "-":
+            high = members[i + 2]
+            i += 2
+        if low <= high:
+            ranges.append(f"{re.escape(low)}-{re.escape(high)}")
+        i += 1
+    if not ranges:
+        return ("." if inverted else _NOTHING), end + 1
+    return f"[{'^' if inverted else ''}{''.join(ranges)}]", end + 1

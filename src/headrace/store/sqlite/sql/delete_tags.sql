@@ -1,0 +1,2 @@
+-- Take all words off a job.
+DELETE FROM tag WHERE job = ?1

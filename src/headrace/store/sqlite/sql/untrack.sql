@@ -1,0 +1,2 @@
+-- Keep an eye on it no longer.
+DELETE FROM tracked WHERE job = ?1
