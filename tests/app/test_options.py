@@ -33,7 +33,7 @@ def new(app: Headrace, **options: Any) -> NewJob:
 
 KNOWN = (
     "queue, priority, run_after, retries, timeout, max_crashes, "
-    "unique, unique_key, unique_for, on_clash, require_worker"
+    "unique, unique_key, unique_for, on_clash, require_worker, tags"
 )
 
 

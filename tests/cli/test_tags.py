@@ -74,6 +74,6 @@ def test_jobs_of_a_worker(app: Headrace, worker: WorkerProcess, ask: Ask, tmp_pa
 
 @pytest.mark.parametrize("options", [("--tag", "x"), ("--tracked",), ("--task-like", "*"), ("--worker", "w")])
 def test_a_store_without_tags_says_so(run: Run, options: tuple[str, ...]) -> None:
-    result = run("jobs", *options, store="workkit+redis://127.0.0.1:1/0")
+    result = run("jobs", *options, store="workkit+redis://127.0.0.1:1/0?schedule=s")
     assert result.exit_code != exits.OK
     assert "has no tags" in result.stderr
