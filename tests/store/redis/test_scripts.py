@@ -149,8 +149,8 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
     real = scripts.source("exchange")
     long_way = real
     for short_cut in (
-        b"local function taken(record, run, spare)\n",
-        b"charge, started, finished, story, result)\n  if",
+        b"local function taken(record, run, heads)\n",
+        b"heads, tokens, times, story)\n  if",
     ):
         assert short_cut in real
         head, _, rest = long_way.partition(short_cut)
@@ -167,23 +167,24 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
         clock = ManualClock()
         store = make(clock)
         worker = Worker(store, clock)
-        put(store, *"abc", options=b"O")
+        put(store, *"abcfgh", options=b"O")
         put(store, *"de", priority=2, unique_key=None)
         put(store, "u", unique_key="k")
         put(store, "other", queue="other")
         clock.advance(5)
         leases = worker.take(3, 9, "default", "other")
         clock.advance(5)
+        times = {"began": 1, "ended": 4}
         fields = [
-            {}, {"result": b"R"}, {"began": 2}, {"ended": 3}, {"charge": 1}, {"result": b"", "began": 1, "ended": 4},
-            {"result": b"R" * 3_000},
+            times, {}, {"result": b"R"}, {"began": 2}, {"ended": 3}, {"charge": 1, **times}, {"result": b"", **times},
+            {"result": b"R", "charge": 1, **times}, {"result": b"R" * 3_000, **times}, {"began": 2, "ended": 3},
         ]  # fmt: skip
         outcomes = [outcome(lease, **more) for lease, more in zip(leases, fields, strict=True)]
         turn = worker.exchange([*outcomes, outcomes[0]], worker.asks(3))
         jobs = store.run(store.get([lease.id for lease in leases]))
         seen.append((leases, turn, jobs, visible(store)))
     assert seen[0] == seen[1]
-    assert [job.state for job in seen[0][2]] == [State.DONE] * 7
+    assert [job.state for job in seen[0][2]] == [State.DONE] * 10
 
 
 def visible(store: RedisStore) -> dict[str, object]:

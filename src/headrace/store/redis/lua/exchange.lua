@@ -60,7 +60,7 @@ end
 local stamp, pulse = string.format('%.0f', now), string.format('%.0f', steady)
 
 if is_again then
-  local good, handed = pcall(cmsgpack.unpack, session.handed)
+  local good, handed = pcall(cmsgpack.unpack, call('HGET', session.key, 'handed') or '')
   local given = {}
   if good and type(handed) == 'table' then
     load_many(handed)

@@ -51,15 +51,17 @@ local raw = {}
 local seen = {}
 
 local function load_many(ids)
-  local missing = {}
+  local missing, n = {}, 0
   for i = 1, #ids do
-    if raw[ids[i]] == nil then
-      raw[ids[i]] = false
-      missing[#missing + 1] = ids[i]
+    local id = ids[i]
+    if raw[id] == nil then
+      raw[id] = false
+      n = n + 1
+      missing[n] = id
     end
   end
   local records = read_many('HMGET', JOB, missing)
-  for i = 1, #missing do
+  for i = 1, n do
     raw[missing[i]] = records[i]
   end
 end
@@ -83,8 +85,8 @@ end
 -- A record that was changed as bytes.
 local function rewrite(id, record)
   local records = plan.records
-  records[#records + 1] = id
-  records[#records + 1] = record
+  local n = #records
+  records[n + 1], records[n + 2] = id, record
   raw[id] = record
   seen[id] = nil
 end

@@ -2,28 +2,32 @@
 -- removed without being parsed.
 local TRACES = HISTORY + HAS_KEY + LARGE_BODY + MORE
 
-local function leaves_no_trace(record, state)
+-- The queue of a record that leaves nothing else behind; nil where there is more to it.
+local function queue_if_traceless(record, state)
   if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
-    return false
+    return nil
   end
   local current, flags = unpack_from('>BH', record)
-  if current ~= state or band(flags, TRACES) ~= 0 or band(flags, RUN) == 0 then
-    return false
+  if current ~= state or band(flags, TRACES + RUN) ~= RUN then
+    return nil
   end
-  local story = HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1
-  return band(flags, STORY) == 0 or record:byte(story) == 0
+  if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) ~= 0 then
+    return nil
+  end
+  local high, low = record:byte(64, 65)
+  return record:sub(66, 65 + high * 256 + low)
 end
 
 local function purge(state, number)
   local ids = call('ZRANGE', ENDED[state], 0, number - 1)
   load_many(ids)
-  local numbers, purged = {}, 0
-  for _, id in ipairs(ids) do
-    if plan.jobs[id] == nil and leaves_no_trace(raw[id], state) then
-      local record = raw[id]
-      local queue = record:sub(66, 65 + record:byte(64) * 256 + record:byte(65))
+  local numbers, purged, removed = {}, 0, plan.removed
+  for i = 1, #ids do
+    local id = ids[i]
+    local queue = plan.jobs[id] == nil and queue_if_traceless(raw[id], state)
+    if queue then
       numbers[queue] = (numbers[queue] or 0) + 1
-      plan.removed[#plan.removed + 1] = id
+      removed[#removed + 1] = id
       purged = purged + 1
     else
       local job = find_job(id)

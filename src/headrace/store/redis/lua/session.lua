@@ -9,7 +9,7 @@ end
 
 local function read_session(id)
   local key = session_key(id)
-  local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'handed', 'hungry')
+  local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'hungry')
   if found[1] then
     return { closed = true, key = key, id = id }
   end
@@ -19,7 +19,7 @@ local function read_session(id)
   return {
     id = id, key = key, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
     timeout = tonumber(found[4]) or 0, seen = tonumber(found[5]) or 0, request = tonumber(found[6]) or 0,
-    answer = found[7] or '', handed = found[8] or '', hungry = found[9] or '',
+    answer = found[7] or '', hungry = found[8] or '',
   }
 end
 

@@ -1,56 +1,83 @@
 -- Settling many outcomes at once: the first half of an exchange.
 local OK, ALREADY, STALE = 0, 1, 2
 
--- The outcomes, as lists of what all have, and a table of what only some have.
+-- The outcomes: lists of what is needed to settle a job that is done, and tables of the others.
 local function read_outcomes()
   local sent, at, n = ARGV[4], 1, 0
-  local ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares =
-    {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}
+  local ids, arrivals, tokens, charges, begans, endeds, results, others = {}, {}, {}, {}, {}, {}, {}, {}
   while at <= #sent do
     n = n + 1
-    local given
-    ids[n], arrivals[n], tokens[n], kinds[n], charges[n], whens[n], begans[n], endeds[n], given, at =
-      unpack_from('>Hc0ddBBdddH', sent, at)
-    givens[n] = given
-    if given >= 8 then
-      local rare = given % 512 >= 8 or given >= 1024
-      rare = rare and {} or nil
-      rares[n] = rare
-      if band(given, 8) ~= 0 then rare.queue, at = unpack_from('>Hc0', sent, at) end
-      if band(given, 16) ~= 0 then rare.task, at = unpack_from('>Hc0', sent, at) end
-      if band(given, 32) ~= 0 then rare.group, at = unpack_from('>Hc0', sent, at) end
-      if band(given, 64) ~= 0 then rare.note, at = unpack_from('>Hc0', sent, at) end
-      if band(given, 128) ~= 0 then rare.body, at = unpack_from('>Ic0', sent, at) end
-      if band(given, 256) ~= 0 then rare.data, at = unpack_from('>Ic0', sent, at) end
-      if band(given, 512) ~= 0 then results[n], at = unpack_from('>Ic0', sent, at) end
-      if band(given, 1024) ~= 0 then rare.error, at = unpack_from('>Ic0', sent, at) end
+    local kind, charge, when, began, ended, given
+    ids[n], arrivals[n], tokens[n], kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
+    charges[n], begans[n], endeds[n] = charge, began, ended
+    if kind == K_DONE and charge <= C_ATTEMPT and given == 6 then
+      others[n] = false
+    elseif kind == K_DONE and charge <= C_ATTEMPT and given == 518 then
+      results[n], at = unpack_from('>Ic0', sent, at)
+      others[n] = #results[n] > INLINE and {
+        kind = kind, charge = charge, delay = when, began = began, ended = ended, result = results[n] }
+    else
+      local other = { kind = kind, charge = charge, delay = when }
+      others[n] = other
+      if band(given, 1) ~= 0 then other.at = when end
+      if band(given, 2) ~= 0 then other.began = began end
+      if band(given, 4) ~= 0 then other.ended = ended end
+      if band(given, 8) ~= 0 then other.queue, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 16) ~= 0 then other.task, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 32) ~= 0 then other.group, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 64) ~= 0 then other.note, at = unpack_from('>Hc0', sent, at) end
+      if band(given, 128) ~= 0 then other.body, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 256) ~= 0 then other.data, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 512) ~= 0 then other.result, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 1024) ~= 0 then other.error, at = unpack_from('>Ic0', sent, at) end
     end
   end
-  return ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares
+  return ids, arrivals, tokens, charges, begans, endeds, results, others
+end
+
+local function extend(list, more)
+  local n = #list
+  for i = 1, #more do
+    list[n + i] = more[i]
+  end
+  return list
 end
 
 -- Settles them all; answers with a byte per verdict. `kept`: how many done jobs to keep at most.
 local function settle_all(session, kept)
-  local ids, arrivals, tokens, kinds, charges, whens, begans, endeds, givens, results, rares = read_outcomes()
+  if ARGV[4] == '' then
+    return ''
+  end
+  local ids, arrivals, tokens, charges, begans, endeds, results, others = read_outcomes()
   load_many(ids)
   local plain, before, after = happy_stories(session.name)
-  local verdicts, numbers, finished_in, held_out, ended = {}, {}, plan.ended_in[DONE], {}, plan.ended
-  plan.held_out[session.held] = held_out
+  local heads, known = {}, {}
+  for charge = 0, C_ATTEMPT do
+    heads[charge], known[charge] = done_heads(charge, STORY)
+    heads[charge + 2], known[charge + 2] = done_heads(charge, STORY + HAS_RESULT)
+  end
+  local verdicts, numbers, happy, scores, n = {}, {}, {}, {}, 0
+  local began, ended, times, stamp
   for i = 1, #ids do
-    local id, arrival, token, given, result = ids[i], arrivals[i], tokens[i], givens[i], results[i]
+    local id, arrival, token, other = ids[i], arrivals[i], tokens[i], others[i]
     local record, queue
-    if kinds[i] == K_DONE and not rares[i] and charges[i] ~= C_DEFERRAL and plan.jobs[id] == nil
-      and not (result and #result > INLINE) then
-      local finished = band(given, 4) ~= 0 and math.max(now - endeds[i], 1) or now
-      local started = band(given, 2) ~= 0 and math.max(now - begans[i], 1) or nil
-      local story = result and before .. pack('>Ic0', #result, result) .. after or plain
-      record, queue = done(raw[id], session, arrival, token, charges[i], started, finished, story, result)
+    if not other and plan.jobs[id] == nil then
+      if begans[i] ~= began or endeds[i] ~= ended then
+        began, ended = begans[i], endeds[i]
+        local finished = math.max(now - ended, 1)
+        times = pack('>I6I6', math.max(now - began, 1), finished)
+        stamp = string.format('%.0f', finished)
+      end
+      local result, which, story = results[i], charges[i], plain
+      if result then
+        which = which + 2
+        story = before .. pack('>Ic0', #result, result) .. after
+      end
+      record, queue = done(raw[id], session, arrival, token, heads[which], known[which], times, story)
       if record then
         rewrite(id, record)
-        finished_in[#finished_in + 1] = finished
-        finished_in[#finished_in + 1] = id
-        held_out[#held_out + 1] = id
-        ended[#ended + 1] = id
+        n = n + 1
+        happy[n], scores[n] = id, stamp
         numbers[queue] = (numbers[queue] or 0) + 1
         verdicts[i] = OK
       end
@@ -58,12 +85,8 @@ local function settle_all(session, kept)
     if not record then
       local job = find_job(id)
       if holds(session, job, arrival, token) then
-        local outcome = rares[i] or {}
-        outcome.kind, outcome.charge, outcome.delay, outcome.result = kinds[i], charges[i], whens[i], result
-        outcome.at = band(given, 1) ~= 0 and whens[i] or nil
-        outcome.began = band(given, 2) ~= 0 and begans[i] or nil
-        outcome.ended = band(given, 4) ~= 0 and endeds[i] or nil
-        end_run(session, job, outcome)
+        end_run(session, job, other or {
+          kind = K_DONE, charge = charges[i], began = begans[i], ended = endeds[i], result = results[i] })
         verdicts[i] = OK
       elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
         and job.session == session.number then
@@ -77,8 +100,14 @@ local function settle_all(session, kept)
     count(queue, RUNNING, -number)
     count(queue, DONE, number)
   end
-  if not held_out[1] then
-    plan.held_out[session.held] = nil
+  local finished_in = plan.ended_in[DONE]
+  if n > 0 then
+    local m, held_out = #finished_in, plan.held_out[session.held] or {}
+    for i = 1, n do
+      finished_in[m + 2 * i - 1], finished_in[m + 2 * i] = scores[i], happy[i]
+    end
+    plan.held_out[session.held] = extend(held_out, happy)
+    extend(plan.ended, happy)
   end
   local surplus = finished_in[1] and call('ZCARD', ENDED[DONE]) + #finished_in / 2 - kept or 0
   if surplus >= 100 then

@@ -23,11 +23,11 @@ end
 
 -- The head of a queue's row: what is still there and ready. How many entries that takes, stale ones included.
 local function head_of_row(queue, wanted)
-  local key, live, upto = PREFIX .. 'row:' .. queue, {}, {}
+  local key, live, upto, chosen, n = PREFIX .. 'row:' .. queue, {}, {}, {}, 0
   local read = 0
-  while #live < wanted and read < STALE_AT_MOST do
-    local members = call('LRANGE', key, read, read + wanted - #live - 1)
-    local asked, ids = wanted - #live, {}
+  while n < wanted and read < STALE_AT_MOST do
+    local asked, ids = wanted - n, {}
+    local members = call('LRANGE', key, read, read + asked - 1)
     for i = 1, #members do
       ids[i] = members[i]:sub(13)
     end
@@ -35,10 +35,13 @@ local function head_of_row(queue, wanted)
     for i = 1, #members do
       local id, member = ids[i], members[i]
       local record = plan.jobs[id] == nil and raw[id]
-      if record and record:byte(1) == READY and record:sub(14, 19) == member:sub(1, 6)
-        and record:sub(26, 31) == member:sub(7, 12) then
-        live[#live + 1] = member
-        upto[#live] = read + i
+      if record and #record >= HEAD_SIZE then
+        local due, arrival = unpack_from('>I6I6', member)
+        local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, 14)
+        if its_arrival == arrival and its_due == due and record:byte(1) == READY then
+          n = n + 1
+          live[n], upto[n], chosen[n] = member, read + i, id
+        end
       end
     end
     read = read + #members
@@ -46,27 +49,28 @@ local function head_of_row(queue, wanted)
       break
     end
   end
-  if not live[1] and read > 0 then
+  if n == 0 and read > 0 then
     plan.rows[queue] = read -- nothing but stale entries
   end
-  if #live < wanted and read >= STALE_AT_MOST then
+  if n < wanted and read >= STALE_AT_MOST then
     plan.look_again = true
   end
-  return live, upto
+  return live, upto, chosen
 end
 
 -- The head of a queue's line as it will be, from three sources that are each in order: the row, the line, and what this very
--- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan.
+-- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan. If all are
+-- from the row, also their ids.
 local function head_of_line(queue, wanted)
   local key, entering = PREFIX .. 'line:' .. queue, plan.enter[queue]
-  local row, upto = head_of_row(queue, wanted)
+  local row, upto, ids = head_of_row(queue, wanted)
   entering = entering and entering[1] and entering
   if not row[1] and not entering then
     return call('ZRANGE', key, 0, wanted - 1), {}, {}
   end
   local line = call('ZRANGE', key, 0, wanted - 1, 'WITHSCORES')
   if not line[1] and not entering then
-    return row, upto, {}
+    return row, upto, {}, ids
   end
   local others = {}
   for i = 1, #line, 2 do
@@ -137,9 +141,17 @@ local function choose(queues, wanted, in_turn)
       if #ids == wanted then
         break
       end
-      local members, in_row, in_plan = head_of_line(queue, wanted - #ids)
-      for i = 1, #members do
-        pick(queue, members[i], in_row[i], in_plan[i])
+      local n = #ids
+      local members, in_row, in_plan, in_row_only = head_of_line(queue, wanted - n)
+      if in_row_only then
+        plan.rows[queue] = in_row[#members]
+        for i = 1, #members do
+          ids[n + i], from[n + i] = in_row_only[i], queue
+        end
+      else
+        for i = 1, #members do
+          pick(queue, members[i], in_row[i], in_plan[i])
+        end
       end
     end
   end
@@ -162,13 +174,15 @@ end
 local function hand_out(session, request, ids, from, slots)
   load_many(ids)
   local run = pack(RUN_FORMAT, session.number, request, now, 0)
-  local given, numbers = {}, {}
+  local given, numbers, n = {}, {}, 0
+  local heads, spare_heads = taken_heads(false), taken_heads(true)
   for i = 1, #ids do
     local id, queue = ids[i], from[i]
-    local record = plan.jobs[id] == nil and taken(raw[id], run, #given >= slots)
+    local record = plan.jobs[id] == nil and taken(raw[id], run, n < slots and heads or spare_heads)
     if record then
       rewrite(id, record)
-      given[#given + 1] = id
+      n = n + 1
+      given[n] = id
       numbers[queue] = (numbers[queue] or 0) + 1
     else
       local job = find_job(id)
@@ -176,9 +190,10 @@ local function hand_out(session, request, ids, from, slots)
         job.state = RUNNING
         job.token = job.token + 1
         job.session, job.request, job.started, job.finished = session.number, request, now, 0
-        job.flags = with(without(job.flags, SPARE), #given < slots and RUN or RUN + SPARE)
+        job.flags = with(without(job.flags, SPARE), n < slots and RUN or RUN + SPARE)
         change(job)
-        given[#given + 1] = id
+        n = n + 1
+        given[n] = id
         numbers[queue] = (numbers[queue] or 0) + 1
       end
     end
