@@ -18,11 +18,9 @@ import msgspec
 from headrace.dialects.gearmonkey.protocol import SIDE, channel
 from headrace.dialects.gearmonkey.requests import DEFAULT_QUEUE
 from headrace.errors import JobNotFound
-from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
-from headrace.store.redis.troubles import BROKEN
-from headrace.store.redis.waiter import PING_SECONDS, Ear
+from headrace.store.redis.waiter import Ear
 
 LOOK_AGAIN = (0.002, 0.02, 0.2)
 """Seconds after an event at which to look for the job that it told of."""
@@ -53,69 +51,24 @@ class ChannelEar(Ear):
         self._taken_before = 0
         self._look_at: list[float] = []
         self._tail = b""
-        self._early = False
 
-    def _subscribe(self) -> None:
+    def _topics(self) -> Sequence[str]:
         channels, self._marks = self._channels()
-        connection = self._driver.opener.open()
-        try:
-            names = [name.encode() for name in channels]
-            connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
-            for _ in names:
-                connection.read_response()
-            while connection.can_read(0):  # came with the confirmations
-                connection.read_response()
-                self._early = True
-            connection._sock.settimeout(0)  # redis-py has no other way to it
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._connection = connection
         self._tail = b""
-        self._tested = time.monotonic()
-        self._unanswered = False
+        return channels
 
-    def _heard(self) -> bool | None:
-        now = time.monotonic()
-        try:
-            came = self._receive()
-            if came:
-                self._unanswered = False
-                self._tested = now
-            elif now >= self._tested + PING_SECONDS:
-                if self._unanswered:
-                    return None
-                self._connection.send_packed_command([pack(b"PING")], check_health=False)
-                self._unanswered = True
-                self._tested = now
-        except BROKEN:
-            return None
-        heard, self._early = self._early, False
-        if came:
-            came = self._tail + came
-            heard = heard or any(mark in came for mark in self._marks)
-            if CREATED in came:
-                self._look_at = [now + seconds for seconds in LOOK_AGAIN]
-                self._taken_before = self._taken()
-            # A mark may be cut in two by the end of what has come; a whole one must not be found twice.
-            longest = max(map(len, self._marks), default=1) - 1
-            cut = max(came.rfind(mark) + len(mark) for mark in self._marks) if heard and self._marks else 0
-            self._tail = came[max(cut, len(came) - longest) :]
+    def _is_news(self, said: bytes) -> bool:
+        came = self._tail + said
+        heard = any(mark in came for mark in self._marks)
+        if CREATED in came:
+            now = time.monotonic()
+            self._look_at = [now + seconds for seconds in LOOK_AGAIN]
+            self._taken_before = self._taken()
+        # A mark may be cut in two by the end of what has come; a whole one must not be found twice.
+        longest = max(map(len, self._marks), default=1) - 1
+        cut = max(came.rfind(mark) + len(mark) for mark in self._marks) if heard else 0
+        self._tail = came[max(cut, len(came) - longest) :]
         return heard
-
-    def _receive(self) -> bytes:
-        """All that has come, in the protocol's own bytes."""
-        parts: list[bytes] = []
-        while True:
-            try:
-                part = self._connection._sock.recv(65_536)
-            except OSError as error:
-                if _is_empty(error):
-                    return b"".join(parts)
-                raise
-            if not part:
-                raise ConnectionResetError("the server has closed the connection")
-            parts.append(part)
 
     def _ask_at(self) -> float | None:
         usual = super()._ask_at()
@@ -125,11 +78,6 @@ class ChannelEar(Ear):
             self._look_at = []
         self._look_at = [moment for moment in self._look_at if moment > self._asked]
         return min([usual, self._asked + LOOK_SECONDS, *self._look_at])
-
-
-def _is_empty(error: OSError) -> bool:
-    """Whether a socket has nothing for us now; one with TLS says so in its own way."""
-    return isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError"
 
 
 def for_worker(

@@ -17,6 +17,7 @@ import select
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from ssl import SSLWantReadError
 from typing import Any
 
 from redis import exceptions as wire
@@ -34,6 +35,8 @@ DEAF_SECONDS = 1.0
 PING_SECONDS = 15.0
 """How often a silent connection is tested; the answer may take as long."""
 WATCH_MILLISECONDS = 60_000
+PONG = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
+"""How a ping is answered to one who is subscribed."""
 
 
 class Ear:
@@ -54,11 +57,15 @@ class Ear:
         self._question = question
         self._has_room = has_room
         self._connection: Any = None
+        self._socket = -1
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()  # select() cannot watch the thousandth file of a process
+        self._poll.register(self._reader, select.POLLIN)
         self._asked = 0.0
         self._tested = 0.0
         self._unanswered = False
         self._failures = 0
+        self._early = False
         self._deaf = False
         """This user may not subscribe to anything: all that is left is to ask, now and then."""
 
@@ -113,14 +120,11 @@ class Ear:
             elif step is None:
                 answer = self._connected()
             else:
-                self._sleep(step)
+                answer = self._stirred(step)
 
-    def _sleep(self, seconds: float) -> None:
-        """Until there is something to read, on the pipe or from the server."""
-        poll = select.poll()  # select() cannot watch the thousandth file of a process
-        for descriptor in self._descriptors():
-            poll.register(descriptor, select.POLLIN)
-        poll.poll(math.ceil(seconds * 1000))
+    def _stirred(self, seconds: float = 0.0) -> list[int]:
+        """The descriptors with something to read, as soon as there are any."""
+        return [descriptor for descriptor, _ in self._poll.poll(math.ceil(seconds * 1000))]
 
     async def wait_async(self, timeout: float | None) -> bool:
         course = self._course(timeout)
@@ -136,12 +140,13 @@ class Ear:
                 answer = await asyncio.to_thread(self._connected)
             else:
                 await self._doze(step)
+                answer = self._stirred()
 
     async def _doze(self, seconds: float) -> None:
         """The same on an event loop."""
         loop = asyncio.get_running_loop()
         stirred = asyncio.Event()
-        watched = self._descriptors()
+        watched = [self._reader] if self._connection is None else [self._reader, self._socket]
         for descriptor in watched:
             loop.add_reader(descriptor, stirred.set)
         try:
@@ -153,21 +158,20 @@ class Ear:
             for descriptor in watched:
                 loop.remove_reader(descriptor)
 
-    def _descriptors(self) -> list[int]:
-        if self._connection is None:
-            return [self._reader]
-        return [self._reader, self._connection._sock.fileno()]  # redis-py has no other way to it
-
     # -- one course of waiting, for threads and event loops alike --
 
     def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
-        """Yields a script to run, None to be connected, or for how many seconds to sleep. Ends with: is there news?"""
+        """Yields a script to run, None to be connected, or for how many seconds to sleep, which is answered with what
+        has something to read. Ends with: is there news?
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         next_due = None
         if self._has_room() is None:  # nothing was asked yet, so nothing was registered
             self._asked = 0.0
+        stirred = self._stirred()
         while True:
-            if self._poked():
+            if self._reader in stirred:
+                self._forget_pokes()
                 return True
             if self._deaf:
                 pass
@@ -177,7 +181,7 @@ class Ear:
                     self._asked = 0.0
                 else:
                     self._failures += 1
-            elif (heard := self._heard()) is None:
+            elif (heard := self._heard(self._socket in stirred)) is None:
                 self._hang_up()
                 return True  # what was said meanwhile was not heard
             elif heard:
@@ -192,10 +196,11 @@ class Ear:
                 if news:
                     return True
                 next_due = None if milliseconds < 0 else self._asked + milliseconds / 1000
+                stirred = self._stirred()
                 continue
             if deadline is not None and now >= deadline:
                 return False
-            yield self._pause(now, (deadline, next_due, ask_at))
+            stirred = yield self._pause(now, (deadline, next_due, ask_at))
 
     def _ask_at(self) -> float | None:
         """When to ask next: not while there is no server, nor for work that there is no room for."""
@@ -226,28 +231,41 @@ class Ear:
             self._deaf = True
         return True
 
+    def _topics(self) -> Sequence[str]:
+        """The channels to subscribe to."""
+        return [self._channel]
+
     def _subscribe(self) -> None:
+        names = [name.encode() for name in self._topics()]
         connection = self._driver.opener.open()
         try:
-            connection.send_packed_command([pack(b"SUBSCRIBE", self._channel.encode())], check_health=False)
-            connection.read_response()
+            connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
+            for _ in names:
+                connection.read_response()
+            while connection.can_read(0):  # came with the confirmations
+                connection.read_response()
+                self._early = True
+            listener = connection._sock  # redis-py has no other way to it
+            listener.setblocking(False)
         except BaseException:
             connection.disconnect()
             raise
         self._connection = connection
+        self._socket = listener.fileno()
+        self._poll.register(self._socket, select.POLLIN)
         self._tested = time.monotonic()
         self._unanswered = False
 
-    def _heard(self) -> bool | None:
+    def _heard(self, stirred: bool) -> bool | None:
         """Whether anything was published; None: the connection is gone."""
-        heard = False
-        now = time.monotonic()
+        heard, self._early = self._early, False
         try:
-            while self._connection.can_read(0):
-                answer = self._connection.read_response()
+            if stirred:
+                said = self._read()
                 self._unanswered = False
-                self._tested = now
-                heard = heard or answer[0] == b"message"
+                self._tested = time.monotonic()
+                return self._is_news(said) or heard
+            now = time.monotonic()
             if now >= self._tested + PING_SECONDS:
                 if self._unanswered:
                     return None
@@ -258,6 +276,22 @@ class Ear:
             return None
         return heard
 
+    def _read(self) -> bytes:
+        """All that has come, in the protocol's own bytes."""
+        said = b""
+        while True:
+            try:
+                more = self._connection._sock.recv(65_536)
+            except (BlockingIOError, SSLWantReadError):
+                return said
+            if not more:
+                raise EOFError
+            said += more
+
+    def _is_news(self, said: bytes) -> bool:
+        """Not parsed: whatever is no answer to a ping is a hint, and a hint too many does no harm."""
+        return said.replace(PONG, b"") != b""
+
     def _ask(self, question: Script[tuple[bool, int]]) -> tuple[bool, int]:
         try:
             return self._driver.run(question)
@@ -266,12 +300,11 @@ class Ear:
 
     def _hang_up(self) -> None:
         if self._connection is not None:
+            self._poll.unregister(self._socket)
             self._connection.disconnect()
             self._connection = None
 
-    def _poked(self) -> bool:
-        poked = False
+    def _forget_pokes(self) -> None:
         with suppress(OSError):
-            while os.read(self._reader, 64):
-                poked = True
-        return poked
+            while len(os.read(self._reader, 64)) == 64:
+                pass
