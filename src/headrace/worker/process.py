@@ -30,6 +30,8 @@ EXIT_SESSION_GONE = 75
 """Temporary failure: start me again."""
 EXIT_BAD_APP = 78
 """Configuration error: starting me again won't help."""
+SWITCH_SECONDS = 0.001
+"""For how long jobs may keep the interpreter from the pump, which should fetch more before they run out."""
 
 
 class ProcessConfig(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     set_up_logging(config.log_level, as_json=config.log_json)
+    sys.setswitchinterval(SWITCH_SECONDS)  # before the app is loaded, which may know better
     code = _run(config)
     logging.shutdown()
     sys.stdout.flush()
