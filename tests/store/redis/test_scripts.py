@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import sha1
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -109,9 +110,9 @@ end }, { __index = real })
 """
 
 
-def spring(scene: Scene, script: Script[object], k: int) -> bytes | None:
+def spring(store: RedisStore, script: Script[Any], k: int) -> bytes | None:
     """Run a script that fails at its k-th call; which command that was, or None if there are fewer."""
-    driver = scene.store.driver
+    driver = store.driver
     text = (TRAP % k).encode() + scripts.source(script.name)
     command = driver._command(script, whole=True).replace(
         b"$%d\r\n%s\r\n" % (len(scripts.source(script.name)), scripts.source(script.name)),
@@ -133,7 +134,7 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(scene: Scene
     script = first_script(scene, name)
     before = contents(scene.store)
     for k in range(1, 500):
-        command = spring(scene, script, k)
+        command = spring(scene.store, script, k)
         if command is None:
             assert name in READS, "it should have written something"
             return
@@ -143,11 +144,18 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(scene: Scene
     pytest.fail("a script with so many calls is not bounded")
 
 
+def use(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on this is the script `exchange`."""
+    monkeypatch.setattr(scripts, "source", lambda name: text if name == "exchange" else source(name))
+    monkeypatch.setattr(
+        scripts, "digest", lambda name: sha1(text).hexdigest().encode() if name == "exchange" else digest(name)
+    )
+
+
 def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
     make: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = scripts.source("exchange")
-    long_way = real
+    real = long_way = scripts.source("exchange")
     for short_cut in (
         b"local function taken(record, run, heads)\n",
         b"heads, tokens, times, story)\n  if",
@@ -158,12 +166,7 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
         long_way = head + opening + b"  do return nil end\n" + short_cut.removeprefix(opening) + rest
     seen = []
     for text in (real, long_way):
-        monkeypatch.setattr(scripts, "source", lambda name, text=text: text if name == "exchange" else source(name))
-        monkeypatch.setattr(
-            scripts,
-            "digest",
-            lambda name, text=text: sha1(text).hexdigest().encode() if name == "exchange" else digest(name),
-        )
+        use(text, monkeypatch)
         clock = ManualClock()
         store = make(clock)
         worker = Worker(store, clock)
@@ -185,6 +188,79 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
         seen.append((leases, turn, jobs, visible(store)))
     assert seen[0] == seen[1]
     assert [job.state for job in seen[0][2]] == [State.DONE] * 10
+
+
+QUICK = b"local function quick_take(session, request)\n"
+
+
+def without_quick(text: bytes) -> bytes:
+    assert text.count(QUICK) == 1
+    return text.replace(QUICK, QUICK + b"  do return nil end\n")
+
+
+def few_in_a_row(store: RedisStore, worker: Worker) -> None:
+    worker.take(1)  # nothing: from here on it is hungry
+    put(store, "a", "b", options=b"O")
+    put(store, "c", queue="other")
+    put(store, "later", delay=1_000)
+
+
+SPECIAL: dict[str, Callable[[RedisStore], object]] = {
+    "nothing": lambda store: None,
+    "one is gone": lambda store: store.run(store.delete(["a"])),
+    "all are gone": lambda store: store.run(store.cancel(["a", "b"])),
+    "one with a priority": lambda store: put(store, "first", priority=1),
+    "one with a large body": lambda store: put(store, "large", body=b"L" * 5_000),
+    "more than slots": lambda store: put(store, *"ghijklmn"),
+    "one that is due": lambda store: put(store, "at once", run_at=0),
+    "one that runs again": lambda store: store.run(store.cancel(["a"])) and store.run(store.revive(["a"])),
+}
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_the_short_cut_of_one_who_was_woken_does_what_the_long_way_does(
+    make: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch, special: str
+) -> None:
+    real = scripts.source("exchange")
+    seen = []
+    for text in (real, without_quick(real)):
+        use(text, monkeypatch)
+        clock = ManualClock()
+        store = make(clock)
+        worker = Worker(store, clock)
+        few_in_a_row(store, worker)
+        SPECIAL[special](store)
+        clock.advance(5)
+        turn = worker.exchange(take=worker.asks(6))
+        again = worker.exchange(take=worker.asks(6), number=worker.number)
+        seen.append((turn, again, visible(store)))
+    assert seen[0] == seen[1]
+    assert turn == again
+
+
+def test_it_is_taken_by_one_who_was_woken(make: Callable[..., RedisStore], clock: ManualClock) -> None:
+    store = make(clock)
+    worker = Worker(store, clock)
+    few_in_a_row(store, worker)
+    text = scripts.source("exchange")
+    script = store.exchange(worker.id, worker.number + 1, (), worker.asks(6))
+    assert isinstance(script, Script)
+    before = contents(store)
+    for k in range(1, 100):
+        command = spring(store, script, k)
+        assert command is not None, "it should have written something"
+        assert contents(store) == before, f"call {k} ({command.decode()}) came after a write"
+        if command in WRITES:
+            break
+    # Nothing of what comes after the short cut is needed.
+    head, _, _ = text.partition(b"local plan = {")
+    connection = store.driver.opener.open()
+    command_bytes = store.driver._command(script, whole=True).replace(
+        b"$%d\r\n%s\r\n" % (len(text), text), b"$%d\r\n%s\r\n" % (len(head), head)
+    )
+    connection.send_packed_command([command_bytes])
+    assert connection.read_response()[3] == [b"a", b"b"]
+    connection.disconnect()
 
 
 def visible(store: RedisStore) -> dict[str, object]:

@@ -17,7 +17,7 @@ import select
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from ssl import SSLWantReadError
+from ssl import SSLSocket, SSLWantReadError
 from typing import Any
 
 from redis import exceptions as wire
@@ -278,15 +278,18 @@ class Ear:
 
     def _read(self) -> bytes:
         """All that has come, in the protocol's own bytes."""
+        listener: Any = self._connection._sock
         said = b""
         while True:
             try:
-                more = self._connection._sock.recv(65_536)
+                more: bytes = listener.recv(65_536)
             except (BlockingIOError, SSLWantReadError):
                 return said
             if not more:
                 raise EOFError
             said += more
+            if not isinstance(listener, SSLSocket):  # what else there is will stir the next poll; TLS may keep it back
+                return said
 
     def _is_news(self, said: bytes) -> bool:
         """Not parsed: whatever is no answer to a ping is a hint, and a hint too many does no harm."""

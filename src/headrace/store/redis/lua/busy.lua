@@ -6,6 +6,16 @@
 -- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
+-- Whether an entry of a row still stands for a job that is ready.
+local function stands(member, record)
+  if not record or #record < HEAD_SIZE then
+    return false
+  end
+  local due, arrival = unpack_from('>I6I6', member)
+  local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, 14)
+  return its_arrival == arrival and its_due == due and record:byte(1) == READY
+end
+
 -- From the first bytes of ready records (state, flags, token) to those of running ones; false where there is more to it.
 local function taken_heads(spare)
   return setmetatable({}, { __index = function(heads, head)

@@ -11,11 +11,19 @@
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
 --          and of more (kind m)}
 -- Fails    GONE, STALE
---@include prelude job plan more session outcome wake commit busy purge settle take
+--@include prelude job session busy quick
 
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])
 local is_again = is_repeat(session, request)
+
+if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
+  local answer = quick_take(session, request)
+  if answer then
+    return answer
+  end
+end
+--@include plan more started outcome wake commit purge settle take
 
 -- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come.
 local function next_due(promoted)

@@ -52,10 +52,6 @@ local function settle_all(session, kept)
   load_many(ids)
   local plain, before, after = happy_stories(session.name)
   local heads, known = {}, {}
-  for charge = 0, C_ATTEMPT do
-    heads[charge], known[charge] = done_heads(charge, STORY)
-    heads[charge + 2], known[charge + 2] = done_heads(charge, STORY + HAS_RESULT)
-  end
   local verdicts, numbers, happy, scores, n = {}, {}, {}, {}, 0
   local began, ended, times, stamp
   for i = 1, #ids do
@@ -72,6 +68,9 @@ local function settle_all(session, kept)
       if result then
         which = which + 2
         story = before .. pack('>Ic0', #result, result) .. after
+      end
+      if not heads[which] then
+        heads[which], known[which] = done_heads(charges[i], result and STORY + HAS_RESULT or STORY)
       end
       record, queue = done(raw[id], session, arrival, token, heads[which], known[which], times, story)
       if record then

@@ -33,15 +33,10 @@ local function head_of_row(queue, wanted)
     end
     load_many(ids)
     for i = 1, #members do
-      local id, member = ids[i], members[i]
-      local record = plan.jobs[id] == nil and raw[id]
-      if record and #record >= HEAD_SIZE then
-        local due, arrival = unpack_from('>I6I6', member)
-        local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, 14)
-        if its_arrival == arrival and its_due == due and record:byte(1) == READY then
-          n = n + 1
-          live[n], upto[n], chosen[n] = member, read + i, id
-        end
+      local id = ids[i]
+      if plan.jobs[id] == nil and stands(members[i], raw[id]) then
+        n = n + 1
+        live[n], upto[n], chosen[n] = members[i], read + i, id
       end
     end
     read = read + #members
