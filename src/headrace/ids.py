@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 
 _lock = threading.Lock()
 _last = 0
+_random: list[int] = []
+"""Random numbers not used yet: asking the system for many at once costs hardly more than for one."""
+
+_NUMBERS = struct.Struct("=64Q")
+_ID = struct.Struct(">QQ")
+
+
+def _after_fork() -> None:
+    """A child takes numbers of its own, and a lock that no thread of its parent was holding."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _random.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def new_id() -> str:
@@ -23,5 +39,9 @@ def new_id() -> str:
     with _lock:
         _last = now if now > _last else _last + 1
         stamp = _last
-    random = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
-    return f"{stamp >> 12:012x}7{stamp & 0xFFF:03x}{random:016x}"
+        if not _random:
+            _random.extend(_NUMBERS.unpack(os.urandom(_NUMBERS.size)))
+        random = _random.pop()
+    return _ID.pack(
+        stamp >> 12 << 16 | 0x7000 | stamp & 0xFFF, random & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+    ).hex()

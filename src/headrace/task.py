@@ -110,12 +110,16 @@ class Using(Generic[P, R]):
         self._fields, self._unique = _check_options(task, options)
         run_after = options.get("run_after")
         self._words = run_after if isinstance(run_after, str) else None
+        self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
         fields = self._fields
+        if self._plain:  # nearly always: the fields by name take half the time of the same from a dict
+            queue, priority = fields["queue"], fields["priority"]
+            return Call(task, NewJob(id=new_id(), task=task.name, body=body, queue=queue, priority=priority))
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
             fields = fields | _run_after(task, self._words)
         if self._unique is None:
