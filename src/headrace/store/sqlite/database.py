@@ -147,8 +147,9 @@ class Database:
                 self._set_journal(connection)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
         connection.execute("PRAGMA cache_size = -16000")
-        connection.execute("PRAGMA wal_autocheckpoint = 8000")
-        connection.execute("PRAGMA journal_size_limit = 16000000")  # what a long reader let grow shrinks again
+        # What a long reader let grow shrinks again. A log of the usual length stays as it is, to be overwritten.
+        connection.execute("PRAGMA wal_autocheckpoint = 7500")
+        connection.execute("PRAGMA journal_size_limit = 16000000")
         for name, value in self._pragmas.items():
             connection.execute(f"PRAGMA {name} = {int(value)}")
         return connection

@@ -3,9 +3,9 @@
 
 -- One row per job: a small head, and small bodies inline (large ones are in `blob`, so that a change of
 -- state does not rewrite them). seq is the order of arrival, and is
--- never given out twice (AUTOINCREMENT): a stale lease of a deleted job must not fit a new one.
+-- never given out twice (see `seq_floor`): a stale lease of a deleted job must not fit a new one.
 CREATE TABLE job (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     task TEXT NOT NULL,
     queue TEXT NOT NULL,
@@ -34,6 +34,19 @@ CREATE TABLE job (
     result BLOB,
     error BLOB
 ) STRICT;
+
+-- The least seq that a new job may get, should that be more than one above the newest: written when the newest
+-- job is deleted, read by every put. (AUTOINCREMENT does the same, and writes a page more with every put.)
+CREATE TABLE seq_floor (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    seq INTEGER NOT NULL
+) STRICT;
+CREATE TRIGGER newest_deleted AFTER DELETE ON job
+WHEN old.seq > coalesce((SELECT max(seq) FROM job), 0)
+BEGIN
+    INSERT INTO seq_floor (one, seq) VALUES (1, old.seq + 1)
+    ON CONFLICT (one) DO UPDATE SET seq = max(seq, excluded.seq);
+END;
 
 -- The line of each queue. `take` reads its head and nothing else.
 CREATE INDEX job_ready ON job (queue, priority DESC, due, seq) WHERE state = 1;
