@@ -51,11 +51,10 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
-        value = None  # what counts if a middleware swallows an exception
-        with _around(run, task.app):
+        if task.is_async or task.app.middlewares:
+            value = _call_within(run, task, args, kwargs)
+        else:
             value = task.function(*args, **kwargs)
-            if task.is_async:
-                value = asyncio.run(value)
         outcome = _done(run, task, value)
     except _Broken as broken:
         outcome = quarantine(run, broken.reason)
@@ -89,6 +88,16 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     outcome.began = run.began
     outcome.ended = steady()
     return outcome
+
+
+def _call_within(run: Context, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What takes more than calling a function: middlewares around it, a loop of its own."""
+    value = None  # what counts if a middleware swallows an exception
+    with _around(run, task.app):
+        value = task.function(*args, **kwargs)
+        if task.is_async:
+            value = asyncio.run(value)
+    return value
 
 
 # -- before --

@@ -87,7 +87,7 @@ def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> 
         for queue in take.queues:
             if len(rows) >= enough:
                 break
-            rows += tx.rows(SQL["take"], (*values, spare, queue, enough - len(rows)))
+            rows += _hand_out(tx, values, spare, queue, enough - len(rows))
     return rows
 
 
@@ -105,13 +105,19 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
         left[queue] -= 1
         if left[queue]:
             turn.append(queue)
-    return [
-        row for (spare, queue), share in shares.items() for row in tx.rows(SQL["take"], (*values, spare, queue, share))
-    ]
+    return [row for (spare, queue), share in shares.items() for row in _hand_out(tx, values, spare, queue, share)]
+
+
+def _hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
+    """The head of a queue's line. Read, then changed: quicker than an UPDATE that returns what it changed."""
+    rows = tx.rows(SQL["line"], (spare, queue, count))
+    if rows:
+        tx.execute(SQL["take"], (*values, spare, queue, count))
+    return rows
 
 
 def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
-    """Leases in the order of the take: an UPDATE returns its rows, and a repeat finds them, in no particular order."""
+    """Leases in the order of the take, as a repeat finds them in no particular order."""
     if take is None:
         return []
     rows.sort()  # by priority, due and arrival
@@ -142,10 +148,18 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
 
 def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> list[Verdict]:
     """Nearly always everything is done and nothing is stale: that takes one statement, run many times."""
-    if all(outcome.kind is Kind.DONE and _is_small(outcome.result) for outcome in outcomes):
+    if not outcomes:
+        return []
+    rows = []
+    for outcome in outcomes:
+        values = _done_values(tx, session, outcome, lag)
+        if outcome.kind is not Kind.DONE or values[7]:
+            break
+        rows.append(values)
+    else:
         before = tx.connection.total_changes()
         tx.execute("SAVEPOINT settle")
-        tx.connection.executemany(SQL["done"], [_done_values(tx, session, outcome, lag) for outcome in outcomes])
+        tx.connection.executemany(SQL["done"], rows)
         if tx.connection.total_changes() - before == len(outcomes):
             tx.execute("RELEASE settle")
             tx.ended += [outcome.id for outcome in outcomes]
@@ -153,10 +167,6 @@ def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], 
         tx.execute("ROLLBACK TO settle")
         tx.execute("RELEASE settle")
     return [_settle(tx, session, outcome, lag) for outcome in outcomes]
-
-
-def _is_small(value: bytes | None) -> bool:
-    return value is None or len(value) <= INLINE
 
 
 def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:

@@ -4,6 +4,3 @@ UPDATE job SET
 WHERE seq IN (
     SELECT seq FROM job WHERE state = 1 AND queue = ?5 ORDER BY priority DESC, due, seq LIMIT ?6
 )
-RETURNING
-    -priority, due, seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
-    deferred_since, flags
