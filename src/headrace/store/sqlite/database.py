@@ -157,9 +157,21 @@ class Database:
     def _set_journal(self, connection: apsw.Connection) -> None:
         # Small pages: a commit writes whole pages to the log, and a job's head is a tenth of one.
         connection.execute("PRAGMA page_size = 2048")
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+        mode = self._write_ahead(connection)
         if mode != "wal":
             raise StoreUnavailable(f"{self.path}: this file system cannot hold a write-ahead log (mode {mode}).")
+
+    @staticmethod
+    def _write_ahead(connection: apsw.Connection) -> str:
+        """Several that turn a new file's journal at once are told that it is busy, without the busy handler being asked."""
+        give_up = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return str(connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0])
+            except apsw.BusyError:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do some work in a write transaction: it sees the newest state, and all of it happens or none."""
