@@ -163,7 +163,7 @@ class Database:
 
     @staticmethod
     def _write_ahead(connection: apsw.Connection) -> str:
-        """Several that turn a new file's journal at once are told that it is busy, without the busy handler being asked."""
+        """Several that turn a new file's journal at once are told that it is busy; no busy handler is asked."""
         give_up = time.monotonic() + PATIENCE
         while True:
             try:
