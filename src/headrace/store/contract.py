@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.job import (
     Counts,
@@ -118,6 +118,17 @@ class Waiter(Protocol):
 
     def close(self) -> None:
         """Give up listening."""
+
+
+@runtime_checkable
+class TakingWaiter(Waiter, Protocol):
+    """A waiter of a store where waiting and taking can be one: the store works on a request when there is news."""
+
+    def turn(self, request: Operation[T], timeout: float) -> T | None:
+        """Wait for news, a poke or the time-out (seconds); then run the request, an exchange without outcomes.
+
+        None: it may or may not have been run; run it, the same one again.
+        """
 
 
 class Guard(Protocol):

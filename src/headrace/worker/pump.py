@@ -17,7 +17,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace import crashpoints
@@ -25,6 +25,7 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
 from headrace.job import Lease, Outcome, Take, Turn, Verdict
 from headrace.store import Operation, Store
+from headrace.store.contract import TakingWaiter
 from headrace.worker.context import Context
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
@@ -103,6 +104,7 @@ class Pump:
         self._watched: deque[Context] = deque()
         self._asleep = False
         self._waiter = self._store.waiter(session, queues)
+        self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
         self._stop_at: float | None = None
         self._gone = False
         self._spare = 0
@@ -263,11 +265,13 @@ class Pump:
         self._waiter.arm()
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
-        turn = self._insist(
-            lambda number: self._store.exchange(
-                self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
-            )
+        request = self._store.exchange(
+            self.session, next(self._numbers), outcomes, take, steady=self.steady(), started=self._started_spares()
         )
+        self._heed(outcomes, take, self._insist(request))
+
+    def _heed(self, outcomes: list[Outcome], take: Take | None, turn: Turn) -> None:
+        """What the store has answered."""
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
         self._turned = time.monotonic()
@@ -283,10 +287,8 @@ class Pump:
             log.info("%d jobs done: making way for a fresh process", self._done_count)
             self._make_way()
 
-    def _insist(self, describe: Callable[[int], Operation[T]]) -> T:
-        """Send a request until it is answered. The same number each time: the store knows a repeat."""
-        number = next(self._numbers)
-        operation = describe(number)
+    def _insist(self, operation: Operation[T]) -> T:
+        """Send a request until it is answered. It has a number: the store knows a repeat."""
         for attempt in itertools.count():
             try:
                 return self._store.run(operation)
@@ -439,7 +441,7 @@ class Pump:
         if reports:
             if crashpoints.armed:
                 crashpoints.reach("report.before")
-            self._insist(lambda number: self._store.report(self.session, number, reports, steady=self.steady()))
+            self._insist(self._store.report(self.session, next(self._numbers), reports, steady=self.steady()))
             if crashpoints.armed:
                 crashpoints.reach("report.after")
 
@@ -520,12 +522,30 @@ class Pump:
         if self._outcomes or self._watched:
             self._asleep = False
             return
+        if self._may_wait_and_take():
+            self._wait_and_take(timeout)
+            return
         news = self._waiter.wait(timeout)
         self._asleep = False
         if news:
             self._told = True
         room = not self.stopping and self.in_hand < self.slots
         self._hungry = room and (news or (due is not None and due <= self.steady()))
+
+    def _may_wait_and_take(self) -> bool:
+        """Only with nothing in hand: whatever else there is to do must not wait for the store's answer."""
+        return self._taking is not None and not (self.in_hand or self.stopping or self.burst or self._spoken)
+
+    def _wait_and_take(self, timeout: float) -> None:
+        """Be handed work in the moment that there is some."""
+        assert self._taking is not None
+        take = Take(self._queues, self.slots, 0, self._round_robin)
+        request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())
+        turn = self._taking.turn(request, timeout)
+        self._asleep = False
+        if turn is None:
+            turn = self._insist(request)
+        self._heed([], take, turn)
 
     def _go_on_stopping(self) -> bool:
         """While stopping: give back what has not started, wait for what has. False when there is nothing left to do."""
@@ -562,7 +582,7 @@ class Pump:
             time.sleep(0.05)
         outcomes = list(_drain(self._outcomes))
         if outcomes:
-            self._insist(lambda number: self._store.exchange(self.session, number, outcomes, steady=self.steady()))
+            self._insist(self._store.exchange(self.session, next(self._numbers), outcomes, steady=self.steady()))
 
     def _stop_everything(self, reason: str) -> None:
         self._release_waiting()

@@ -41,7 +41,7 @@ from headrace.store.redis.operation import Reply, Script, Steps
 try:
     from headrace.store.redis import doctor
     from headrace.store.redis.driver import Driver
-    from headrace.store.redis.waiter import Ear
+    from headrace.store.redis.waiter import Ear, WorkerEar
 except ModuleNotFoundError as missing:
     raise ConfigurationError(
         "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
@@ -226,7 +226,7 @@ class RedisStore:
         return Script("sessions", (), lambda reply, _: [_session(entry) for entry in reply])
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return Ear.for_worker(self.driver, session, queues, lambda: self._has_room.get(session))
+        return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
 
     def sweep(self) -> Operation[Swept]:
         return Script("sweep", self._retention, lambda reply, _: Swept(reply[0], reply[1], reply[2], bool(reply[3])))

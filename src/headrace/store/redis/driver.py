@@ -53,6 +53,10 @@ class Driver:
         count = 3 + len(self.keys.known) + len(arguments)
         return b"*%d\r\n%s%s%s" % (count, strings((verb, text)), self._keys, strings(arguments))
 
+    def packed(self, script: Script[Any]) -> bytes:
+        """A script's call as it is sent, for one who sends it along with something else."""
+        return self._command(script)
+
     def _journey(self, script: Script[Any]) -> Journey:
         reads = script.name in _READS
         return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)

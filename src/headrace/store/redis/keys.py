@@ -23,6 +23,7 @@ TYPES = {
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
+    "bell:": "list",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a session or a job."""
 
@@ -47,6 +48,10 @@ class Keys:
     def wake(self, session: str) -> str:
         """The channel on which a session is told that there may be work."""
         return f"{self.prefix}wake:{session}"
+
+    def bell(self, session: str) -> str:
+        """The list that a session is blocked on while it waits for work."""
+        return f"{self.prefix}bell:{session}"
 
     def ended(self, job_id: str) -> str:
         """The channel on which the end of a job is told."""

@@ -4,6 +4,9 @@ A worker that asked for more than there was is registered as hungry by that very
 its queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. An ear
 subscribes when it is armed for the first time and stays subscribed, so arming costs nothing after that.
 
+One with nothing in hand waits and takes in one (`turn`): it sends its request for work behind a command that blocks,
+and the server works on it the moment that a hint ends the blocking, without a trip to the worker and back.
+
 A hint can get lost: with the worker that got it, with a connection. So a sleeper with free slots asks every few seconds
 whether there is work, and one whose connection broke takes that as news.
 """
@@ -18,15 +21,17 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from ssl import SSLSocket, SSLWantReadError
-from typing import Any
+from typing import Any, TypeVar
 
 from redis import exceptions as wire
 
 from headrace.errors import HeadraceError
-from headrace.store.redis.connections import pack
+from headrace.store.redis.connections import SECONDS, pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN, Replica
+
+T = TypeVar("T")
 
 ASK_SECONDS = 5.0
 """How often a sleeper asks for what it may have missed."""
@@ -68,19 +73,6 @@ class Ear:
         self._early = False
         self._deaf = False
         """This user may not subscribe to anything: all that is left is to ask, now and then."""
-
-    @classmethod
-    def for_worker(
-        cls, driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None]
-    ) -> Ear:
-        """Hears of work in these queues, and of cancelled jobs of this session.
-
-        `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
-        it does not want to hear of work.
-        """
-        arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(queues)))
-        question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
-        return cls(driver, driver.keys.wake(session), question, has_room)
 
     @classmethod
     def for_job(cls, driver: Driver, job_id: str) -> Ear:
@@ -311,3 +303,73 @@ class Ear:
         with suppress(OSError):
             while len(os.read(self._reader, 64)) == 64:
                 pass
+
+
+class WorkerEar(Ear):
+    """Hears of work in some queues, and of cancelled jobs of one session; and may take as it waits.
+
+    `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
+    it does not want to hear of work.
+    """
+
+    def __init__(
+        self, driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None]
+    ) -> None:
+        arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(queues)))
+        question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
+        super().__init__(driver, driver.keys.wake(session), question, has_room)
+        self._bell = driver.keys.bell(session).encode()
+        self._line: Any = None
+        self._may_block = True
+
+    def turn(self, request: Script[T], timeout: float) -> T | None:
+        """Wait for a hint, a poke or the time-out, and run a request at the server in that very moment.
+
+        None: that could not be done, or it is not known whether it was. The request must be one that can be repeated.
+        """
+        if self._connection is None or not self._may_block:  # nobody hears of us, or we may not do this
+            return None
+        try:
+            if self._line is None:
+                self._line = self._driver.opener.open()
+            self._drop_hints()
+            seconds = max(min(timeout, ASK_SECONDS), 0.001)
+            block = pack(b"BLPOP", self._bell, b"%.3f" % seconds)
+            self._line.send_packed_command([block, self._driver.packed(request)], check_health=False)
+            self._wait_for_line(seconds)
+            self._line.read_response()
+            return request.read(self._line.read_response(), False)
+        except wire.NoPermissionError:
+            self._may_block = False
+        except (*BROKEN, Replica, HeadraceError, wire.ResponseError):
+            pass
+        self._hang_up_line()
+        return None
+
+    def _drop_hints(self) -> None:
+        """What was published has rung the bell, too."""
+        if self._socket in self._stirred() and self._heard(True) is None:
+            raise EOFError
+
+    def _wait_for_line(self, seconds: float) -> None:
+        """Until the server has answered. A poke rings the bell: the answer is waited for all the same."""
+        poll = select.poll()
+        line = self._line._sock.fileno()
+        poll.register(line, select.POLLIN)
+        poll.register(self._reader, select.POLLIN)
+        give_up = time.monotonic() + seconds + SECONDS
+        while line not in (stirred := [descriptor for descriptor, _ in poll.poll(1000)]):
+            if time.monotonic() > give_up:
+                raise TimeoutError
+            if self._reader in stirred:
+                self._forget_pokes()
+                self._driver.command(b"RPUSH", self._bell, b"1")
+
+    def _hang_up_line(self) -> None:
+        if self._line is not None:
+            self._line.disconnect()
+            self._line = None
+
+    def close(self) -> None:
+        self._hang_up_line()
+        super().close()

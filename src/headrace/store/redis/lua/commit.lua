@@ -202,7 +202,7 @@ local function commit(first)
     wake(queue, number)
   end
   for session in pairs(plan.tell) do
-    publish('wake:' .. session)
+    rouse(session)
   end
   if watched then
     local until_when = read_many('ZMSCORE', WATCHED, plan.ended)

@@ -25,6 +25,7 @@
 --   {ns}:session:<id>     hash    a session; closed ones stay for a day as tombstones
 --   {ns}:held:<session>   set     the ids of the jobs that it runs or holds ready
 --   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when
+--   {ns}:bell:<session>   list    what a session is blocked on that waits and takes in one: an entry rings
 --   {ns}:watched          zset    jobs whose end somebody waits for: score until when
 --
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.

@@ -4,6 +4,19 @@ local function publish(channel)
   return type(heard) == 'number' and heard or 0
 end
 
+-- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: its
+-- process is gone.
+local function rouse(session)
+  if publish('wake:' .. session) == 0 then
+    return false
+  end
+  local bell = PREFIX .. 'bell:' .. session
+  call('DEL', bell) -- once is enough
+  call('RPUSH', bell, '1')
+  call('PEXPIRE', bell, 60000)
+  return true
+end
+
 -- As many sleepers as there are jobs for them. One whose process is gone does not count. A hint carries no job.
 local function wake(queue, number)
   local key = PREFIX .. 'hungry:' .. queue
@@ -16,7 +29,7 @@ local function wake(queue, number)
     if not session then
       return
     end
-    if publish('wake:' .. session) > 0 then
+    if rouse(session) then
       woken = woken + 1
     end
   end

@@ -1,0 +1,166 @@
+"""Waiting and taking in one: the server hands out work in the moment that there is some."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from conformance.helpers import Worker, put, state
+from headrace.clock import SystemClock
+from headrace.job import State, Take, Turn
+from headrace.store.redis import RedisStore
+from headrace.store.redis.waiter import WorkerEar
+
+from .servers import Server
+
+
+class Blocked(threading.Thread):
+    """A worker that is handed work while it waits."""
+
+    def __init__(self, store: RedisStore, timeout: float = 4.0) -> None:
+        super().__init__(daemon=True)
+        self.store = store
+        self.worker = Worker(store, SystemClock(), "blocked")
+        ear = store.waiter(self.worker.id, ["default"])
+        assert isinstance(ear, WorkerEar)
+        self.ear = ear
+        self.ear.arm()
+        self.number = 1
+        assert not store.run(self.request()).leases
+        self.timeout = timeout
+        self.answers: list[Turn | None] = []
+
+    def request(self):  # type: ignore[no-untyped-def]
+        self.number += 1
+        return self.store.exchange(self.worker.id, self.number, take=Take(("default",), 4))
+
+    def run(self) -> None:
+        self.answers.append(self.ear.turn(self.request(), self.timeout))
+
+    def ids(self) -> list[str]:
+        self.join(10)
+        (turn,) = self.answers
+        assert turn is not None
+        return [lease.id for lease in turn.leases]
+
+
+@contextmanager
+def blocked(server: Server, store: RedisStore, timeout: float = 4.0) -> Iterator[Blocked]:
+    thread = Blocked(store, timeout)
+    with closing(thread.ear):
+        thread.start()
+        until(lambda: int(server.client().info("clients")["blocked_clients"]) == 1)
+        yield thread
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.001)
+
+
+def calls(server: Server, name: str) -> int:
+    return int(server.client().info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"])
+
+
+def test_a_put_is_handed_out_without_another_request(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        before = calls(server, "evalsha")
+        put(lone, "a")
+        assert sleeper.ids() == ["a"]
+        # The put and the exchange that had been sent before.
+        assert calls(server, "evalsha") == before + 2
+        assert state(lone, "a") is State.RUNNING
+
+
+def test_what_comes_before_the_wait_ends_it_at_once(lone: RedisStore) -> None:
+    sleeper = Blocked(lone)
+    with closing(sleeper.ear):
+        put(lone, "a")
+        sleeper.start()
+        assert sleeper.ids() == ["a"]
+
+
+def test_a_delayed_job_is_handed_out_when_the_wait_is_over(server: Server, lone: RedisStore) -> None:
+    put(lone, "a", delay=200)
+    with blocked(server, lone, 0.3) as sleeper:
+        assert sleeper.ids() == ["a"]
+
+
+def test_a_poke_ends_it(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        began = time.monotonic()
+        sleeper.ear.poke()
+        assert sleeper.ids() == []
+        assert time.monotonic() - began < 3
+
+
+def test_two_hints_are_one_entry_and_leave_nothing(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        put(lone, "a")
+        sleeper.join(10)
+        put(lone, "b")
+        put(lone, "c")
+        assert server.client().llen(lone.keys.bell(sleeper.worker.id)) <= 1
+        assert lone.run(sleeper.request()).leases
+        second = sleeper.ear.turn(sleeper.request(), 0.001)
+        assert second is not None
+        assert server.client().exists(lone.keys.bell(sleeper.worker.id)) == 0
+
+
+def test_a_connection_that_breaks_leaves_the_request_to_be_repeated(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        for client in server.client().client_list():
+            if client["cmd"] == "blpop":
+                server.client().client_kill_filter(_id=client["id"])
+        sleeper.join(10)
+        assert sleeper.answers == [None]
+        put(lone, "a")
+        sleeper.number -= 1  # the same request again
+        assert [lease.id for lease in lone.run(sleeper.request()).leases] == ["a"]
+
+
+def test_a_process_that_dies_blocked_is_handed_nothing(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        sleeper.ear._line._sock.shutdown(2)  # as the kernel does for a dead process
+        sleeper.join(10)
+    put(lone, "a")
+    assert state(lone, "a") is State.READY
+
+
+def test_a_flushed_script_leaves_the_request_to_be_repeated(server: Server, lone: RedisStore) -> None:
+    with blocked(server, lone) as sleeper:
+        server.client().script_flush()
+        sleeper.ear.poke()
+        sleeper.join(10)
+        assert sleeper.answers == [None]
+        assert lone.run(sleeper.request()).leases == []
+
+
+def test_a_user_who_may_not_block_asks_as_before(server: Server) -> None:
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "meek", "on", "nopass", "~*", "&*", "+@all", "-blpop")
+    place = server.url.replace("unix://", "unix://meek@").replace("redis://", "redis://meek@")
+    with closing(RedisStore(f"{place}?ns=meek")) as store:
+        sleeper = Blocked(store)
+        with closing(sleeper.ear):
+            put(store, "a")
+            assert sleeper.ear.turn(sleeper.request(), 1) is None
+            assert not sleeper.ear._may_block
+            sleeper.number -= 1
+            assert [lease.id for lease in store.run(sleeper.request()).leases] == ["a"]
+
+
+def test_it_is_never_longer_than_a_sleeper_goes_without_asking(
+    lone: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.redis.waiter.ASK_SECONDS", 0.05)
+    sleeper = Blocked(lone, timeout=3600)
+    with closing(sleeper.ear):
+        sleeper.start()
+        assert sleeper.ids() == []
