@@ -4,18 +4,22 @@ An exact name has a line of its own in an index. A pattern has none, so two sear
 little more than before: down the line of all names until one matches, and from name to name through those that
 begin like the pattern. Where other people's jobs stand in front, the second is quick; where there are as many names as
 jobs, the first is. Whichever ends first has the answer, both give the same one, and it begins the next time.
+
+Mocked jobs stand in lines of their own: who wants both kinds gets the first of the two lines together.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from headrace.dialects.bedrock.transaction import Row, Transaction
-from headrace.dialects.bedrock.values import LARGEST, is_mocked, read_list
+from headrace.dialects.bedrock.transaction import Row, Transaction, read_row
+from headrace.dialects.bedrock.values import LARGEST, read_list
 
 FIRST_BUDGET = 8
 """How many rows, or names, a search may look at in its first turn; eight times as many in each one after."""
+REAL, MOCKED = 0, 1
 
 
 class Wish:
@@ -24,7 +28,7 @@ class Wish:
     Wishes that are equal are always granted or refused together.
     """
 
-    __slots__ = ("_key", "exact", "mocked", "names", "prefix", "priority")
+    __slots__ = ("_key", "exact", "kinds", "names", "prefix", "priority")
 
     def __init__(self, name: str, priority: int | None = None, *, mocked: bool = False) -> None:
         entries = read_list(name)
@@ -32,7 +36,7 @@ class Wish:
         self.exact = len(entries) > 1 or self.prefix == name
         self.names: tuple[str, ...] = tuple(dict.fromkeys(entries)) if len(entries) > 1 else (name,)
         self.priority = priority
-        self.mocked = mocked
+        self.kinds = (REAL, MOCKED) if mocked else (REAL,)
         self._key = (self.names, self.exact, priority, mocked)
 
     @property
@@ -71,85 +75,88 @@ def first_beyond(prefix: str) -> str | bytes:
 
 def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[Row]:
     """Up to so many jobs that are due, in order: priority (higher first), then nextRun, then jobID."""
+    return _first(count, [_of_kind(tx, wish, kind, count) for kind in wish.kinds])
+
+
+def _first(count: int, lines: Sequence[Iterable[Row]]) -> list[Row]:
+    """The first of several lines together."""
+    if len(lines) == 1:
+        return list(lines[0])
+    rows = sorted(itertools.chain.from_iterable(lines), key=lambda row: (-row.priority, row.next_run, row.job_id))
+    return rows[:count]
+
+
+def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Row]:
     if wish.exact:
-        return _by_names(tx, wish, wish.names, count)
+        return _by_names(tx, wish, kind, wish.names, count)
     pattern = wish.names[0]
-    names_first = pattern in tx.by_names
+    names_first = (pattern, kind) in tx.by_names
     budget = FIRST_BUDGET
     for by_names in itertools.cycle((True, False) if names_first else (False, True)):
-        found = _from_name_to_name(tx, wish, count, budget) if by_names else _down_the_line(tx, wish, count, budget)
+        search = _from_name_to_name if by_names else _down_the_line
+        found = search(tx, wish, kind, count, budget)
         if found is not None:
-            tx.remember(pattern, by_names=by_names)
+            tx.remember((pattern, kind), by_names=by_names)
             return found
         if by_names is not names_first:
             budget *= 8
     raise AssertionError("unreachable")
 
 
-def _by_names(tx: Transaction, wish: Wish, names: Sequence[str], count: int) -> list[Row]:
-    found = [row for name in names for row in itertools.islice(_line_of(tx, wish, name), count)]
-    if len(names) > 1:
-        found.sort(key=lambda row: (-row.priority, str(row.next_run), row.job_id))
-        del found[count:]
-    return found
+def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | bytes], count: int) -> list[Row]:
+    return _first(count, [list(itertools.islice(_line_of(tx, wish, kind, name), count)) for name in names])
 
 
-def _line_of(tx: Transaction, wish: Wish, name: str) -> Iterator[Row]:
+def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Row]:
     """The due jobs of one name, in order."""
-    for priority in _priorities(tx, wish, name):
-        for row in map(Row._make, tx.stream("due_of_name", name, priority, tx.now)):
-            if wish.mocked or not is_mocked(row.data):
-                yield row
+    for priority in _priorities(tx, wish, "top_priority_of_name", kind, name):
+        yield from map(read_row, tx.stream("due_of_name", kind, name, priority, tx.now))
 
 
-def _priorities(tx: Transaction, wish: Wish, name: str | None) -> Iterator[int]:
+def _priorities(tx: Transaction, wish: Wish, statement: str, *of: Any) -> Iterator[int]:
     if wish.priority is not None:
         yield wish.priority
         return
     priority = LARGEST
-    while True:
-        of_name = ("top_priority_of_name", name) if name is not None else ("top_priority",)
-        priority = tx.value(*of_name, priority)
-        if priority is None:
-            return
+    while (lower := tx.value(statement, *of, priority)) is not None:
+        priority = lower
         yield priority
 
 
-def _down_the_line(tx: Transaction, wish: Wish, count: int, budget: int) -> list[Row] | None:
+def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
     """Look at so many due jobs of all names, in order. None: there are more, and not enough have matched."""
     found: list[Row] = []
-    for priority in _priorities(tx, wish, None):
+    for priority in _priorities(tx, wish, "top_priority", kind):
         seen = 0
-        for job_id, matches in tx.stream("due", priority, tx.now, wish.names[0], budget):
+        for job_id, matches in tx.stream("due", kind, priority, tx.now, wish.names[0], budget):
             seen += 1
             if matches:
-                row = tx.job(job_id)
-                if wish.mocked or not is_mocked(row.data):
-                    found.append(row)
-                    if len(found) == count:
-                        return found
+                found.append(tx.job(job_id))
+                if len(found) == count:
+                    return found
         if seen == budget:
             return None
         budget -= seen
     return found
 
 
-def _from_name_to_name(tx: Transaction, wish: Wish, count: int, budget: int) -> list[Row] | None:
+def _from_name_to_name(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
     """Look at the heads of so many lines. None: there are more names than that."""
-    names = _names_like(tx, wish, budget)
-    return None if names is None else _by_names(tx, wish, names, count)
+    names = _names_like(tx, wish, kind, budget)
+    return None if names is None else _by_names(tx, wish, kind, names, count)
 
 
-def _names_like(tx: Transaction, wish: Wish, budget: int) -> list[str] | None:
-    """The names in line that match. None: too many of them begin like the pattern."""
+def _names_like(tx: Transaction, wish: Wish, kind: int, budget: int) -> list[bytes] | None:
+    """The names in line that match, as they are stored. None: too many of them begin like the pattern."""
     pattern = wish.names[0]
     beyond = first_beyond(wish.prefix)
-    names: list[str] = []
-    name = tx.value("next_name", wish.prefix, beyond)
+    names: list[bytes] = []
+    found = tx.first("next_name", kind, wish.prefix, beyond, pattern)
     for _ in range(budget):
-        if name is None:
+        if found is None:
             return names
-        if wish.is_prefix or tx.value("matches", name, pattern):
+        name, matches = found
+        if matches:
             names.append(name)
-        name = tx.value("name_after", name, beyond)
+        found = tx.first("name_after", kind, name, beyond, pattern)
     return None

@@ -14,7 +14,8 @@ from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
 from headrace.job import Counts, Event, Filter, Page, Snapshot, State
 
-COLUMNS = "jobID, name, state, priority, created, nextRun, lastRun, data"
+COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB)"
+"""As bytes: one value that is not UTF-8 must not keep all others from being seen."""
 _SQL_STATES = {
     State.SCHEDULED: "(state = 'QUEUED' AND nextRun > {now})",
     State.READY: "(state IN ('QUEUED', 'RUNQUEUED') AND nextRun <= {now})",
@@ -75,7 +76,7 @@ def _of_queue(queue: str, tasks: Tasks) -> str:
 def counts(client: Client, tasks: Tasks, now: int) -> list[Counts]:
     """How many jobs are where."""
     moment = _quote(write_moment(now))
-    sql = f"SELECT name, state, nextRun <= {moment}, count(*) FROM jobs GROUP BY 1, 2, 3"  # noqa: S608  (quoted)
+    sql = f"SELECT CAST(name AS BLOB), state, nextRun <= {moment}, count(*) FROM jobs GROUP BY 1, 2, 3"  # noqa: S608  (quoted)
     by_queue: dict[str, dict[State, int]] = {}
     for name, state, due, number in client.query(sql).rows:
         queue, _ = read_name(str(name), tasks)
@@ -101,7 +102,7 @@ def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[Event]:
 def advice(client: Client) -> list[str]:
     """Jobs that would be lost with their worker."""
     rows = client.query(
-        "SELECT name, count(*) FROM jobs WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING') "
+        "SELECT CAST(name AS BLOB), count(*) FROM jobs WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING') "
         "GROUP BY 1 ORDER BY 2 DESC LIMIT 20"
     ).rows
     return [

@@ -152,8 +152,8 @@ def _authorize_write(action: int, first: str | None, second: str | None, *_: str
 
 
 OURS = {
-    "jobs", "server", "jobsName", "jobsParentJobIDState", "jobsNamePriorityNextRun", "jobsPriorityNextRunName",
-    "jobsSequentialKeyState",
+    "jobs", "server", "jobsName", "jobsParentJobIDState", "jobsMockedNamePriorityNextRun",
+    "jobsMockedPriorityNextRunName", "jobsSequentialKeyState",
 }  # fmt: skip
 """What the server cannot do without: its rows may be changed, its shape may not."""
 

@@ -20,10 +20,11 @@ from headrace.dialects.bedrock.commands.get import HandOut
 from headrace.dialects.bedrock.connection import Connection
 from headrace.dialects.bedrock.database import Database
 from headrace.dialects.bedrock.dispatch import execute, run_write_query
+from headrace.dialects.bedrock.line import MOCKED, REAL
 from headrace.dialects.bedrock.moments import read_moment
 from headrace.dialects.bedrock.query import Query, Reader, Written
 from headrace.dialects.bedrock.statements import SQL
-from headrace.dialects.bedrock.transaction import Transaction
+from headrace.dialects.bedrock.transaction import Transaction, read_text
 from headrace.dialects.bedrock.turn import Broken, Turn
 from headrace.dialects.bedrock.values import LARGEST
 from headrace.dialects.bedrock.waiters import Waiter, Waiters
@@ -67,7 +68,7 @@ class Server:
         self.node_name = self.options.node_name
         self.node_line = f"nodeName: {escape(self.node_name)}\r\n"
         self.blacklist: set[str] = set()
-        self.by_names: set[str] = set()
+        self.by_names: set[tuple[str, int]] = set()
         self.waiters = Waiters()
         self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
         self.commands = 0
@@ -307,13 +308,15 @@ class Server:
         pause = LOOK_AT_CLOCK
         now = read_moment(tx.now)
         assert now is not None
-        priority = LARGEST
-        while (lower := tx.value("top_priority", priority)) is not None:
-            priority = lower
-            tx.runnable += [name for (name,) in tx.rows("fallen_due", priority, since, tx.now)]
-            following = read_moment(tx.value("next_due", priority, tx.now))
-            if following is not None:
-                pause = min(pause, max((following - now).total_seconds(), 0.001))
+        for kind in (REAL, MOCKED):
+            priority = LARGEST
+            while (lower := tx.value("top_priority", kind, priority)) is not None:
+                priority = lower
+                tx.runnable += [read_text(name) for (name,) in tx.rows("fallen_due", kind, priority, since, tx.now)]
+                following = tx.value("next_due", kind, priority, tx.now)
+                moment = None if following is None else read_moment(read_text(following))
+                if moment is not None:
+                    pause = min(pause, max((moment - now).total_seconds(), 0.001))
         return pause
 
     # -- commands without a listener --

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,13 +39,41 @@ class Row(NamedTuple):
     sequential_key: str
 
 
+def read_text(value: bytes) -> str:
+    """A text of the table. What is not UTF-8, which only a Query or another program can have written, is replaced."""
+    return str(value, "utf-8", "replace")
+
+
+def read_row(values: Sequence[Any]) -> Row:
+    """A row from the columns as the statements read them: texts as bytes."""
+    created, job_id, state, name, next_run, last_run, repeat, data, priority, parent_id, retry_after, key = values
+    return Row(
+        read_text(created),
+        job_id,
+        read_text(state),
+        read_text(name),
+        read_text(next_run),
+        None if last_run is None else read_text(last_run),
+        read_text(repeat),
+        read_text(data),
+        priority,
+        parent_id,
+        read_text(retry_after),
+        read_text(key),
+    )
+
+
 class Transaction:
     """A write transaction that commands share, each within a savepoint of its own. All see the same time."""
 
     __slots__ = ("blacklist", "by_names", "execute", "last_id", "moment", "now", "now_seconds", "runnable", "woken")
 
     def __init__(
-        self, connection: apsw.Connection, milliseconds: int, blacklist: set[str], by_names: set[str] | None = None
+        self,
+        connection: apsw.Connection,
+        milliseconds: int,
+        blacklist: set[str],
+        by_names: set[tuple[str, int]] | None = None,
     ) -> None:
         self.execute: Callable[..., apsw.Cursor] = connection.execute
         self.last_id: Callable[[], int] = connection.last_insert_rowid
@@ -56,7 +84,7 @@ class Transaction:
         self.blacklist = blacklist
         """Patterns of job names that are to be failed instead of handed out."""
         self.by_names = set() if by_names is None else by_names
-        """Patterns whose jobs were found name by name the last time: see `line.py`."""
+        """Patterns, and kinds of jobs, that were found name by name the last time: see `line.py`."""
         self.runnable: list[str] = []
         """Names of which there may be a job to run now: who waits for one should look."""
         self.woken = False
@@ -90,7 +118,7 @@ class Transaction:
 
     def find(self, job_id: int) -> Row | None:
         row = self.first("by_id", job_id)
-        return None if row is None else Row._make(row)
+        return None if row is None else read_row(row)
 
     def job(self, job_id: int) -> Row:
         """A job that somebody named by its id."""
@@ -99,16 +127,16 @@ class Transaction:
             raise Refused("404 No job with this jobID")
         return row
 
-    def remember(self, pattern: str, *, by_names: bool) -> None:
-        """Which way to a pattern's jobs was the short one."""
+    def remember(self, pattern: tuple[str, int], *, by_names: bool) -> None:
+        """Which way to a pattern's jobs of a kind was the short one."""
         if not by_names:
             self.by_names.discard(pattern)
         elif len(self.by_names) < MOST_REMEMBERED:
             self.by_names.add(pattern)
 
-    def queued(self, name: str, next_run: str | None) -> None:
+    def queued(self, name: str, next_run: str) -> None:
         """A job has entered the line: those who wait for it look, if it is due."""
-        if str(next_run) <= self.now:
+        if next_run <= self.now:
             self.runnable.append(name)
 
     def promote(self, key: str) -> None:
@@ -119,7 +147,7 @@ class Transaction:
         if successor is not None:
             job_id, name, next_run = successor
             self.run("set_state", job_id, "QUEUED")
-            self.queued(name, next_run)
+            self.queued(read_text(name), read_text(next_run))
 
     def fail(self, row: Row) -> None:
         """A job has failed without a worker saying so."""

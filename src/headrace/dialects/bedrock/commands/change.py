@@ -43,11 +43,12 @@ def update_job(tx: Transaction, request: Request) -> Answer:
     repeat = given_repeat or row.repeat
     if read_integer(request.get("shouldclearrepeat")):
         repeat = ""
-    again: str | None = request.get("nextrun") or row.next_run
+    again = request.get("nextrun") or row.next_run
     if given_repeat and not request.get("nextrun"):
-        again = next_run(given_repeat, scheduled=row.next_run, started=row.last_run, finished=tx.moment)
-        if again is None:
+        repeated = next_run(given_repeat, scheduled=row.next_run, started=row.last_run, finished=tx.moment)
+        if repeated is None:
             raise Refused(IMPOSSIBLE_TIME)
+        again = repeated
     tx.run("update", job_id, data, repeat, row.priority if new_priority is None else new_priority, again)
     if row.state in ("QUEUED", "RUNQUEUED"):
         tx.queued(row.name, again)

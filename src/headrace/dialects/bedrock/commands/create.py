@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from headrace.dialects.bedrock.moments import is_modifier, is_repeat
-from headrace.dialects.bedrock.transaction import RUNNING_STATES, Answer, Row, Transaction
+from headrace.dialects.bedrock.transaction import RUNNING_STATES, Answer, Row, Transaction, read_text
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, is_mocked, read_integer, read_priority
 from headrace.dialects.bedrock.wire import Refused, Request
 
@@ -141,10 +141,11 @@ def _of_its_kind(tx: Transaction, data: str, wanted: Request, parent: Row | None
 
 def _find_twin(tx: Transaction, name: str, mocked: bool) -> tuple[int, int, str] | None:
     """The oldest job of the same name and kind, in whatever state."""
-    for job_id, parent_id, data in tx.stream("by_name", name):
-        if is_mocked(data) == mocked:
-            return job_id, parent_id, data
-    return None
+    found = tx.first("by_name", name, int(mocked))
+    if found is None:
+        return None
+    job_id, parent_id, data = found
+    return job_id, parent_id, read_text(data)
 
 
 def _first_state(tx: Transaction, parent: Row | None, key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace.dialects.bedrock.moments import next_run, write_seconds
-from headrace.dialects.bedrock.transaction import PENDING_STATES, RUNNING_STATES, Answer, Row, Transaction
+from headrace.dialects.bedrock.transaction import PENDING_STATES, RUNNING_STATES, Answer, Row, Transaction, read_text
 from headrace.dialects.bedrock.values import is_mocked, read_data, read_flag, read_integer, read_job_id, read_priority
 from headrace.dialects.bedrock.wire import Refused, Request
 
@@ -17,7 +17,7 @@ LONGEST_DELAY = 8
 def finish_job(tx: Transaction, request: Request) -> Answer:
     """The run is over: repeat, wait for the children, or be gone."""
     row = _check(tx, request)
-    children = {state for (state,) in tx.rows("children", row.job_id)}
+    children = _states_of_children(tx, row.job_id)
     children -= _delete_ended(tx, row.job_id, children)
     data, repeating = _new_data(tx, row, request)
     if children & PENDING_STATES:
@@ -39,7 +39,7 @@ def finish_job(tx: Transaction, request: Request) -> Answer:
 def retry_job(tx: Transaction, request: Request) -> Answer:
     """The run is over, and there shall be another."""
     row = _check(tx, request)
-    _delete_ended(tx, row.job_id, {state for (state,) in tx.rows("children", row.job_id)})
+    _delete_ended(tx, row.job_id, _states_of_children(tx, row.job_id))
     data, repeating = _new_data(tx, row, request)
     name = request.get("name") or row.name
     priority = request.find("jobpriority")
@@ -61,6 +61,10 @@ def _check(tx: Transaction, request: Request) -> Row:
         if parent is None or parent.state != "PAUSED":
             raise Refused("405 Can only retry/finish child job when parent is PAUSED")
     return row
+
+
+def _states_of_children(tx: Transaction, job_id: int) -> set[str]:
+    return {read_text(state) for (state,) in tx.rows("children", job_id)}
 
 
 def _delete_ended(tx: Transaction, job_id: int, children: set[str]) -> set[str]:
@@ -91,7 +95,7 @@ def _pause(tx: Transaction, row: Row, data: str) -> None:
         raise Refused(IMPOSSIBLE_TIME)
     tx.run("pause", row.job_id, data)
     for _, name in tx.rows("paused_children", row.job_id):
-        tx.runnable.append(name)
+        tx.runnable.append(read_text(name))
     tx.run("release_children", row.job_id)
 
 

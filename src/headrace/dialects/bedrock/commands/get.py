@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.dialects.bedrock.line import Wish, next_in_line
 from headrace.dialects.bedrock.moments import next_run, shift
-from headrace.dialects.bedrock.transaction import Answer, Row, Transaction
+from headrace.dialects.bedrock.transaction import Answer, Row, Transaction, read_text
 from headrace.dialects.bedrock.values import read_data, read_integer, read_priority, render, render_object, render_text
 from headrace.dialects.bedrock.wire import Refused, Request
 
@@ -106,7 +106,7 @@ def _ended_children(tx: Transaction, job_id: int) -> list[tuple[str, str]]:
         return []
     lists: dict[str, list[str]] = {"FINISHED": [], "CANCELLED": []}
     for child_id, state, data in children:
-        lists[state].append(render_object([("data", render(data)), ("jobID", str(child_id))]))
+        lists[state].append(render_object([("data", render(read_text(data))), ("jobID", str(child_id))]))
     return [
         ("cancelledChildJobs", f"[{','.join(lists['CANCELLED'])}]"),
         ("finishedChildJobs", f"[{','.join(lists['FINISHED'])}]"),

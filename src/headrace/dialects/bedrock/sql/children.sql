@@ -1,2 +1,2 @@
 -- The states of a job's children.
-SELECT DISTINCT state FROM jobs WHERE parentJobID = ?1 AND parentJobID != 0
+SELECT CAST(state AS BLOB) FROM jobs WHERE parentJobID = ?1 AND parentJobID != 0 GROUP BY state

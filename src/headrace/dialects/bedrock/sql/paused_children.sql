@@ -1,2 +1,2 @@
 -- Children that wait for their parent to finish its first pass.
-SELECT jobID, name FROM jobs WHERE parentJobID = ?1 AND parentJobID != 0 AND state = 'PAUSED'
+SELECT jobID, CAST(name AS BLOB) FROM jobs WHERE parentJobID = ?1 AND parentJobID != 0 AND state = 'PAUSED'
