@@ -24,6 +24,7 @@ from headrace.dialects.bedrock.mapping import (
     milliseconds_of,
     name_lists,
     read_name,
+    read_state,
     split_data,
     time_left,
     time_limit,
@@ -32,13 +33,16 @@ from headrace.dialects.bedrock.mapping import (
 from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
-from headrace.job import Charge, Kind, Lease, Outcome, Report, Take, Turn, Verdict
+from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
 from headrace.task import Overrides
 
 T = TypeVar("T")
 
 BETWEEN = 60_000
 """Milliseconds by which a job is late whose worker died between the two requests that a counted retry takes."""
+
+MOST_REMEMBERED = 1_000
+"""Ends of runs, so that one told twice is known."""
 
 _decode_jobs = msgspec.json.Decoder(FoundJobs).decode
 _encode = msgspec.json.Encoder().encode
@@ -93,6 +97,8 @@ class Session:
         self._number = 0
         self._answer: Turn | None = None
         self._verdicts: dict[int, Verdict] = {}
+        self._ended: dict[int, tuple[int, Kind]] = {}
+        """The last ends that Bedrock was told of: tokens and kinds."""
 
     def names(self, queues: Sequence[str]) -> list[str]:
         """All names that the worker's tasks have in these queues."""
@@ -118,22 +124,49 @@ class Session:
         return self._answer
 
     def _settle(self, client: Client, outcomes: Sequence[Outcome]) -> None:
-        released = []
+        released: dict[int, int] = {}
         for index, outcome in enumerate(outcomes):
             if index in self._verdicts:
                 continue
             hand = self.hands.get(int(outcome.ref))
-            if hand is None or hand.token != outcome.token or self._is_over(hand):
+            if hand is None or hand.token != outcome.token:
+                self._verdicts[index] = self._verdict_on_a_repeat(client, outcome)
+            elif self._is_over(hand):
                 self._verdicts[index] = Verdict.STALE
-                self.hands.pop(int(outcome.ref), None)
+                del self.hands[hand.found.job_id]
+            elif hand.found.job_id in released:
+                self._verdicts[index] = Verdict.ALREADY
             elif outcome.kind is Kind.RELEASED:
-                released.append((index, hand))
+                released[hand.found.job_id] = index
             else:
                 self._verdicts[index] = self._report_end(client, hand, outcome)
-                self.hands.pop(hand.found.job_id, None)
+                del self.hands[hand.found.job_id]
+                self._remember_end(hand, outcome.kind)
         if released:
-            self.give_back(client, [hand.found.job_id for _, hand in released])
-            self._verdicts |= dict.fromkeys((index for index, _ in released), Verdict.OK)
+            hands = [self.hands[job_id] for job_id in released]
+            self.give_back(client, list(released))
+            for hand in hands:
+                self._remember_end(hand, Kind.RELEASED)
+            self._verdicts |= dict.fromkeys(released.values(), Verdict.OK)
+
+    def _remember_end(self, hand: Hand, kind: Kind) -> None:
+        self._ended[hand.found.job_id] = hand.token, kind
+        if len(self._ended) > MOST_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _verdict_on_a_repeat(self, client: Client, outcome: Outcome) -> Verdict:
+        """Of a job that is not in hand: has its end been told already, or has somebody else got it since?"""
+        token, kind = self._ended.get(int(outcome.ref), (None, None))
+        if token != outcome.token:
+            return Verdict.STALE
+        if kind is Kind.DONE:
+            return Verdict.ALREADY
+        try:
+            job = client.run(calls.query_job(int(outcome.ref)))
+        except DoesNotExist:
+            return Verdict.STALE
+        state = read_state(job["state"], str(job["nextRun"]), write_moment(self._clock.now()))
+        return Verdict.STALE if state is State.RUNNING else Verdict.ALREADY
 
     def _report_end(self, client: Client, hand: Hand, outcome: Outcome) -> Verdict:
         try:
@@ -231,6 +264,7 @@ class Session:
         ends = None if left is None else self._clock.steady() + max(left - 2_000, left * 3 // 4)
         token = next(_tokens)
         self.hands[found.job_id] = Hand(found, token, tries, ends)
+        self._ended.pop(found.job_id, None)
         return Lease(
             ref=found.job_id,
             token=token,
@@ -271,10 +305,10 @@ class Session:
         hand.said = merge_data(hand.said or b"{}", report.data)
         return True
 
-    def lost(self, ids: Sequence[str]) -> list[str]:
+    def lost(self, held: Sequence[tuple[Ref, Token, str]]) -> list[str]:
         """Which of these jobs others may have by now."""
         return [
             job_id
-            for job_id in ids
-            if not job_id.isdecimal() or (hand := self.hands.get(int(job_id))) is None or self._is_over(hand)
+            for ref, token, job_id in held
+            if (hand := self.hands.get(int(ref))) is None or hand.token != token or self._is_over(hand)
         ]

@@ -261,8 +261,7 @@ class BedrockStore:
         """Nothing can be renewed: a lease lasts as long as its job's retryAfter. Says which ones are over."""
 
         def look(client: Client) -> Renewal:
-            lost = self._session(session).lost([job_id for _, _, job_id in held])
-            return Renewal(now=self._clock.now(), lost=lost)
+            return Renewal(now=self._clock.now(), lost=self._session(session).lost(held))
 
         return Work(look)
 
