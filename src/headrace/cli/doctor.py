@@ -12,6 +12,7 @@ from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_
 from headrace.cli.output import show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
 from headrace.spoken import length, now_ms
+from headrace.store.contract import Facet
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -52,7 +53,9 @@ def doctor_command(
         counts = opened.run(opened.counts())
         facts = {**_promises(opened), **_file_facts(opened.url), **_numbers(sessions, counts)}
         advice = getattr(opened, "advice", None)
-        problems = [*find_problems(sessions, counts, now_ms()), *(advice() if callable(advice) else [])]
+        # Where a store does not know who works for it, that nobody is listed is no news.
+        waiting = counts if Facet.ROLL_CALL in opened.facets else []
+        problems = [*find_problems(sessions, waiting, now_ms()), *(advice() if callable(advice) else [])]
     if as_json:
         show_json({**facts, **({"repaired": repaired} if repair else {}), "problems": problems, "ok": not problems})
     else:

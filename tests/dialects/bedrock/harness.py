@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from headrace.clock import Clock
 from headrace.dialects.bedrock.database import Database
@@ -194,8 +194,7 @@ class Process:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
         )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode()
+        line = self.read_line()
         assert "listening" in line, line
         self.port = int(line.rpartition(":")[2])
         return self
@@ -205,19 +204,32 @@ class Process:
         return self._process.pid
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
+        self.wait()
 
     def stop(self) -> int:
-        return self._end(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+        return self.wait()
 
-    def _end(self, number: int) -> int:
+    def signal(self, number: int) -> None:
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
         code = self._process.wait(PATIENCE)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._output.close()
         return code
+
+    def read_line(self) -> str:
+        """The next line that it prints."""
+        return self._output.readline().decode().strip()
+
+    @property
+    def _output(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
 
     def connect(self) -> Wire:
         return Wire(self.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pytest
 
 from headrace.dialects.bedrock.database import Database
 from headrace.errors import StoreBusy
+from processes import eventually
 from volume import volume
 
 from .harness import Process, Wire, process, request
@@ -65,6 +67,62 @@ def test_a_gentle_stop_answers_what_has_arrived(tmp_path: Path) -> None:
         server.start()
         with server.connect() as again:
             assert again.ask("Query", query="SELECT count(*) FROM jobs;").json == [[replies]]
+
+
+def test_a_stop_is_not_put_off_by_clients_that_go_on_sending(tmp_path: Path) -> None:
+    """All that was answered is heard by those who asked, and nothing else has happened."""
+    heard: list[int] = []
+
+    def send_without_end(port: int) -> None:
+        with Wire(port) as wire, suppress(EOFError, OSError):
+            while True:
+                wire.send(request("CreateJob", name="x") * 100)
+                heard.extend(wire.read().json["jobID"] for _ in range(100))
+
+    with process(tmp_path / "jobs.db") as server:
+        clients = [threading.Thread(target=send_without_end, args=(server.port,)) for _ in range(10)]
+        for client in clients:
+            client.start()
+        eventually(lambda: len(heard) > 1_000, "the clients to be busy")
+        begun = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - begun < 5
+        for client in clients:
+            client.join()
+        server.start()
+        with server.connect() as wire:
+            assert wire.ask("Query", query="SELECT count(*) FROM jobs;").json == [[len(heard)]]
+
+
+SLOW = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n;"
+
+
+def test_a_stop_answers_the_query_that_runs(tmp_path: Path) -> None:
+    with process(tmp_path / "jobs.db") as server, server.connect() as wire:
+        assert wire.ask("Ping").code == 200
+        wire.send(request("Query", query=SLOW) + request("Ping") + request("Query", query="SELECT 1;"))
+        with server.connect() as other:
+            assert other.ask("Status").json["commandCount"] == 3  # it runs
+        server.signal(signal.SIGTERM)
+        assert [wire.read().status for _ in range(3)] == ["555 Timeout", "200 OK", "503 Stopping"]
+        assert wire.at_end()
+        assert server.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_does_not_wait(tmp_path: Path, number: signal.Signals) -> None:
+    with process(tmp_path / "jobs.db") as server, server.connect() as wire:
+        job_id = wire.ask("CreateJob", name="x").json["jobID"]
+        wire.send(request("Query", query=SLOW))
+        with server.connect() as other:
+            assert other.ask("Status").json["commandCount"] == 3
+        server.signal(number)
+        assert server.read_line() == "stopping"
+        server.signal(number)
+        assert server.wait() == -number
+        server.start()
+        with server.connect() as again:
+            assert again.ask("GetJob", name="x").json["jobID"] == job_id
 
 
 def test_one_server_per_file(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -123,8 +124,18 @@ def test_doctor_lists_jobs_that_would_be_lost(store: BedrockStore, server: InPro
         create(wire, "safe", retryAfter="+1 HOUR")
         assert store.advice() == []
         create(wire, "unsafe")
+        assert store.advice()[0].startswith("1 job named 'unsafe' without a retryAfter")
+        create(wire, "unsafe", sequentialKey="k")
+        create(wire, "unsafe", sequentialKey="k")
+        wire.ask("GetJob", name="unsafe")
     (line,) = store.advice()
-    assert line.startswith("1 jobs named 'unsafe' have no retryAfter")
+    assert line.startswith("3 jobs named 'unsafe' without a retryAfter")
+
+
+def test_doctor_says_when_it_could_not_look(make_server: Callable[..., InProcess]) -> None:
+    with closing(BedrockStore(f"bedrock://127.0.0.1:{make_server(allow_query=False).port}")) as store:
+        (line,) = store.advice()
+    assert line.startswith("Jobs without a retryAfter could not be looked for: the server says '430")
 
 
 def test_outcomes_after_their_time_do_not_count(store: BedrockStore, server: InProcess, clock: ManualClock) -> None:

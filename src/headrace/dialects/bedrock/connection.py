@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_accounted", "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "closing", "ended",
-        "local", "lost", "query", "scheduled", "waiter",
+        "local", "lost", "query", "scheduled", "stopped", "waiter",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -56,6 +56,8 @@ class Connection(asyncio.Protocol):
         """It has had, or is about to have, its last answer."""
         self.lost = False
         self.local = False
+        self.stopped = False
+        """The server stops: nothing more is read."""
 
     # -- what asyncio tells --
 
@@ -81,6 +83,8 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.ended = True
+        if self.closing:
+            return False
         if self.waiter is not None:
             self._server.stop_waiting(self.waiter)
             self.close()
@@ -145,6 +149,24 @@ class Connection(asyncio.Protocol):
         if not self.lost:
             self._transport.close()
 
+    def stop_reading(self) -> None:
+        """What has arrived is enough."""
+        self.stopped = True
+        if not self.lost:
+            self._transport.pause_reading()
+
+    def leave(self) -> None:
+        """Close; but a client that is still sending reads its answers first, and hangs up itself.
+
+        Closing on bytes that nobody has read would make the kernel throw away answers on their way.
+        """
+        if self.closing or self.ended or not self._poll(select.POLLIN):
+            self.close()
+            return
+        self.closing = True
+        self._transport.write_eof()
+        self._transport.resume_reading()
+
     def abort(self) -> None:
         if not self.lost:
             self._transport.abort()
@@ -153,10 +175,11 @@ class Connection(asyncio.Protocol):
         """Whether the client has hung up, even if nobody has told us yet."""
         if self.lost or self.closing or self.ended:
             return True
-        if not _HANG_UP:
-            return False
+        return bool(_HANG_UP) and self._poll(_HANG_UP)
+
+    def _poll(self, event: int) -> bool:
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), _HANG_UP)
+        poll.register(self._transport.get_extra_info("socket").fileno(), event)
         return bool(poll.poll(0))
 
     def _account(self) -> None:
@@ -166,6 +189,8 @@ class Connection(asyncio.Protocol):
 
     def _throttle(self, *, more: bool = False) -> None:
         """Stop reading from a client that is far ahead of its answers."""
+        if self.stopped:
+            return
         reading = self._parser.buffered <= READ_AHEAD or not (more or self.busy)
         if reading is not self._reading and not self._transport.is_closing() and not self.ended:
             self._reading = reading

@@ -25,6 +25,7 @@ log = logging.getLogger("headrace.bedrock")
 DEFAULT_TIMEOUT = 110_000
 """Milliseconds that a command may take until it is committed."""
 MICROSECOND = 1_000_000
+STOPPING = "503 Stopping"
 
 
 def execute(server: Server, turn: Turn, connection: Connection | None, request: Request) -> None:
@@ -200,6 +201,8 @@ def _query(server: Server, turn: Turn, connection: Connection | None, request: R
     if not server.options.allow_query:
         raise Refused("430 Unrecognized command", ("error", "queries are turned off"))
     query = Query(request)
+    if server.stopping:
+        raise Refused(STOPPING)
     query.last = last
     seconds = min(_timeout(request) / 1000, server.options.query_seconds)
     query.limit(seconds)

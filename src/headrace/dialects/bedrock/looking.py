@@ -102,12 +102,13 @@ def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[Event]:
 def advice(client: Client) -> list[str]:
     """Jobs that would be lost with their worker."""
     rows = client.query(
-        "SELECT CAST(name AS BLOB), count(*) FROM jobs WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING') "
+        "SELECT CAST(name AS BLOB), count(*) FROM jobs "
+        "WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING', 'PAUSED', 'WAITING') "
         "GROUP BY 1 ORDER BY 2 DESC LIMIT 20"
     ).rows
     return [
-        f"{number:,} jobs named {str(name)!r} have no retryAfter: one whose worker dies stays RUNNING for ever. "
-        "Create them with a retryAfter longer than they take."
+        f"{number:,} {'job' if number == 1 else 'jobs'} named {str(name)!r} without a retryAfter: "
+        "one whose worker dies stays RUNNING for ever. Create them with a retryAfter longer than they take."
         for name, number in rows
     ]
 

@@ -16,6 +16,7 @@ from headrace.errors import ConfigurationError, StoreUnavailable
 log = logging.getLogger("headrace.bedrock")
 
 DEFAULT_PORT = 8888
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -50,7 +51,7 @@ def serve(
 async def _serve(server: Server, host: str, port: int, announce: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     try:
         chosen = await server.start(host or None, port)
@@ -59,6 +60,9 @@ async def _serve(server: Server, host: str, port: int, announce: Callable[[str],
         raise StoreUnavailable(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
     announce(f"listening on {host or '*'}:{chosen}")
     await stop.wait()
+    for number in SIGNALS:  # a second one ends it at once, which loses nothing that was answered
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
     announce("stopping")
     await server.stop()
 

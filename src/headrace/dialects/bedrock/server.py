@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.commands.change import put_back
 from headrace.dialects.bedrock.commands.get import HandOut
 from headrace.dialects.bedrock.connection import Connection
 from headrace.dialects.bedrock.database import Database
-from headrace.dialects.bedrock.dispatch import execute, run_write_query
+from headrace.dialects.bedrock.dispatch import STOPPING, execute, run_write_query
 from headrace.dialects.bedrock.line import MOCKED, REAL
 from headrace.dialects.bedrock.moments import read_moment
 from headrace.dialects.bedrock.query import Query, Reader, Written
@@ -87,7 +87,8 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._readers: list[Reader] = []
         self._query_threads = ThreadPoolExecutor(2, "headrace-query")
-        self._stopping = False
+        self.stopping = False
+        """What has arrived is finished; nothing new is begun."""
 
     # -- life --
 
@@ -100,21 +101,27 @@ class Server:
         return chosen
 
     async def stop(self) -> None:
-        """Listen no more, finish what has arrived, tell those who wait, and close."""
-        self._stopping = True
+        """Listen and read no more, finish what has arrived, tell those who wait, and close."""
+        self.stopping = True
         for listener in self._listeners:
             listener.close()
         for timer in self._postponed:
             timer.cancel()
+        for connection in self._connections:
+            connection.stop_reading()
+        await self._until_idle()
+        await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
         await self._until_idle()
         turn = Turn(self)
         for waiter in self.waiters:
             self.waiters.remove(waiter)
             self.answer_waiter(turn, waiter, Refused("303 Timeout"), last=True)
+        for connection in self._connections:
+            if connection.query is not None:
+                turn.refuse(connection, Refused(STOPPING), last=True)
         turn.finish()
         for connection in tuple(self._connections):
-            connection.close()
-        await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
+            connection.leave()
         await self._until_closed()
         await self._until_idle()  # jobs that could not be delivered go back
         for clock in (self._deadline_timer, self._due_timer):
@@ -146,8 +153,8 @@ class Server:
 
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
-        if len(self._connections) > self.options.most_connections or self._stopping:
-            status = "503 Stopping" if self._stopping else "503 Too many connections"
+        if len(self._connections) > self.options.most_connections or self.stopping:
+            status = STOPPING if self.stopping else "503 Too many connections"
             connection.send(compose(status, [("nodeName", self.node_name), ("Connection", "close")]), [])
             connection.close()
 
@@ -288,7 +295,7 @@ class Server:
     def _look_at_clock(self) -> None:
         """Jobs may have fallen due since the last look: those who wait for them get them."""
         self._due_timer = None
-        if not self.waiters or self._stopping:
+        if not self.waiters or self.stopping:
             return
         turn = Turn(self)
         pause = LOOK_AT_CLOCK

@@ -110,11 +110,11 @@ class BedrockStore:
         self.client.close()
 
     def advice(self) -> list[str]:
-        """What an operator should know, in sentences; none if all is well or queries are turned off."""
+        """What an operator should know, in sentences; none if all is well."""
         try:
             return looking.advice(self.client)
-        except BedrockError:
-            return []
+        except BedrockError as error:
+            return [f"Jobs without a retryAfter could not be looked for: the server says {str(error)!r}."]
 
     # -- clients --
 
