@@ -160,7 +160,9 @@ def test_connections_are_bounded(make_server: Callable[..., InProcess]) -> None:
 def test_values_that_are_not_text(wire: Wire, bad: bytes) -> None:
     for attribute in (b"name", b"data", b"repeat", b"sequentialKey", b"firstRun"):
         wire.send(b"CreateJob\nname: x\n" + attribute + b": " + bad + b"\n\n")
-        assert wire.read().status == f"402 Malformed {attribute.decode().lower()}"
+        assert wire.read().status == f"402 Malformed {attribute.decode()}"
+    wire.send(b"FinishJob\njobid: " + bad + b"\n\n")
+    assert wire.read().status == "402 Malformed jobID"
     wire.send(b"CreateJob\nname: x\nnobodyReadsThis: " + bad + b"\n\n")
     assert wire.read().status == "200 OK"
 

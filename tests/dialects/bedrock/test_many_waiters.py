@@ -1,4 +1,4 @@
-"""Ten thousand waiters (a thousand by default): memory only. Server and clients are processes apart."""
+"""Ten thousand waiters: memory only. Server and clients are processes apart."""
 
 from __future__ import annotations
 
@@ -7,17 +7,40 @@ import socket
 import time
 from pathlib import Path
 
-from processes import cpu_seconds, resident_megabytes
-from volume import volume
+import pytest
 
-from .harness import process
+from processes import cpu_seconds, resident_megabytes
+
+from .harness import Process, Wire, process, request
+
+
+def work(wire: Wire) -> None:
+    """Three thousand jobs that nobody waits for."""
+    for _ in range(30):
+        wire.send(request("CreateJob", name="unwanted") * 100)
+        for _ in range(100):
+            assert wire.read().code == 200
+
+
+def processor_time(server: Process, wire: Wire) -> float:
+    """What the server spends on them; the least of a few times, as others use the machine, too."""
+    spent = []
+    for _ in range(3):
+        before = cpu_seconds(server.pid)
+        work(wire)
+        spent.append(cpu_seconds(server.pid) - before)
+    return min(spent)
 
 
 def test_waiters_cost_memory_only(tmp_path: Path) -> None:
-    count = min(volume(1_000), 10_000)
+    count = 10_000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
+    if hard < count + 500:
+        pytest.skip(f"no process may have more than {hard} files open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 500), hard))
     with process(tmp_path / "jobs.db") as server, server.connect() as wire:
+        work(wire)
+        alone = processor_time(server, wire)
         before = resident_megabytes(server.pid)
         waiters: list[socket.socket] = []
         for index in range(count):
@@ -36,6 +59,8 @@ def test_waiters_cost_memory_only(tmp_path: Path) -> None:
         time.sleep(1.0)
         assert cpu_seconds(server.pid) - idle < 0.1  # the clock is looked at twice a second
 
+        assert processor_time(server, wire) < 2.5 * alone + 0.05
+
         trips = []
         for index in range(0, min(count, 900), 9):
             for offset, name in (
@@ -53,7 +78,8 @@ def test_waiters_cost_memory_only(tmp_path: Path) -> None:
         trips.sort()
         assert trips[len(trips) // 2] < 0.02
         # One job, one waiter: every job has gone to somebody.
-        assert wire.ask("Query", query="SELECT DISTINCT state FROM jobs;").json == [["RUNNING"]]
+        taken = "SELECT DISTINCT state FROM jobs WHERE name != 'unwanted';"
+        assert wire.ask("Query", query=taken).json == [["RUNNING"]]
         assert wire.ask("Status").json["waitingCount"] == count - len(trips)
         for client in waiters:
             client.close()

@@ -53,14 +53,29 @@ class Request:
     def get(self, name: str) -> str:
         """A header's value; empty when it is absent."""
         if name in self.malformed:
-            raise Refused(f"402 Malformed {name}")
+            raise _malformed(name)
         return self.headers.get(name, "")
 
     def find(self, name: str) -> str | None:
         """A header's value, or None when it is not set."""
         if name in self.malformed:
-            raise Refused(f"402 Malformed {name}")
+            raise _malformed(name)
         return self.headers.get(name)
+
+
+_SPELT = {
+    name.lower(): name
+    for name in (
+        "commandExecuteTime", "decrementFailures", "firstRun", "getMockedJobs", "ignoreRepeat", "jobID", "jobIDs",
+        "jobPriority", "mockRequest", "nextRun", "numResults", "parentJobID", "ReadDBFlags", "retryAfter",
+        "sequentialKey", "shouldClearRepeat", "SQLiteArgs",
+    )
+}  # fmt: skip
+"""Names that are written with capitals."""
+
+
+def _malformed(name: str) -> Refused:
+    return Refused(f"402 Malformed {_SPELT.get(name, name)}")
 
 
 class Parser:
