@@ -92,8 +92,8 @@ def started(kind: str, path: Path, durability: str = "process") -> Iterator[tupl
 Requests = Callable[[int, bytes], "bytes | None"]
 
 
-def drive(port: int, connections: int, seconds: float, requests: Requests) -> float:
-    """Requests per second. Each connection sends its next request when it has its answer.
+def drive(port: int, connections: int, seconds: float, requests: Requests) -> tuple[int, float]:
+    """How many requests were answered, one at least, and in how many seconds. Each connection sends one at a time.
 
     `requests(connection, answer)` makes the next one; None ends that connection.
     """
@@ -114,8 +114,8 @@ def drive(port: int, connections: int, seconds: float, requests: Requests) -> fl
         first = requests(index, b"")
         assert first is not None
         client.send(first)
-    while alive and (now := time.perf_counter()) < end:
-        for key, _ in selector.select(end - now):
+    while alive and ((now := time.perf_counter()) < end or not done):
+        for key, _ in selector.select(max(end - now, 0.01)):
             index = key.data
             data = parts[index] + sockets[index].recv(65536)
             if not _complete(data):
@@ -132,7 +132,7 @@ def drive(port: int, connections: int, seconds: float, requests: Requests) -> fl
     elapsed = time.perf_counter() - start
     for client in sockets:
         client.close()
-    return done / elapsed
+    return done, elapsed
 
 
 def _complete(data: bytes) -> bool:
@@ -209,10 +209,13 @@ def _row(what: str, rounds: Rounds) -> str:
     return f"{what:<52} {rate:>7,.0f} /s, {cost * 1e6:>4.0f} µs each"
 
 
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
 def processor_seconds(pid: int) -> float:
     """Time that a process has had on a processor."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) * TICK
 
 
 ROUNDS = 5
@@ -227,8 +230,8 @@ def run(connections: int, seconds: float, jobs: int) -> bool:
 
         def measure(port: int, pid: int, requests: Requests) -> Rate:
             before = processor_seconds(pid)
-            rate = drive(port, connections, seconds / SLICES, requests)
-            return Rate(rate, (processor_seconds(pid) - before) / (rate * seconds / SLICES))
+            done, elapsed = drive(port, connections, seconds / SLICES, requests)
+            return Rate(done / elapsed, max(processor_seconds(pid) - before, TICK) / done)
 
         def compare(*runs: tuple[str, str, Requests]) -> list[Rounds]:
             """A slice of each in turn, again and again: what else the machine does meets all of them alike."""

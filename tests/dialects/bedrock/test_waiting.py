@@ -169,6 +169,14 @@ def test_the_passing_of_time(server: InProcess, wire: Wire, clock: ManualClock) 
     assert waiter.read().json["jobID"] == job
 
 
+def test_mocked_jobs_fall_due_for_those_who_want_them(server: InProcess, wire: Wire, clock: ManualClock) -> None:
+    job = create(wire, "x", firstRun="2026-03-01 10:00:05", mockRequest="true")
+    real, both = wait_for(server, "x"), wait_for(server, "*", getMockedJobs="true")
+    clock.advance(5_000)
+    assert both.read().json["jobID"] == job
+    assert real.silent(0.02)
+
+
 def test_the_passing_of_time_after_the_clock_went_back(server: InProcess, wire: Wire, clock: ManualClock) -> None:
     create(wire, "x", firstRun="2026-03-01 10:00:01")
     waiter = wait_for(server, "x")
