@@ -273,7 +273,7 @@ def test_a_job_fails_as_crashed_when_its_crashes_reach_the_maximum(
     assert job.finished is not None
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.MOVED])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.MOVED, Kind.WAITING)])
 def test_an_attempt_is_charged_only_when_the_outcome_says_so(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a", "b", max_crashes=1)
     worker.run_one(kind)
