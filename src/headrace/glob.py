@@ -3,9 +3,45 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+_SPECIAL = re.compile(r"[*?\[]")
 
 
+def is_glob(name: str) -> bool:
+    """Whether a name stands for others.
+
+    >>> is_glob("mail"), is_glob("mail-*")
+    (False, True)
+    """
+    return _SPECIAL.search(name) is not None
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a name is meant by a pattern, or by itself.
+
+    >>> fits("mail-*", "mail-out"), fits("mail", "mail"), fits("mail", "mail-out")
+    (True, True, False)
+    """
+    return matcher(pattern)(name) if is_glob(pattern) else pattern == name
+
+
+def any_fits(patterns: Iterable[str], name: str) -> bool:
+    """Whether a name is meant by one of these."""
+    return any(fits(pattern, name) for pattern in patterns)
+
+
+def literal_part(pattern: str) -> str:
+    """What all names that fit begin with.
+
+    >>> literal_part("mail-[ab]*")
+    'mail-'
+    """
+    return _SPECIAL.split(pattern, maxsplit=1)[0]
+
+
+@lru_cache(maxsize=1_000)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether names fit: `*` any text, `?` any character, `[a-z]` one of these, `[^a-z]` none of these.
 

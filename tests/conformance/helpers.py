@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,9 +23,11 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import Store
+from headrace.store.contract import Store, Waiter
 
 TIMEOUT = 15_000
+LONG = 20.0
+"""Seconds. No wait lasts that long, unless a wake-up was lost."""
 
 
 def new(job_id: str, **fields: Any) -> NewJob:
@@ -68,6 +71,13 @@ def outcome(lease: Lease, kind: Kind = Kind.DONE, **fields: Any) -> Outcome:
 
 def saying(lease: Lease, **fields: Any) -> Report:
     return Report(ref=lease.ref, token=lease.token, id=lease.id, **fields)
+
+
+def woken(waiter: Waiter) -> bool:
+    """Whether `wait` ends by itself."""
+    began = time.monotonic()
+    waiter.wait(LONG)
+    return time.monotonic() - began < LONG / 2
 
 
 class Worker:

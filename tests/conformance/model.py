@@ -14,8 +14,8 @@ from functools import partial
 from typing import TypeVar
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import NoWorkers, SessionGone, StaleRequest
-from headrace.glob import matcher
+from headrace.errors import ConfigurationError, DependencyCycle, NoWorkers, SessionGone, StaleRequest
+from headrace.glob import any_fits, fits, is_glob, matcher
 from headrace.job import (
     Charge,
     Counts,
@@ -42,7 +42,9 @@ from headrace.job import (
     Turn,
     Verdict,
 )
+from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Operation
+from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
 
 from .ears import Ear, NoGuard
 
@@ -104,6 +106,10 @@ class Job:
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None
+    delay: int | None = None
+    """To count from when the last dependency is met. None: it is due when it is due."""
+    in_lanes_line: bool = False
+    """Blocked because it is not its turn."""
     events: list[Event] = field(default_factory=list)
 
     def place(self) -> tuple[int, int, int]:
@@ -112,6 +118,51 @@ class Job:
 
 def _most(names: Iterable[str], limit: int) -> list[tuple[str, int]]:
     return sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+@dataclass(eq=False)
+class Edge:
+    """One job waits for another."""
+
+    number: int
+    parent: Job
+    child: Job
+    policy: IfFailed
+
+
+@dataclass(eq=False)
+class Ended:
+    """A job that others may wait for came to an end: some of its edges are still to be looked at."""
+
+    parent: Job
+    how: State | None
+    """None: it was removed."""
+    met: bool
+    seen: int
+    """The edges up to this number have been looked at,"""
+    upto: int
+    """and those up to this one are to be."""
+
+
+@dataclass(eq=False)
+class LaneRecord:
+    lane: Lane
+    front: Job | None = None
+    """The one that stands in the queue's line, or will when the rate allows it."""
+    turn: Job | None = None
+    """In a sequence: the one that the others wait for."""
+    starts: list[int] = field(default_factory=list)
+    """The last `rate` of them."""
+    taken: int = 0
+    """How many of its jobs the present take has handed out."""
+
+    def earliest(self) -> int:
+        """When the rate allows the next start."""
+        rate = self.lane.rate
+        return 0 if rate is None or len(self.starts) < rate else self.starts[-rate] + self.lane.per
+
+    def remembers(self, now: int) -> bool:
+        return bool(self.starts) and max(self.starts) + self.lane.per > now
 
 
 @dataclass(eq=False)
@@ -130,7 +181,9 @@ class Model:
     """The contract."""
 
     url = "model:"
-    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
+    facets = CORE_FACETS | {
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY
+    }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False
 
@@ -143,6 +196,11 @@ class Model:
         self.ears: list[Ear] = []
         self.lock = threading.Lock()
         self.last_ref = 0
+        self.edges: list[Edge] = []
+        self.last_edge = 0
+        self.ended: list[Ended] = []
+        self.lanes: dict[tuple[str, str], LaneRecord] = {}
+        self.queue_controls: dict[str, QueueControl] = {}
 
     def run(self, operation: Operation[T]) -> T:
         assert isinstance(operation, Step)
@@ -161,9 +219,14 @@ class Model:
         return Step(self._put, jobs)
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
+        rules.check_batch(jobs)
         if any(new.require_worker and not self._has_worker(new) for new in jobs):
             raise NoWorkers
-        return [self._put_one(new) for new in jobs]
+        for new in jobs:
+            self._check_lane(new)
+        answers = [self._put_one(new) for new in jobs]
+        self._work_off()
+        return answers
 
     def _put_one(self, new: NewJob) -> Put:
         if new.unique_key is None:
@@ -177,14 +240,14 @@ class Model:
             if same_id and same_id is not holder and not same_id.state.final:
                 return Put(new.id, False)
             if holder:
-                del self.jobs[holder.id]
+                self._remove(holder)
             self._make_way(new)
         self._insert(new)
         return Put(new.id, True)
 
     def _has_worker(self, new: NewJob) -> bool:
         return any(
-            new.queue in session.info.queues and new.task in session.info.tasks
+            any_fits(session.info.queues, new.queue) and new.task in session.info.tasks
             for session in self._open_sessions()
             if not self._expired(session)
         )
@@ -197,7 +260,8 @@ class Model:
         return None
 
     def _make_way(self, new: NewJob) -> None:
-        self.jobs.pop(new.id, None)
+        if new.id in self.jobs:
+            self._remove(self.jobs[new.id])
         for job in self.jobs.values():
             if job.unique_key == new.unique_key:
                 job.former_key, job.unique_key = job.unique_key, None
@@ -221,8 +285,20 @@ class Model:
             unique_key=new.unique_key,
             unique_until=None if new.unique_for is None else now + new.unique_for,
             tags=tuple(sorted(set(new.tags))),
+            after=new.after,
+            if_failed=new.if_failed,
+            lane=new.lane,
         )
         self._note(job, "created")
+        if job.lane is not None:
+            self._define_lane(job, job.lane)
+        culprit = self._come_after(job, new.after, job.if_failed)
+        if culprit is not None:
+            job.due = due
+            self._fail_with(job, culprit, culprit.state)
+            return
+        if self._unmet(job) and new.run_at is None:
+            job.delay = new.delay or 0
         self._wait_in_line(job, due)
 
     # -- looking --
@@ -267,7 +343,7 @@ class Model:
     # -- cancel, delete, revive --
 
     def cancel(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: [self._cancel(i) for i in ids])
+        return Step(lambda: self._and_work_off([self._cancel(i) for i in ids]))
 
     def _cancel(self, job_id: str) -> bool:
         job = self.jobs.get(job_id)
@@ -282,13 +358,29 @@ class Model:
         return True
 
     def delete(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: [self._delete(i) for i in ids])
+        return Step(lambda: self._and_work_off([self._delete(i) for i in ids]))
 
     def _delete(self, job_id: str) -> bool:
-        return self.jobs.pop(job_id, None) is not None
+        job = self.jobs.get(job_id)
+        if job is None:
+            return False
+        self._remove(job)
+        return True
+
+    def _remove(self, job: Job) -> None:
+        """Every way out of the store."""
+        del self.jobs[job.id]
+        self.edges = [edge for edge in self.edges if edge.child is not job]
+        self._has_ended(job, None, met=job.state is State.DONE)
+        self._leave(job)
+        self._left_lane(job, job.queue)
+        if job.state is State.RUNNING:
+            self._left_running(job.queue)
+        if not job.state.final:
+            self._tell(session=job.session, job=job.id)
 
     def revive(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: [self._revive(i) for i in ids])
+        return Step(lambda: self._and_work_off([self._revive(i) for i in ids]))
 
     def _revive(self, job_id: str) -> bool:
         job = self.jobs.get(job_id)
@@ -301,6 +393,8 @@ class Model:
         job.attempts = job.crashes = 0
         job.error = job.group = job.finished = job.deferred_since = None
         self._note(job, "revived")
+        self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
+        job.delay = None
         self._wait_in_line(job, self.clock.now())
         return True
 
@@ -364,7 +458,7 @@ class Model:
         )
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Step[list[str]]:
-        return Step(self._close_session, session, crashed)
+        return Step(lambda: self._and_work_off(self._close_session(session, crashed)))
 
     def _close_session(self, session_id: str, crashed: Sequence[Ref] | None) -> list[str]:
         session = self.known_sessions.get(session_id)
@@ -403,7 +497,10 @@ class Model:
         given_up = [job.id for job in self.jobs.values() if self._given_up(job)]
         for job_id in given_up:
             self._delete(job_id)
-        return Swept(len(expired), len(returned), len(given_up), False)
+        self._work_off()
+        for key in list(self.lanes):
+            self._forget_lane(key)
+        return Swept(len(expired), len(returned), len(given_up), bool(self.ended))
 
     def _given_up(self, job: Job) -> bool:
         if job.finished is None:
@@ -438,6 +535,7 @@ class Model:
         if not self._is_repeat(session, number):
             self._mark_started(session, started)
             session.answer = [self._settle(session, outcome, steady) for outcome in outcomes]
+            self._work_off()
             if take is not None:
                 self._take(session, number, take)
         self._mark_seen(session)
@@ -447,7 +545,7 @@ class Model:
             session.answer,
             [self._lease(job) for job in handed_out],
             self.clock.now(),
-            min(scheduled, default=None),
+            self.clock.now() if self.ended else min(scheduled, default=None),
         )
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[bool]]:
@@ -483,25 +581,49 @@ class Model:
         now = self.clock.now()
         scheduled = [j for j in self.jobs.values() if j.state is State.SCHEDULED and j.due <= now]
         for job in sorted(scheduled, key=lambda job: (job.due, job.ref))[:PROMOTED_AT_MOST]:
-            job.state = State.READY
-        for index, job in enumerate(self._line(take)[: take.slots + take.spare]):
+            self._fall_due(job)
+        queues = self._queues_of(take)
+        turn = 0
+        for index in range(take.slots + take.spare):
+            spare = index >= take.slots
+            in_turn = queues[turn:] + queues[:turn] if take.round_robin else queues
+            job = next(filter(None, (self._head(queue, spare) for queue in in_turn)), None)
+            if job is None:
+                break
+            turn = queues.index(job.queue) + 1
             job.state = State.RUNNING
             job.token += 1
             job.session = session.info.id
             job.worker = session.info.name
             job.handed_out = (number, index)
-            job.spare = index >= take.slots
+            job.spare = spare
             job.started = now
             self._note(job, "started")
+            self._started_in_lane(job)
+        for lane in self.lanes.values():
+            lane.taken = 0
 
-    def _line(self, take: Take) -> list[Job]:
-        """All that could be handed out, in the order in which it would be."""
-        ready = sorted((j for j in self.jobs.values() if j.state is State.READY), key=Job.place)
-        lines = [[job for job in ready if job.queue == queue] for queue in take.queues]
-        if not take.round_robin:
-            return [job for line in lines for job in line]
-        turns = max((len(line) for line in lines), default=0)
-        return [line[turn] for turn in range(turns) for line in lines if turn < len(line)]
+    def _queues_of(self, take: Take) -> list[str]:
+        """Names, each once, with the queues that have ready jobs in the place of a pattern that they match."""
+        ready = sorted({job.queue for job in self.jobs.values() if job.state is State.READY})
+        named = [[queue for queue in ready if fits(name, queue)] if is_glob(name) else [name] for name in take.queues]
+        return list(dict.fromkeys(queue for names in named for queue in names))
+
+    def _head(self, queue: str, spare: bool) -> Job | None:
+        """What would be handed out next."""
+        control = self.queue_controls.get(queue)
+        if control and control.paused_at is not None:
+            return None
+        if control and control.limit is not None and (spare or len(self._running(queue)) >= control.limit):
+            return None
+        head = min(self._ready(queue), key=Job.place, default=None)
+        return None if head and head.lane and spare else head
+
+    def _ready(self, queue: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.state is State.READY and job.queue == queue]
+
+    def _running(self, queue: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.state is State.RUNNING and job.queue == queue]
 
     def _settle(self, session: Session, outcome: Outcome, steady: int) -> Verdict:
         job = self._by_ref(outcome.ref)
@@ -516,6 +638,7 @@ class Model:
         """The table "What an outcome does"."""
         now = self.clock.now()
         kind = outcome.kind
+        queue = job.queue
         cancelled = job.cancelling and kind is not Kind.DONE
         job.cancelling = False
         job.spare = False
@@ -558,28 +681,450 @@ class Model:
             self._finish(job, State.FAILED, ended)
             self._note(job, "failed")
         elif kind in (Kind.RELEASED, Kind.CRASHED):
-            job.state = State.READY
-            self._note(job, "crashed" if kind is Kind.CRASHED else "released")
-            self._tell(queue=job.queue)
+            self._note(job, outcome.note or ("crashed" if kind is Kind.CRASHED else "released"))
+            self._wait_in_line(job, job.due, was_due=True)
         elif kind is Kind.MOVED:
             job.queue = outcome.queue or job.queue
             job.task = outcome.task or job.task
             job.body = job.body if outcome.body is None else outcome.body
             job.attempts = job.crashes = 0
             self._note(job, "moved")
+            job.state = State.SCHEDULED
+            if job.queue != queue:
+                self._left_lane(job, queue)
             self._wait_in_line(job, due)
+        elif kind is Kind.WAITING:
+            self._wait_for_children(job, outcome.after)
+        self._left_running(queue)
+
+    # -- admission: where a job that wants to run goes --
+
+    def _wait_in_line(self, job: Job, due: int, *, was_due: bool = False) -> None:
+        """`was_due`: it is given back, and so stands in line whatever the clock says now."""
+        job.due = due
+        later = due > self.clock.now() and not was_due
+        lane = self._lane_of(job)
+        if self._unmet(job):
+            job.state = State.BLOCKED
+        elif lane and lane.turn is job:
+            self._begin_turn(lane, job, later)
+        elif later and not (lane and lane.lane.sequence):
+            job.state = State.SCHEDULED
+        elif lane:
+            job.state = State.BLOCKED
+            job.in_lanes_line = True
+        else:
+            job.state = State.READY
+        if lane:
+            self._admit(lane)
+        self._tell(queue=job.queue)
+
+    def _fall_due(self, job: Job) -> None:
+        """A scheduled job's time has come."""
+        lane = self._lane_of(job)
+        if lane and lane.front is job:
+            job.state = State.READY
+        else:
+            self._wait_in_line(job, job.due)
+
+    def _leave(self, job: Job) -> None:
+        """Out of whatever line it stands in."""
+        lane = self.lanes.get((job.queue, job.lane.key)) if job.lane else None
+        if lane and lane.front is job:
+            lane.front = None
+        job.in_lanes_line = False
+
+    # -- relations --
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Step[bool]:
+        return Step(lambda: self._and_work_off(self._depend(job_id, add, remove)))
+
+    def _depend(self, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in WAITING:
+            return False
+        lane = self._lane_of(job)
+        if add and job.lane and lane and lane.lane.sequence:
+            raise ConfigurationError(rules.no_dependencies_in(job.queue, job.lane))
+        for parent_id in add:
+            if self._is_waited_for([parent_id], job):
+                raise rules.cycle(job_id, parent_id)
+        waited = self._unmet(job)
+        kept = [i for i in job.after if i not in remove or i in add]
+        job.after = tuple(kept + [i for i in dict.fromkeys(add) if i not in kept])
+        self.edges = [
+            edge
+            for edge in self.edges
+            if edge.child is not job or edge.parent.id in add or edge.parent.id not in remove
+        ]
+        culprit = self._come_after(job, add, job.if_failed)
+        if culprit is not None:
+            self._fail_with(job, culprit, culprit.state)
+        elif waited and not self._unmet(job):
+            self._release(job)
+        elif not waited and self._unmet(job):
+            self._leave(job)
+            self._wait_in_line(job, job.due)
+        return True
+
+    def _unmet(self, job: Job) -> list[Edge]:
+        return [edge for edge in self.edges if edge.child is job]
+
+    def _unfinished(self, job: Job) -> bool:
+        return self.jobs.get(job.id) is job and not job.state.final
+
+    def _come_after(self, child: Job, ids: Sequence[str], policy: IfFailed) -> Job | None:
+        """Let a job wait for others. Answers with the first of them because of which it fails at once."""
+        culprit = None
+        for parent in [self.jobs[i] for i in ids if i in self.jobs]:
+            if parent.state is State.DONE or (parent.state.final and policy is IfFailed.RUN):
+                continue
+            if parent not in [edge.parent for edge in self._unmet(child)]:
+                self.last_edge += 1
+                self.edges.append(Edge(self.last_edge, parent, child, policy))
+            if parent.state.final and policy is IfFailed.FAIL and culprit is None:
+                culprit = parent
+        return culprit
+
+    def _is_waited_for(self, ids: Sequence[str], job: Job) -> bool:
+        """Whether one of these is the job, or waits for it, by whatever detour."""
+        ahead = [self.jobs[i] for i in ids if i in self.jobs]
+        seen = set(ahead)
+        looked_at = 0
+        while ahead:
+            other = ahead.pop()
+            if other is job:
+                return True
+            edges = self._unmet(other)
+            looked_at += len(edges)
+            if looked_at > rules.EDGES_TO_CHECK:
+                raise rules.too_deep(job.id)
+            parents = {edge.parent for edge in edges} - seen
+            seen |= parents
+            ahead += parents
+        return False
+
+    def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
+        lane = self._lane_of(job)
+        why = ""
+        if job.lane and lane and lane.lane.sequence:
+            why = rules.no_dependencies_in(job.queue, job.lane)
+        else:
+            try:
+                children = [i for i in ids if i in self.jobs and not self.jobs[i].state.final]
+                why = rules.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
+            except DependencyCycle:
+                why = rules.TOO_DEEP_TO_WAIT
+        if why:
+            self._fail(job, why)
+            return
+        job.after = tuple(ids)
+        self._come_after(job, ids, IfFailed.RUN)
+        job.delay = 0 if self._unmet(job) else None
+        self._note(job, "waiting")
+        self._wait_in_line(job, self.clock.now())
+
+    def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
+        """Note it, if somebody waits for it."""
+        numbers = [edge.number for edge in self.edges if edge.parent is job]
+        if numbers:
+            self.ended.append(Ended(job, how, met, 0, max(numbers)))
+
+    def _and_work_off(self, answer: T) -> T:
+        self._work_off()
+        return answer
+
+    def _work_off(self) -> None:
+        """Tell those who wait for what has ended, in bounded steps."""
+        left = rules.EDGES_IN_A_STEP
+        while self.ended and left:
+            ended = self.ended[0]
+            edges = [e for e in self.edges if e.parent is ended.parent and ended.seen < e.number <= ended.upto]
+            for edge in edges[:left]:
+                self._look_at(edge, ended)
+                ended.seen = edge.number
+            if len(edges) <= left:
+                self.ended.pop(0)
+            left -= min(left, len(edges))
+
+    def _look_at(self, edge: Edge, ended: Ended) -> None:
+        child = edge.child
+        met = ended.met or edge.policy is IfFailed.RUN
+        if met or ended.how is None:
+            self.edges.remove(edge)
+        if child.state is not State.BLOCKED:
+            return
+        if not met and (ended.how is None or edge.policy is IfFailed.FAIL):
+            self._fail_with(child, ended.parent, ended.how)
+        elif not self._unmet(child):
+            self._release(child)
+
+    def _release(self, job: Job) -> None:
+        due = job.due if job.delay is None else self.clock.now() + job.delay
+        job.delay = None
+        self._wait_in_line(job, due)
+
+    def _fail_with(self, job: Job, parent: Job, how: State | None) -> None:
+        words = {State.FAILED: rules.FAILED_PARENT, State.CANCELLED: rules.CANCELLED_PARENT, None: rules.REMOVED_PARENT}
+        self._fail(job, words[how].format(parent.id))
+
+    def _fail(self, job: Job, why: str) -> None:
+        job.error, job.group = rules.dependency_error(why), rules.DEPENDENCY
+        self._finish(job, State.FAILED, self.clock.now())
+        self._note(job, "failed")
+
+    # -- lanes --
+
+    def lane(self, queue: str, key: str) -> Step[LaneSnapshot | None]:
+        return Step(self._lane_snapshot, queue, key)
+
+    def _lane_snapshot(self, queue: str, key: str) -> LaneSnapshot | None:
+        self._forget_lane((queue, key))
+        lane = self.lanes.get((queue, key))
+        if lane is None:
+            return None
+        members = sorted(self._members(queue, key), key=lambda job: job.ref)
+        running = [job.id for job in members if job.state is State.RUNNING or lane.turn is job]
+        return LaneSnapshot(
+            queue=queue,
+            lane=lane.lane,
+            running=tuple(running[: rules.SHOWN]),
+            front=lane.front.id if lane.front else None,
+            blocked=sum(job.in_lanes_line for job in members),
+            next_start=lane.earliest() if lane.earliest() > self.clock.now() else None,
+        )
+
+    def _members(self, queue: str, key: str) -> list[Job]:
+        """Its unfinished jobs."""
+        jobs = [job for job in self.jobs.values() if job.lane and (job.queue, job.lane.key) == (queue, key)]
+        return [job for job in jobs if not job.state.final]
+
+    def _lane_of(self, job: Job) -> LaneRecord | None:
+        return self.lanes.setdefault((job.queue, job.lane.key), LaneRecord(job.lane)) if job.lane else None
+
+    def _check_lane(self, new: NewJob) -> None:
+        if new.lane is None or new.id in self.jobs:
+            return
+        lane = self.lanes.get((new.queue, new.lane.key))
+        if lane and lane.lane.sequence != new.lane.sequence and self._members(new.queue, new.lane.key):
+            raise rules.not_both(new.queue, new.lane)
+
+    def _define_lane(self, job: Job, definition: Lane) -> None:
+        """The newest put says what a lane is. Who stands in line by the old rules is looked at anew."""
+        lane = self._lane_of(job)
+        assert lane
+        if lane.lane == definition:
+            return
+        lane.lane = definition
+        lane.starts = lane.starts[-definition.rate :] if definition.rate else []
+        front, lane.front = lane.front, None
+        if front and lane.turn is front:
+            self._make_front(lane, front)
+        elif front:
+            front.state = State.BLOCKED
+            front.in_lanes_line = True
+        self._admit(lane)
+
+    def _admit(self, lane: LaneRecord) -> None:
+        """Give the next one its turn, if it is time."""
+        line = [job for job in self.jobs.values() if job.in_lanes_line and self._lane_of(job) is lane]
+        if not line or lane.front or lane.turn:
+            return
+        if lane.lane.sequence:
+            lane.turn = min(line, key=lambda job: job.ref)
+            self._begin_turn(lane, lane.turn, lane.turn.due > self.clock.now())
+        else:
+            head = min(line, key=Job.place)
+            running = [job for job in self._members(head.queue, lane.lane.key) if job.state is State.RUNNING]
+            if lane.lane.limit is None or len(running) < lane.lane.limit:
+                self._make_front(lane, head)
+
+    def _begin_turn(self, lane: LaneRecord, job: Job, later: bool) -> None:
+        job.in_lanes_line = False
+        if later:
+            job.state = State.SCHEDULED
+            self._tell(queue=job.queue)
+        else:
+            self._make_front(lane, job)
+
+    def _make_front(self, lane: LaneRecord, job: Job) -> None:
+        now = self.clock.now()
+        job.in_lanes_line = False
+        job.due = max(now + lane.taken, lane.earliest())
+        job.state = State.READY if lane.earliest() <= now else State.SCHEDULED
+        lane.front = job
+        self._tell(queue=job.queue)
+
+    def _started_in_lane(self, job: Job) -> None:
+        lane = self._lane_of(job)
+        if lane is None:
+            return
+        lane.front = None
+        lane.taken += 1
+        if lane.lane.rate:
+            lane.starts = [*lane.starts, self.clock.now()][-lane.lane.rate :]
+        self._admit(lane)
+
+    def _left_lane(self, job: Job, queue: str) -> None:
+        """It has ended, is gone, or is in another queue now."""
+        key = (queue, job.lane.key) if job.lane else None
+        if key not in self.lanes:
+            return
+        lane = self.lanes[key]
+        if lane.turn is job:
+            lane.turn = None
+        self._admit(lane)
+        self._forget_lane(key)
+
+    def _forget_lane(self, key: tuple[str, str]) -> None:
+        if key in self.lanes and not self._members(*key) and not self.lanes[key].remembers(self.clock.now()):
+            del self.lanes[key]
+
+    # -- queues --
+
+    def controls(self) -> Step[list[QueueControl]]:
+        return Step(lambda: [self.queue_controls[queue] for queue in sorted(self.queue_controls)])
+
+    def pause(self, queue: str, by: str = "") -> Step[bool]:
+        return Step(self._pause, queue, by)
+
+    def _pause(self, queue: str, by: str) -> bool:
+        control = self.queue_controls.get(queue, QueueControl(queue=queue))
+        if control.paused_at is not None:
+            return False
+        self._control(QueueControl(queue=queue, limit=control.limit, paused_by=by, paused_at=self.clock.now()))
+        return True
+
+    def resume(self, queue: str) -> Step[bool]:
+        return Step(self._resume, queue)
+
+    def _resume(self, queue: str) -> bool:
+        control = self.queue_controls.get(queue)
+        if control is None or control.paused_at is None:
+            return False
+        self._control(QueueControl(queue=queue, limit=control.limit))
+        return True
+
+    def limit(self, queue: str, running: int | None) -> Step[None]:
+        rules.check_limit(queue, running)
+        return Step(self._limit, queue, running)
+
+    def _limit(self, queue: str, running: int | None) -> None:
+        control = self.queue_controls.get(queue, QueueControl(queue=queue))
+        by, at = control.paused_by, control.paused_at
+        self._control(QueueControl(queue=queue, limit=running, paused_by=by, paused_at=at))
+
+    def _control(self, control: QueueControl) -> None:
+        self.queue_controls[control.queue] = control
+        if control.limit is None and control.paused_at is None:
+            del self.queue_controls[control.queue]
+        self._tell(queue=control.queue)
+
+    def _left_running(self, queue: str) -> None:
+        """In a queue with a limit, somebody may have waited for that."""
+        control = self.queue_controls.get(queue)
+        if control and control.limit is not None:
+            self._tell(queue=queue)
+
+    # -- editing --
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Step[list[bool]]:
+        rules.check_moment(change.run_at, change.delay)
+        return Step(lambda: self._and_work_off([self._edit(i, change) for i in ids]))
+
+    def _edit(self, job_id: str, change: Edit) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in WAITING:
+            return False
+        for name in ("body", "options", "data"):
+            if getattr(change, name) is not None:
+                setattr(job, name, getattr(change, name))
+        if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
+            return True
+        queue, due = job.queue, job.due
+        self._leave(job)
+        job.priority = job.priority if change.priority is None else change.priority
+        job.queue = change.queue or queue
+        if change.run_at is not None:
+            due, job.delay = change.run_at, None
+        if change.delay is not None:
+            due = self.clock.now() + change.delay
+            job.delay = change.delay if self._unmet(job) else None
+        if job.queue != queue:
+            self._left_lane(job, queue)
+        self._wait_in_line(job, due)
+        return True
+
+    def time_out(self, ids: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._time_out(i) for i in ids]))
+
+    def _time_out(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state is not State.RUNNING:
+            return False
+        self._tell(session=job.session)
+        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED, note="timed out"), 0)
+        job.token += 1
+        return True
+
+    def peek(self, queue: str, limit: int = 50) -> Step[list[Snapshot]]:
+        return Step(lambda: [self._snapshot(job) for job in sorted(self._ready(queue), key=Job.place)[:limit]])
+
+    # -- why --
+
+    def circumstances(self, job_id: str) -> Step[Circumstances | None]:
+        return Step(self._circumstances, job_id)
+
+    def _circumstances(self, job_id: str) -> Circumstances | None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        unmet = [] if job.state.final else self._unmet(job)
+        control = self.queue_controls.get(job.queue)
+        running = sorted(self._running(job.queue), key=lambda other: other.ref)
+        listeners = [
+            session.info.name
+            for session in self._open_sessions()
+            if not self._expired(session)
+            and any_fits(session.info.queues, job.queue)
+            and job.task in session.info.tasks
+        ]
+        return Circumstances(
+            now=self.clock.now(),
+            job=self._snapshot(job),
+            waits_for=tuple((edge.parent.id, edge.parent.state) for edge in unmet[: rules.SHOWN]),
+            unmet=len(unmet),
+            control=control,
+            queue_running=tuple((other.id, other.worker) for other in running[: rules.SHOWN])
+            if control and control.limit is not None
+            else (),
+            lane=self._lane_snapshot(job.queue, job.lane.key) if job.lane else None,
+            ahead=self._ahead(job),
+            listeners=tuple(sorted(listeners)[: rules.SHOWN]),
+        )
+
+    def _ahead(self, job: Job) -> int | None:
+        if not job.in_lanes_line:
+            return None
+        lane = self._lane_of(job)
+        assert lane
+        line = [other for other in self.jobs.values() if other.in_lanes_line and self._lane_of(other) is lane]
+        if lane.lane.sequence:
+            return sum(other.ref < job.ref for other in line)
+        return sum(other.place() < job.place() for other in line)
 
     # -- small things --
 
-    def _wait_in_line(self, job: Job, due: int) -> None:
-        job.due = due
-        job.state = State.SCHEDULED if due > self.clock.now() else State.READY
-        self._tell(queue=job.queue)
-
     def _finish(self, job: Job, state: State, finished: int) -> None:
+        """Every way to an end."""
+        was_final = job.state.final
+        self._leave(job)
         job.state = state
         job.finished = finished
         self._tell(job=job.id)
+        if not was_final:
+            self._has_ended(job, state, met=state is State.DONE)
+            self._left_lane(job, job.queue)
 
     def _note(self, job: Job, what: str, detail: str = "", at: int | None = None) -> None:
         worker = "" if what in ("created", "revived") else job.worker
@@ -634,5 +1179,9 @@ class Model:
 
     def _tell(self, *, queue: str = "", session: str = "", job: str = "") -> None:
         for ear in self.ears:
-            if queue in ear.queues or (session and session == ear.session) or (job and job == ear.job):
+            if (
+                (queue and any_fits(ear.queues, queue))
+                or (session and session == ear.session)
+                or (job and job == ear.job)
+            ):
                 ear.hear()

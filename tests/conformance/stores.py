@@ -52,7 +52,8 @@ def redis(_: Path, clock: Clock, **options: Any) -> Store:
 
 
 def model_rows(store: Model) -> dict[str, int]:
-    return {"jobs": len(store.jobs)}
+    parts = {"jobs": store.jobs, "edges": store.edges, "ended": store.ended, "lanes": store.lanes}
+    return {name: len(part) for name, part in parts.items()}
 
 
 def sqlite_rows(store: SqliteStore) -> dict[str, int]:

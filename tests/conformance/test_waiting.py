@@ -21,23 +21,13 @@ from headrace.job import Kind, State
 from headrace.store.contract import Store, Waiter
 from volume import volume
 
-from .helpers import Worker, look, put, state
+from .helpers import LONG, Worker, look, put, state, woken
 from .stores import Entry
-
-LONG = 20.0
-"""Seconds. No wait lasts that long, unless a wake-up was lost."""
 
 
 @pytest.fixture
 def clock() -> SystemClock:
     return SystemClock()
-
-
-def woken(waiter: Waiter) -> bool:
-    """Whether `wait` ends by itself."""
-    began = time.monotonic()
-    waiter.wait(LONG)
-    return time.monotonic() - began < LONG / 2
 
 
 @contextmanager

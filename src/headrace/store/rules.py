@@ -1,0 +1,116 @@
+"""What every store with relations and lanes refuses before it writes, and the words in which a dependency fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.codec import ErrorText, encode_error
+from headrace.errors import ConfigurationError, DependencyCycle
+from headrace.job import Lane, NewJob
+
+DEPENDENCY = "dependency"
+"""The group of jobs that failed because of others that they came after."""
+EDGES_IN_A_STEP = 500
+"""How many dependents one call releases or fails, at most."""
+EDGES_TO_CHECK = 10_000
+"""How far the search for a cycle goes."""
+MOST_PARENTS = 10_000
+HIGHEST_RATE = 10_000
+SHOWN = 10
+"""How many jobs are named, at most, where somebody asks why one does not run."""
+
+
+def check_batch(jobs: Sequence[NewJob]) -> None:
+    """Refuse what cannot be meant. Looks at the batch alone, not at what is in the store."""
+    special = [job for job in jobs if job.after or job.lane is not None]
+    if not special:
+        return
+    first: dict[str, int] = {}
+    for place, job in enumerate(jobs):
+        first.setdefault(job.id, place)
+    sequences: dict[tuple[str, str], bool] = {}
+    for place, job in enumerate(jobs):
+        if job.after:
+            _check_after(job, place, first)
+        if job.lane is not None:
+            _check_lane(job, job.lane)
+            if sequences.setdefault((job.queue, job.lane.key), job.lane.sequence) != job.lane.sequence:
+                raise not_both(job.queue, job.lane)
+
+
+def _check_after(job: NewJob, place: int, first: dict[str, int]) -> None:
+    if len(job.after) > MOST_PARENTS:
+        raise ConfigurationError(
+            f"Job {job.id} comes after {len(job.after):,} jobs; {MOST_PARENTS:,} are the most. Let some of them wait "
+            "for others, and this one for those."
+        )
+    for parent in job.after:
+        if first.get(parent, -1) >= place:
+            what = "itself" if parent == job.id else f"job {parent}, which stands behind it in the same batch"
+            raise DependencyCycle(f"Job {job.id} comes after {what}. Put jobs in the order in which they wait.")
+
+
+def _check_lane(job: NewJob, lane: Lane) -> None:
+    what = f"Lane {lane.key!r} of job {job.id}"
+    if not lane.key:
+        raise ConfigurationError(f"{what} needs a key: '' is empty.")
+    if lane.limit is not None and lane.limit < 1:
+        raise ConfigurationError(f"{what}: a limit is at least 1, not {lane.limit}. To stop a queue, pause it.")
+    if lane.rate is not None and not 1 <= lane.rate <= HIGHEST_RATE:
+        raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {lane.rate}.")
+    if lane.per < 1:
+        raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {lane.per}.")
+    if lane.sequence and job.after:
+        raise ConfigurationError(f"{what} is a sequence: its jobs come after each other, and can't come after others.")
+    if lane.sequence and job.schedule is not None:
+        raise ConfigurationError(f"{what} is a sequence: a job of a schedule can't stand in it.")
+
+
+def check_limit(queue: str, running: int | None) -> None:
+    """Refuse a limit that stops a queue."""
+    if running is not None and running < 1:
+        raise ConfigurationError(f"Queue {queue!r}: a limit is at least 1, not {running}. To stop a queue, pause it.")
+
+
+def check_moment(run_at: int | None, delay: int | None) -> None:
+    """At most one of them says when."""
+    if run_at is not None and delay is not None:
+        raise ConfigurationError("An edit says when to run by `run_at` or by `delay`, not by both.")
+
+
+def not_both(queue: str, lane: Lane) -> ConfigurationError:
+    """A lane with unfinished jobs was put to another use."""
+    is_one, wanted = ("is not a sequence", "one") if lane.sequence else ("is a sequence", "something else")
+    return ConfigurationError(
+        f"Lane {lane.key!r} of queue {queue!r} {is_one}: it can't become {wanted} while it has unfinished jobs. "
+        "Use another key."
+    )
+
+
+def no_dependencies_in(queue: str, lane: Lane) -> str:
+    return f"Lane {lane.key!r} of queue {queue!r} is a sequence: its jobs can't wait for others."
+
+
+def cycle(job_id: str, parent: str) -> DependencyCycle:
+    return DependencyCycle(f"Job {job_id} can't come after job {parent}, which comes after it. Nothing was changed.")
+
+
+def too_deep(job_id: str) -> DependencyCycle:
+    return DependencyCycle(
+        f"What job {job_id} would come after waits for so many others (more than {EDGES_TO_CHECK:,}) that it is too "
+        "deep to check for a cycle. Nothing was changed."
+    )
+
+
+WAITS_FOR_ITSELF = "One of the jobs that it would wait for waits for it."
+TOO_DEEP_TO_WAIT = (
+    f"What it would wait for waits for more than {EDGES_TO_CHECK:,} others: too deep to check for a cycle."
+)
+FAILED_PARENT = "It comes after job {}, which failed."
+CANCELLED_PARENT = "It comes after job {}, which was cancelled."
+REMOVED_PARENT = "It comes after job {}, which was removed before it was done."
+
+
+def dependency_error(words: str) -> bytes:
+    """Why a job failed, as workers write it."""
+    return encode_error(ErrorText("", words))
