@@ -634,7 +634,7 @@ class Model:
         self._end(job, outcome, steady)
         return Verdict.OK
 
-    def _end(self, job: Job, outcome: Outcome, steady: int) -> None:
+    def _end(self, job: Job, outcome: Outcome, steady: int, given_back: str = "released") -> None:
         """The table "What an outcome does"."""
         now = self.clock.now()
         kind = outcome.kind
@@ -681,7 +681,7 @@ class Model:
             self._finish(job, State.FAILED, ended)
             self._note(job, "failed")
         elif kind in (Kind.RELEASED, Kind.CRASHED):
-            self._note(job, outcome.note or ("crashed" if kind is Kind.CRASHED else "released"))
+            self._note(job, "crashed" if kind is Kind.CRASHED else given_back)
             self._wait_in_line(job, job.due, was_due=True)
         elif kind is Kind.MOVED:
             job.queue = outcome.queue or job.queue
@@ -1063,7 +1063,7 @@ class Model:
         if job is None or job.state is not State.RUNNING:
             return False
         self._tell(session=job.session)
-        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED, note="timed out"), 0)
+        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "timed out")
         job.token += 1
         return True
 

@@ -9,27 +9,35 @@ from typing import Any
 
 import pytest
 
-from headrace.job import Filter, Report, State
+from headrace.job import Filter, Kind, Outcome, Report, State, Take
 from headrace.store.contract import Operation
 from headrace.store.sqlite import SqliteStore, reads
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+from volume import volume
 
 from .helpers import Session, jobs
 
 WHOLE_INDEXES = {
+    "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
+    "ended_first": "reads the first entry",
     "failures": "counts the failed ones, which are bounded",
     "next_due": "reads the first entry of its index",
+    "queue_running": "looks at every open session",
+    "queue_running_some": "looks at every open session",
     "ready_count": "counts up to a limit",
     "sessions": "looks at every open session",
     "tags_most": "reads the first entries of its index",
     "snapshot": "is never run without a condition",
+    "special": "reads the first entry of three tables",
 }
 SORTED = {
     "counts": "groups what it counts",
     "failures": "sorts the groups by their sizes",
     "held": "sorts what one session holds",
+    "queue_running_some": "sorts what runs in a queue with a limit",
+    "waits_for": "sorts what one job waits for",
 }
 
 
@@ -56,6 +64,15 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("take", "COVERING INDEX job_ready (queue=?)"),
         ("promote", "COVERING INDEX job_scheduled (due<?)"),
         ("next_due", "COVERING INDEX job_scheduled"),
+        ("next_queue", "COVERING INDEX job_ready (queue>?)"),
+        ("head", "INDEX job_ready (queue=?)"),
+        ("queue_running", "COVERING INDEX job_held (session=? AND queue=?)"),
+        ("edges_down", "INDEX edge_parent (parent=? AND rowid>? AND rowid<?)"),
+        ("has_edges", "COVERING INDEX edge_child (child=?)"),
+        ("laned_head", "COVERING INDEX laned_place (lane=? AND place=?)"),
+        ("laned_ahead", "COVERING INDEX laned_place (lane=? AND place=? AND (rank,due)<(?,?))"),
+        ("laned_due", "COVERING INDEX laned_due (due<?)"),
+        ("lanes_idle", "INDEX lane_idle (forget_at<?)"),
         ("expired_jobs", "INDEX job_finished (state=? AND finished<?)"),
         ("held", "INDEX job_held (session=?)"),
         ("done", "INTEGER PRIMARY KEY (rowid=?)"),
@@ -144,3 +161,50 @@ def test_commits(path: Path, store: SqliteStore) -> None:
     idle = Session(store, "idle")
     assert cost(store.renew("idle")) == 0, "an idle worker writes nothing"
     assert idle.id == "idle"
+
+
+def test_a_plain_exchange_reads_once_more_for_all_that_is_not_plain(store: SqliteStore) -> None:
+    session = Session(store, "s")
+    store.run(store.put(jobs(20)))
+    held = session.take(10)
+    begun: list[str] = []
+
+    def note(_: Any, statement: str, __: Any) -> bool:
+        begun.append(statement)
+        return True
+
+    def trace(connection: Any, tracer: Any) -> None:
+        connection.exec_trace = tracer
+
+    store._db.read(lambda connection: trace(connection, note))
+    outcomes = [Outcome(ref=x.ref, token=x.token, id=x.id, kind=Kind.DONE) for x in held]
+    session.exchange(outcomes, Take(("default",), 10))
+    store._db.read(lambda connection: trace(connection, None))
+    names = {text: name for name, text in SQL.items()}
+    ran = [names[text] for text in begun if text in names and text != SQL["done"]]
+    assert ran == ["session_get", "special", "next_due", "line", "take", "session_answer"]
+
+
+def test_no_step_releases_more_than_some_of_many_dependents(store: SqliteStore) -> None:
+    children = volume(5_000)
+    session = Session(store, "s")
+    (parent,) = jobs(1)
+    store.run(store.put([parent]))
+    for start in range(0, children, 5_000):
+        store.run(store.put(jobs(min(5_000, children - start), after=(parent.id,))))
+    (lease,) = session.take(1)
+
+    def changes() -> int:
+        return store._db.read(lambda connection: int(connection.total_changes()))
+
+    before, steps = changes(), 0
+    turn = session.settle(lease)
+    while True:
+        now, steps = changes(), steps + 1
+        assert now - before <= 3 * 500 + 10  # an edge, a job and what it waited for; and the exchange itself
+        if turn.next_due is None:
+            break
+        before, turn = now, session.exchange()
+    assert steps == children // 500
+    (counts,) = store.run(store.counts())
+    assert counts.by_state == {State.READY: children, State.DONE: 1}

@@ -33,8 +33,21 @@ from headrace.job import (
     Token,
     Turn,
 )
+from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.sqlite import client, reads, sessions, upkeep, worker
+from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
+from headrace.store.sqlite import (
+    circumstances,
+    client,
+    editing,
+    lanes,
+    queues,
+    reads,
+    relations,
+    sessions,
+    upkeep,
+    worker,
+)
 from headrace.store.sqlite.bell import WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.statements import SQL
@@ -59,7 +72,9 @@ class SqliteStore:
     """
 
     leases_in_jobs = False
-    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
+    facets = CORE_FACETS | {
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -208,6 +223,40 @@ class SqliteStore:
     def watcher(self, job_id: str) -> Waiter:
         return self._waiter(WATCHER, job_key(job_id), lambda tx: reads.has_ended(tx, job_id))
 
+    # -- relations, queues, editing, why --
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
+        return Step(lambda tx: relations.depend(tx, job_id, add, remove))
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        return Step(queues.controls, writes=False)
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        return Step(lambda tx: queues.pause(tx, queue, by))
+
+    def resume(self, queue: str) -> Operation[bool]:
+        return Step(lambda tx: queues.resume(tx, queue))
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        rules.check_limit(queue, running)
+        return Step(lambda tx: queues.limit(tx, queue, running))
+
+    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
+        return Step(lambda tx: lanes.snapshot(tx, queue, key), writes=False)
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
+        rules.check_moment(change.run_at, change.delay)
+        return Step(lambda tx: editing.edit(tx, ids, change))
+
+    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: editing.time_out(tx, ids))
+
+    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
+        return Step(lambda tx: reads.peek(tx, queue, limit), writes=False)
+
+    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
+        return Step(lambda tx: circumstances.circumstances(tx, job_id, self._run_folder), writes=False)
+
     # -- workers --
 
     def open(self, session: SessionInfo) -> Operation[int]:
@@ -243,13 +292,14 @@ class SqliteStore:
         )
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        return Step(lambda tx: sessions.close_session(tx, session, crashed, worker.take_away, self._run_folder))
+        return Step(lambda tx: upkeep.close_session(tx, session, crashed, self._run_folder))
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return self._waiter(WORKER, queue_key(queues), lambda tx: reads.has_work(tx, queues))
+        names = tuple(queues)
+        return self._waiter(WORKER, queue_key(names), lambda tx: reads.has_work(tx, names))
 
     def sweep(self) -> Operation[Swept]:
         return Step(

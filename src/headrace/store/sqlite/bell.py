@@ -24,6 +24,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from zlib import crc32
 
+from headrace.glob import is_glob
+
 SLOTS = 4096
 FREE, BUSY = 0, 1
 WORKER, WATCHER = 2, 3
@@ -37,9 +39,11 @@ _HIGH = struct.Struct("<I")
 
 
 def queue_key(queues: Iterable[str]) -> int:
-    """One bit per queue (of 64): a false match costs a look, never a wake-up."""
+    """One bit per queue (of 64): a false match costs a look, never a wake-up. A pattern may mean any queue."""
     key = 0
     for queue in queues:
+        if is_glob(queue):
+            return (1 << 64) - 1
         key |= 1 << (crc32(queue.encode()) & 63)
     return key
 

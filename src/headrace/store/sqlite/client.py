@@ -6,16 +6,22 @@ from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
 from headrace.job import NewJob, Put
+from headrace.store import rules
+from headrace.store.sqlite import lanes, line, relations
+from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
+    AFTER,
     CANCELLED,
     DONE,
     FAILED,
     HISTORY,
     INLINE,
+    LANED,
     LARGE_BODY,
     LARGE_RESULT,
+    PRECEDES,
     READY,
     RUNNING,
     SCHEDULED,
@@ -39,7 +45,11 @@ def row_of(job: NewJob, now: int) -> tuple[object, ...]:
         due,
         now,
         job.max_crashes,
-        (UNIQUE if job.unique_key is not None else 0) | (LARGE_BODY if large else 0) | (TAGGED if job.tags else 0),
+        (UNIQUE if job.unique_key is not None else 0)
+        | (LARGE_BODY if large else 0)
+        | (TAGGED if job.tags else 0)
+        | (AFTER if relations.is_related(job) else 0)
+        | (LANED if job.lane is not None else 0),
         b"" if large else job.body,
         job.options,
         job.unique_key,
@@ -48,7 +58,14 @@ def row_of(job: NewJob, now: int) -> tuple[object, ...]:
 
 def plain(job: NewJob) -> bool:
     """Nothing to look up and nothing to write beside its row."""
-    return job.unique_key is None and not job.require_worker and len(job.body) <= INLINE and not job.tags
+    return (
+        job.unique_key is None
+        and not job.require_worker
+        and len(job.body) <= INLINE
+        and not job.tags
+        and job.lane is None
+        and not relations.is_related(job)
+    )
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
@@ -57,7 +74,11 @@ def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
     if all(map(plain, jobs)):
         tx.connection.executemany(SQL["put"], [row_of(job, tx.now) for job in jobs])
         return [Put(job.id, True) for job in jobs]
-    return [_put_one(tx, job) for job in jobs]
+    rules.check_batch(jobs)
+    lanes.check(tx, jobs)
+    answers = [_put_one(tx, job) for job in jobs]
+    relations.work_off(tx)
+    return answers
 
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
@@ -77,6 +98,8 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
             tx.execute(SQL["blob_put"], (job.id, 0, job.body))
         for tag in job.tags:
             tx.execute(SQL["tag_add"], (job.id, tag))
+        if job.lane is not None or relations.is_related(job):
+            relations.arrive(tx, tx.rows(SQL["by_id"], (job.id,))[0][0], job)
     if job.unique_key is not None:
         until = None if job.unique_for is None else tx.now + job.unique_for
         tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
@@ -85,34 +108,37 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    doomed = []
+    doomed: dict[int, int] = {}
     holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
     if holder:
-        seq, job_id, state, until = holder[0]
+        seq, job_id, state, until, flags = holder[0]
         if state < DONE or (until is not None and until > tx.now):
             if not job.replace or state == RUNNING or state >= DONE:
                 return str(job_id)
-            doomed.append(seq)
+            doomed[seq] = flags
     same_id = tx.rows(SQL["by_id"], (job.id,))
     if same_id:
-        seq, state, *_ = same_id[0]
+        seq, state, flags, *_ = same_id[0]
         if state < DONE and seq not in doomed:
             return job.id
-        doomed.append(seq)
-    for seq in doomed:
-        remove(tx, seq)
+        doomed[seq] = flags
+    for seq, flags in doomed.items():
+        remove(tx, seq, flags)
     return None
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    return [_cancel_one(tx, job_id) for job_id in ids]
+    answers = [_cancel_one(tx, job_id) for job_id in ids]
+    relations.work_off(tx)
+    return answers
 
 
 def _cancel_one(tx: Transaction, job_id: str) -> bool:
-    found = tx.rows(SQL["by_id"], (job_id,))
+    found = tx.rows(SQL["standing_by_id"], (job_id,))
     if not found:
         return False
-    seq, state, *_ = found[0]
+    job = Standing(*found[0])
+    seq, state = job.seq, job.state
     if state == RUNNING:
         tx.execute(SQL["cancel_running"], (seq,))
         tx.stop = True
@@ -123,6 +149,8 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
             _remember_end(tx, seq, "failed")
         tx.execute(SQL["cancel_waiting"], (seq, tx.now))
         tx.ended.append(job_id)
+        if state < DONE:
+            line.ended(tx, job, CANCELLED)
     return True
 
 
@@ -134,7 +162,9 @@ def _remember_end(tx: Transaction, seq: int, ended: str) -> None:
 
 
 def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    return [_delete_one(tx, job_id) for job_id in ids]
+    answers = [_delete_one(tx, job_id) for job_id in ids]
+    relations.work_off(tx)
+    return answers
 
 
 def _delete_one(tx: Transaction, job_id: str) -> bool:
@@ -153,6 +183,8 @@ TRACES = HISTORY | UNIQUE | LARGE_BODY | LARGE_RESULT | TAGGED | TRACKED
 
 def remove(tx: Transaction, seq: int, flags: int = TRACES) -> None:
     """Remove all trace of a job. Its flags say where there are traces; unknown, look everywhere."""
+    if flags & (AFTER | PRECEDES | LANED):
+        line.removed(tx, seq)
     tx.execute(SQL["delete_job"], (seq,))
     if flags & HISTORY:
         tx.execute(SQL["delete_history"], (seq,))
@@ -167,14 +199,16 @@ def remove(tx: Transaction, seq: int, flags: int = TRACES) -> None:
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    return [_revive_one(tx, job_id) for job_id in ids]
+    answers = [_revive_one(tx, job_id) for job_id in ids]
+    relations.work_off(tx)
+    return answers
 
 
 def _revive_one(tx: Transaction, job_id: str) -> bool:
     found = tx.rows(SQL["by_id"], (job_id,))
     if not found or found[0][1] not in (FAILED, CANCELLED):
         return False
-    seq, state, _, queue, key = found[0]
+    seq, state, flags, queue, key = found[0]
     # A job that lost its key to a newer one comes back without it, but not beside it.
     if key is not None:
         holder = tx.rows(SQL["unique_holder"], (key,))
@@ -185,6 +219,12 @@ def _revive_one(tx: Transaction, job_id: str) -> bool:
     tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
     tx.execute(SQL["revive"], (seq, tx.now))
     tx.queues.add(queue)
+    if flags & AFTER:
+        relations.come_back(tx, seq)
+    if flags & LANED:
+        lanes.join(tx, seq, queue)
+    if flags & (AFTER | LANED):
+        line.enter(tx, lanes.standing(tx, seq), tx.now)
     return True
 
 

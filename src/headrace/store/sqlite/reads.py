@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.job import Counts, Event, Filter, Page, Snapshot, State
+from headrace.store.sqlite.lanes import laned
+from headrace.store.sqlite.queues import control, free, named
+from headrace.store.sqlite.relations import parents
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
+    AFTER,
     CANCELLING,
     HISTORY,
+    LANED,
     LARGE_BODY,
     LARGE_RESULT,
     STATES,
@@ -44,6 +49,8 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
         cancelling=bool(flags & CANCELLING), unique_key=keys[0][0] if keys else None, deferred_since=deferred_since,
         tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
         tracked=bool(flags & TRACKED),
+        after=parents(tx, seq) if flags & AFTER else (),
+        lane=laned(tx, seq).definition if flags & LANED else None,
     )  # fmt: skip
 
 
@@ -54,7 +61,9 @@ def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
 def has_work(tx: Transaction, queues: Sequence[str]) -> bool:
     """Is anything ready in these queues, or due?"""
     due = tx.rows(SQL["next_due"])
-    return bool(due and due[0][0] <= tx.now) or any(tx.rows(SQL["ready_count"], (queue, 1))[0][0] for queue in queues)
+    return bool(due and due[0][0] <= tx.now) or any(
+        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and free(tx, control(tx, queue), 1) for queue in named(tx, queues)
+    )
 
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
@@ -159,3 +168,9 @@ def history(tx: Transaction, job_id: str) -> list[Event]:
     if job.finished is not None:
         events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
     return events
+
+
+def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
+    """What stands in line, in its order."""
+    statement = f"{SQL['snapshot']} WHERE state = 1 AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
+    return [_snapshot(tx, row) for row in tx.rows(statement, (queue, limit))]

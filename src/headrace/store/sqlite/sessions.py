@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.errors import SessionGone, StaleRequest
+from headrace.glob import any_fits
 from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.sqlite.bell import make_run_folder
 from headrace.store.sqlite.statements import SQL
@@ -186,6 +187,6 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
 def live_listeners(tx: Transaction, queue: str, task: str, run_folder: str) -> bool:
     """Does anyone alive listen to this queue and know this task?"""
     return any(
-        session.alive and queue in session.info.queues and task in session.info.tasks
+        session.alive and any_fits(session.info.queues, queue) and task in session.info.tasks
         for session in sessions(tx, run_folder)
     )

@@ -26,7 +26,7 @@ SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
 CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
 AFTER, PRECEDES, LANED, TAGGED, TRACKED, RECURRING = 64, 128, 256, 512, 1024, 2048
 """Comes after others, comes before others, is in a lane, has tags, is tracked, belongs to a schedule."""
-HOOKED = AFTER | PRECEDES | LANED | RECURRING
+HOOKED = PRECEDES | LANED | RECURRING
 """Whose end is of interest to more than itself: not settled in bulk."""
 
 INLINE = 1_000

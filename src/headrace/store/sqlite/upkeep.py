@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from headrace.job import Swept
+from headrace.job import Ref, Swept
+from headrace.store.sqlite import lanes, queues, relations
+from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.client import remove
-from headrace.store.sqlite.sessions import close_session, sessions
+from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, Transaction
 from headrace.store.sqlite.worker import take_away
@@ -40,18 +43,33 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, retention: Retention) -> 
         return None
     if any(_expired(tx, state, retention, 1) for state in _RETAINED):
         return None
+    if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)):
+        return None
     return Swept()
+
+
+def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
+    """End a session, and tell those whom the end of its jobs concerns."""
+    given_back = table.close_session(tx, session_id, crashed, take_away, run_folder)
+    if given_back:
+        queues.room_made(tx)
+    relations.work_off(tx)
+    return given_back
 
 
 def sweep(tx: Transaction, run_folder: str, retention: Retention) -> Swept:
     closed = returned = purged = 0
     for session in sessions(tx, run_folder):
         if not session.alive:
-            returned += len(close_session(tx, session.info.id, None, take_away, run_folder))
+            returned += len(table.close_session(tx, session.info.id, None, take_away, run_folder))
             closed += 1
+    if returned:
+        queues.room_made(tx)
     for state in _RETAINED:
         for seq, flags in _expired(tx, state, retention, PURGE_STEP):
             remove(tx, seq, flags)
             purged += 1
     tx.execute(SQL["sessions_forget"], (tx.now - Retention.SESSIONS,))
-    return Swept(closed, returned, purged, more=purged >= PURGE_STEP)
+    more = relations.work_off(tx)
+    more |= lanes.forget_idle(tx)
+    return Swept(closed, returned, purged, more=more or purged >= PURGE_STEP)

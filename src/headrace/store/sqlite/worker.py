@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
+import msgspec
+
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
+from headrace.store.sqlite import line, queues, relations
+from headrace.store.sqlite.handing import Handing, hand_out
+from headrace.store.sqlite.lanes import standing
 from headrace.store.sqlite.reads import large_value
 from headrace.store.sqlite.sessions import (
     Session,
@@ -17,11 +22,14 @@ from headrace.store.sqlite.sessions import (
 )
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
+    AFTER,
+    BLOCKED,
     CANCELLED,
     CANCELLING,
     DONE,
     FAILED,
     HISTORY,
+    HOOKED,
     INLINE,
     LARGE_BODY,
     LARGE_RESULT,
@@ -52,28 +60,40 @@ def exchange(
         tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
         verdicts = [VERDICTS[code] for code in session.answer]
         leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
-        return Turn(verdicts, leases, tx.now, _next_due(tx))
+        return Turn(verdicts, leases, tx.now, _next_due(tx, bool(tx.rows(SQL["ended_first"]))))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     verdicts = _settle_all(tx, session, outcomes, lag)
     mark_started(tx, session, started)
+    some_ended, any_lane, any_control = tx.rows(SQL["special"])[0]
+    unreleased = some_ended and relations.work_off(tx)
+    if any_control and outcomes:
+        queues.room_made(tx)
     next_due = _next_due(tx)
     leases = []
     if take is not None:
         if next_due is not None and next_due <= tx.now:
-            tx.execute(SQL["promote"], (tx.now,))
+            line.promote(tx)
             next_due = _next_due(tx)
-        leases = _take(tx, session, number, take)
+        leases = _take(tx, session, number, take, special=any_lane or any_control)
+    if unreleased:
+        next_due = tx.now
     tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
     return Turn(verdicts, leases, tx.now, next_due)
 
 
-def _next_due(tx: Transaction) -> int | None:
+def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
+    """When to come again: when the next job falls due, or at once if there are more dependents to release."""
+    if unreleased:
+        return tx.now
     found = tx.rows(SQL["next_due"])
     return found[0][0] if found else None
 
 
-def _take(tx: Transaction, session: Session, number: int, take: Take) -> list[Lease]:
+def _take(tx: Transaction, session: Session, number: int, take: Take, special: bool) -> list[Lease]:
     values = (session.seq, number, tx.now)
+    take = msgspec.structs.replace(take, queues=queues.named(tx, take.queues))
+    if special and (handing := Handing(tx, values, take)).needed:
+        return _leases(tx, handing.everything())
     if take.round_robin and len(take.queues) > 1:
         rows = _one_from_each(tx, values, take)
     else:
@@ -87,7 +107,7 @@ def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> 
         for queue in take.queues:
             if len(rows) >= enough:
                 break
-            rows += _hand_out(tx, values, spare, queue, enough - len(rows))
+            rows += hand_out(tx, values, spare, queue, enough - len(rows))
     return rows
 
 
@@ -105,15 +125,7 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
         left[queue] -= 1
         if left[queue]:
             turn.append(queue)
-    return [row for (spare, queue), share in shares.items() for row in _hand_out(tx, values, spare, queue, share)]
-
-
-def _hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
-    """The head of a queue's line. Read, then changed: quicker than an UPDATE that returns what it changed."""
-    rows = tx.rows(SQL["line"], (spare, queue, count))
-    if rows:
-        tx.execute(SQL["take"], (*values, spare, queue, count))
-    return rows
+    return [row for (spare, queue), share in shares.items() for row in hand_out(tx, values, spare, queue, share)]
 
 
 def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
@@ -123,7 +135,8 @@ def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
     rows.sort()  # by priority, due and arrival
     if len(take.queues) == 1:
         return rows
-    lines = [[row for row in rows if row[6] == queue] for queue in take.queues]
+    # (What a pattern stood for comes last when it is found again.)
+    lines = [[row for row in rows if row[6] == queue] for queue in dict.fromkeys((*take.queues, *(r[6] for r in rows)))]
     if take.round_robin:
         return [row for turn in zip_longest(*lines) for row in turn if row is not None]
     return sorted(chain.from_iterable(lines), key=lambda row: row[15] & SPARE)
@@ -134,7 +147,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
         Lease(
             ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0,
+            flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
@@ -166,10 +179,11 @@ def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], 
             return [Verdict.OK] * len(outcomes)
         tx.execute("ROLLBACK TO settle")
         tx.execute("RELEASE settle")
-    return [_settle(tx, session, outcome, lag) for outcome in outcomes]
+    return [settle(tx, session, outcome, lag) for outcome in outcomes]
 
 
-def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
+def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: str = "") -> Verdict:
+    """Settle a lease. `what`: what to call it in the history, if not as usual."""
     if outcome.kind is Kind.DONE:
         return _settle_done(tx, session, outcome, lag)
     found = tx.rows(SQL["holder"], (outcome.ref,))
@@ -198,17 +212,21 @@ def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Ve
         new_state, group = FAILED, "broken"
     elif kind is Kind.CRASHED and crashes >= max_crashes:
         new_state, group = FAILED, "crashed"
+    elif kind is Kind.WAITING:
+        new_state = BLOCKED
     elif kind in (Kind.AGAIN, Kind.MOVED):
         due = outcome.at if outcome.at is not None else tx.now + outcome.delay
         new_state = SCHEDULED if due > tx.now else READY
     else:
         new_state = READY
     moved = kind is Kind.MOVED and new_state != CANCELLED
+    hooked = flags & HOOKED or new_state == BLOCKED
+    before = standing(tx, outcome.ref) if hooked else None
     if moved:
         attempts, crashes, queue = None, 0, outcome.queue or queue
     flags &= ~(CANCELLING | SPARE)
     final = new_state >= DONE
-    eventful = not final and (began is not None or kind is Kind.CRASHED)
+    eventful = not final and (began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != "")
     tx.execute(
         SQL["settle"],
         (
@@ -217,11 +235,18 @@ def _settle(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Ve
             outcome.error, group,
         ),
     )  # fmt: skip
+    if before is not None:
+        if final:
+            line.ended(tx, before, new_state)
+        elif kind is not Kind.WAITING:
+            line.end_of_run(tx, before, queue, due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
+        elif not relations.wait_for_children(tx, before, outcome.after):
+            return Verdict.OK
     if eventful:
-        what = "deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind]
+        what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind])
         _remember_run(tx, session.name, outcome.ref, (what, outcome.note), began, ended)
     if moved and outcome.body is not None:
-        _set_body(tx, outcome.ref, job_id, outcome.body)
+        set_body(tx, outcome.ref, job_id, outcome.body)
     _tell(tx, job_id, queue, new_state)
     return Verdict.OK
 
@@ -231,6 +256,7 @@ _HAPPENED = {
     Kind.RELEASED: "released",
     Kind.CRASHED: "crashed",
     Kind.MOVED: "moved",
+    Kind.WAITING: "waiting",
 }
 
 
@@ -249,20 +275,23 @@ def _done_values(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
         outcome.ref, outcome.token, session.seq, None if large else result,
         None if outcome.began is None else outcome.began + lag,
         tx.now if outcome.ended is None else outcome.ended + lag,
-        1 if outcome.charge is Charge.ATTEMPT else 0, LARGE_RESULT if large else 0, outcome.data,
+        1 if outcome.charge is Charge.ATTEMPT else 0, LARGE_RESULT if large else 0, outcome.data, HOOKED,
     )  # fmt: skip
 
 
 def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
     values = _done_values(tx, session, outcome, lag)
     tx.execute(SQL["done"], values)
-    if tx.connection.changes():
-        if values[7]:
-            tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
-        tx.ended.append(outcome.id)
-        return Verdict.OK
-    found = tx.rows(SQL["holder"], (outcome.ref,))
-    return _refusal(session, outcome, found[0] if found else None)
+    if not tx.connection.changes():
+        found = tx.rows(SQL["holder"], (outcome.ref,))
+        if not found or found[0][:3] != (outcome.token, RUNNING, session.seq):
+            return _refusal(session, outcome, found[0] if found else None)
+        tx.execute(SQL["done"], (*values[:-1], 0))
+        line.ended(tx, standing(tx, outcome.ref), DONE)
+    if values[7]:
+        tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
+    tx.ended.append(outcome.id)
+    return Verdict.OK
 
 
 def _refusal(session: Session, outcome: Outcome, holder: tuple[Any, ...] | None) -> Verdict:
@@ -280,7 +309,7 @@ def _remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str],
     tx.execute(SQL["remember"], (seq, ended, *what, worker))
 
 
-def _set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
+def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
     large = len(body) > INLINE
     tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
     if large:
@@ -294,7 +323,7 @@ def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], 
     ref, token, job_id = lease
     kind = Kind.CRASHED if crashed else Kind.RELEASED
     note = "its worker died" if crashed else ""
-    _settle(tx, session, Outcome(ref=ref, token=token, id=job_id, kind=kind, note=note), 0)
+    settle(tx, session, Outcome(ref=ref, token=token, id=job_id, kind=kind, note=note), 0)
     tx.execute(SQL["bump_token"], (ref,))
 
 
@@ -316,8 +345,8 @@ def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> b
     done, total = entry.progress or (None, None)
     if not tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data)):
         return False
-    for at, line in entry.log:
-        tx.execute(SQL["remember"], (entry.ref, at + lag, "log", line, session.name))
+    for at, words in entry.log:
+        tx.execute(SQL["remember"], (entry.ref, at + lag, "log", words, session.name))
     if entry.log:
         tx.execute(SQL["mark_history"], (entry.ref,))
     return True

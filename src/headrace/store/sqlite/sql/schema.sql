@@ -56,6 +56,8 @@ CREATE INDEX job_scheduled ON job (due, queue) WHERE state = 0;
 CREATE INDEX job_held ON job (session, queue) WHERE state = 2;
 -- What retention looks at.
 CREATE INDEX job_finished ON job (state, finished, queue) WHERE state >= 4;
+-- What waits for other jobs, or for its turn.
+CREATE INDEX job_blocked ON job (queue) WHERE state = 3;
 -- Failures by group.
 CREATE INDEX job_failure ON job (failure, seq) WHERE state = 5;
 
@@ -126,6 +128,87 @@ END;
 CREATE TABLE tracked (
     job INTEGER PRIMARY KEY
 ) STRICT;
+
+
+-- What a job that comes after others was put with (flag 64).
+CREATE TABLE relation (
+    job INTEGER PRIMARY KEY,
+    parents TEXT NOT NULL,           -- their ids, as a JSON array
+    if_failed INTEGER NOT NULL,      -- 0 wait, 1 fail, 2 run
+    delay INTEGER                    -- to count from when the last one is met
+) STRICT;
+
+-- Which job still waits for which. A parent may be gone: then it is in `ended`. (AUTOINCREMENT: `ended` goes by numbers.)
+CREATE TABLE edge (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    parent INTEGER NOT NULL,
+    child INTEGER NOT NULL,
+    if_failed INTEGER NOT NULL
+) STRICT;
+CREATE INDEX edge_parent ON edge (parent);
+CREATE UNIQUE INDEX edge_child ON edge (child, parent);
+
+-- Jobs that came to an end while others waited for them: their edges are worked off in bounded steps.
+CREATE TABLE ended (
+    seq INTEGER PRIMARY KEY,
+    parent INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    how INTEGER NOT NULL,            -- 4 done, 5 failed, 6 cancelled, 7 removed before it was done
+    seen INTEGER NOT NULL,           -- edges up to this one have been looked at,
+    upto INTEGER NOT NULL            -- those up to this one are to be
+) STRICT;
+CREATE INDEX ended_parent ON ended (parent);
+
+-- A lane that has unfinished jobs, or whose rate remembers some starts.
+CREATE TABLE lane (
+    seq INTEGER PRIMARY KEY,
+    queue TEXT NOT NULL,
+    key TEXT NOT NULL,
+    running_limit INTEGER,
+    rate INTEGER,
+    per INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    unfinished INTEGER NOT NULL,
+    running INTEGER NOT NULL,
+    front INTEGER,                   -- the job that stands in the queue's line, or will when the rate allows it
+    turn INTEGER,                    -- in a sequence: the job that the others wait for
+    starts INTEGER NOT NULL,         -- how many there were; `lane_start` has the last ones
+    forget_at INTEGER,               -- when nothing needs to be remembered any more, if it has no unfinished jobs
+    UNIQUE (queue, key)
+) STRICT;
+CREATE INDEX lane_idle ON lane (forget_at) WHERE unfinished = 0;
+
+-- The last `rate` starts of a lane.
+CREATE TABLE lane_start (
+    lane INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (lane, number)
+) STRICT, WITHOUT ROWID;
+
+-- The lane that a job was put into (flag 256), and where it is in it.
+CREATE TABLE laned (
+    job INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    running_limit INTEGER,
+    rate INTEGER,
+    per INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    place INTEGER NOT NULL,          -- 0 elsewhere, 1 in the lane's own line, 2 running, 3 scheduled
+    lane INTEGER,
+    rank INTEGER NOT NULL,           -- in the line: its priority, negative; 0 in a sequence
+    due INTEGER NOT NULL             -- in the line, and while scheduled; 0 in a sequence
+) STRICT;
+CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
+CREATE INDEX laned_due ON laned (due) WHERE place = 3;
+
+-- What somebody has said about a queue.
+CREATE TABLE control (
+    queue TEXT PRIMARY KEY,
+    running_limit INTEGER,
+    paused_by TEXT,
+    paused_at INTEGER
+) STRICT, WITHOUT ROWID;
 
 -- For people: read-only by nature, stable across versions of the schema.
 CREATE VIEW jobs AS

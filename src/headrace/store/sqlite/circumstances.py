@@ -1,0 +1,53 @@
+"""All there is to say about why a job does not run, in one read transaction."""
+
+from __future__ import annotations
+
+from headrace.glob import any_fits
+from headrace.job import Snapshot, State
+from headrace.store import rules
+from headrace.store.facets import Circumstances
+from headrace.store.sqlite import lanes, queues, reads
+from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.sessions import sessions
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import AFTER, DONE, LANED, STATES, Transaction
+
+
+def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstances | None:
+    (snapshot,) = reads.get(tx, [job_id])
+    if snapshot is None:
+        return None
+    job = Standing(*tx.rows(SQL["standing_by_id"], (job_id,))[0])
+    control = queues.control(tx, job.queue)
+    waits_for, unmet = _unmet(tx, job)
+    running: list[tuple[str, str]] = []
+    if control is not None and control.limit is not None:
+        running = tx.rows(SQL["queue_running_some"], (job.queue, rules.SHOWN))
+    in_lane = bool(job.flags & LANED)
+    return Circumstances(
+        now=tx.now,
+        job=snapshot,
+        waits_for=waits_for,
+        unmet=unmet,
+        control=control,
+        queue_running=tuple(running),
+        lane=lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key) if in_lane else None,
+        ahead=lanes.ahead(tx, job.seq, job.queue) if in_lane else None,
+        listeners=_listeners(tx, snapshot, run_folder),
+    )
+
+
+def _unmet(tx: Transaction, job: Standing) -> tuple[tuple[tuple[str, State], ...], int]:
+    if not job.flags & AFTER or job.state >= DONE:
+        return (), 0
+    some = tx.rows(SQL["waits_for"], (job.seq, rules.SHOWN))
+    return tuple((parent, STATES[state]) for parent, state in some), tx.rows(SQL["edges_count"], (job.seq,))[0][0]
+
+
+def _listeners(tx: Transaction, job: Snapshot, run_folder: str) -> tuple[str, ...]:
+    names = [
+        session.info.name
+        for session in sessions(tx, run_folder)
+        if session.alive and any_fits(session.info.queues, job.queue) and job.task in session.info.tasks
+    ]
+    return tuple(sorted(names)[: rules.SHOWN])

@@ -1,0 +1,65 @@
+"""Changing jobs that wait, taking away those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.job import Kind, Outcome
+from headrace.store.facets import Edit
+from headrace.store.sqlite import line, relations
+from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.sessions import Session
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import AFTER, DONE, RUNNING, Transaction
+from headrace.store.sqlite.worker import set_body, settle
+
+
+def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
+    answers = [_edit_one(tx, job_id, change) for job_id in ids]
+    relations.work_off(tx)
+    return answers
+
+
+def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
+    found = tx.rows(SQL["standing_by_id"], (job_id,))
+    if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
+        return False
+    job = Standing(*found[0])
+    tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
+    if change.body is not None:
+        set_body(tx, job.seq, job_id, change.body)
+    if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
+        return True
+    queue = change.queue or job.queue
+    line.change_queue(tx, job, queue)
+    due = _new_due(tx, job, change)
+    priority = job.priority if change.priority is None else change.priority
+    line.enter(tx, job._replace(queue=queue, priority=priority), due)
+    return True
+
+
+def _new_due(tx: Transaction, job: Standing, change: Edit) -> int:
+    if change.run_at is None and change.delay is None:
+        return job.due
+    if job.flags & AFTER:
+        waits = bool(tx.rows(SQL["has_edges"], (job.seq,)))
+        tx.execute(SQL["relation_delay"], (job.seq, change.delay if waits else None))
+    return change.run_at if change.run_at is not None else tx.now + (change.delay or 0)
+
+
+def time_out(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    answers = [_time_out_one(tx, job_id) for job_id in ids]
+    relations.work_off(tx)
+    return answers
+
+
+def _time_out_one(tx: Transaction, job_id: str) -> bool:
+    found = tx.rows(SQL["running_by_id"], (job_id,))
+    if not found:
+        return False
+    seq, token, holder = found[0]
+    session = Session(*tx.rows(SQL["session_by_seq"], (holder,))[0])
+    settle(tx, session, Outcome(ref=seq, token=token, id=job_id, kind=Kind.RELEASED), 0, what="timed out")
+    tx.execute(SQL["bump_token"], (seq,))
+    tx.stop = True
+    return True

@@ -1,0 +1,332 @@
+"""Lanes: who of those that share a key stands in line, and who waits for its turn.
+
+A lane's record counts its unfinished and its running jobs in the same transactions that change them, so limits hold
+whoever dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.job import Lane, NewJob, Ref
+from headrace.store import rules
+from headrace.store.facets import LaneSnapshot
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import BLOCKED, READY, SCHEDULED, Transaction
+
+ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)
+"""Where a job is in its lane: `laned.place`."""
+FORGOTTEN_AT_ONCE = 500
+
+
+@dataclass(slots=True)
+class Record:
+    """A row of `lane`."""
+
+    seq: int
+    queue: str
+    key: str
+    limit: int | None
+    rate: int | None
+    per: int
+    sequence: int
+    unfinished: int
+    running: int
+    front: int | None
+    turn: int | None
+    starts: int
+    forget_at: int | None
+
+    @property
+    def definition(self) -> Lane:
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+
+
+class Laned(NamedTuple):
+    """A row of `laned`: the lane that a job was put into, and where it is in it."""
+
+    key: str
+    limit: int | None
+    rate: int | None
+    per: int
+    sequence: int
+    place: int
+    rank: int
+    due: int
+
+    @property
+    def definition(self) -> Lane:
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+
+
+class Standing(NamedTuple):
+    """What admission needs to know about a job."""
+
+    seq: int
+    id: str
+    queue: str
+    state: int
+    priority: int
+    due: int
+    flags: int
+
+
+def standing(tx: Transaction, seq: Ref) -> Standing:
+    return Standing(*tx.rows(SQL["standing"], (seq,))[0])
+
+
+def _find(tx: Transaction, queue: str, key: str) -> Record | None:
+    found = tx.rows(SQL["lane_get"], (queue, key))
+    return Record(*found[0]) if found else None
+
+
+def laned(tx: Transaction, seq: int) -> Laned:
+    """Which lane a job is in, and where."""
+    return Laned(*tx.rows(SQL["laned_get"], (seq,))[0])
+
+
+def _record(tx: Transaction, queue: str, lane: Lane) -> Record:
+    """The lane of this key in a queue: as it is, or else as it is meant here."""
+    found = _find(tx, queue, lane.key)
+    if found is None:
+        tx.execute(SQL["lane_new"], (queue, lane.key, lane.limit, lane.rate, lane.per, lane.sequence))
+        found = _find(tx, queue, lane.key)
+        assert found is not None
+    return found
+
+
+def _save(tx: Transaction, lane: Record) -> None:
+    tx.execute(
+        SQL["lane_set"],
+        (
+            lane.seq, lane.limit, lane.rate, lane.per, lane.sequence, lane.unfinished, lane.running, lane.front,
+            lane.turn, lane.starts, lane.forget_at,
+        ),
+    )  # fmt: skip
+
+
+def _put_at(tx: Transaction, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0) -> None:
+    tx.execute(SQL["laned_set"], (seq, place, lane.seq if place in (IN_LINE, RUNS) else None, rank, due))
+
+
+# -- coming and going --------------------------------------------------------------------------------
+
+
+def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
+    for job in jobs:
+        if job.lane is None or tx.rows(SQL["by_id"], (job.id,)):
+            continue
+        lane = _find(tx, job.queue, job.lane.key)
+        if lane is not None and lane.unfinished and bool(lane.sequence) != job.lane.sequence:
+            raise rules.not_both(job.queue, job.lane)
+
+
+def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
+    """A new job says what its lane is. Who stands in line by the old rules is looked at anew."""
+    tx.execute(SQL["laned_put"], (seq, wanted.key, wanted.limit, wanted.rate, wanted.per, wanted.sequence))
+    lane = _record(tx, queue, wanted)
+    lane.unfinished += 1
+    if lane.definition != wanted:
+        lane.limit, lane.rate, lane.per, lane.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
+        tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - (wanted.rate or 0)))
+        front, lane.front = lane.front, None
+        if front is not None and front == lane.turn:
+            _make_front(tx, lane, front)
+        elif front is not None:
+            job = standing(tx, front)
+            _join_line(tx, lane, job, job.due)
+        _admit(tx, lane)
+    _save(tx, lane)
+
+
+def join(tx: Transaction, seq: int, queue: str) -> None:
+    """A job has been revived, or has come from another queue."""
+    lane = _record(tx, queue, laned(tx, seq).definition)
+    lane.unfinished += 1
+    _save(tx, lane)
+
+
+def part(tx: Transaction, seq: int, queue: str) -> None:
+    """A job has ended, is gone, or goes to another queue."""
+    found = laned(tx, seq)
+    lane = _record(tx, queue, found.definition)
+    _step_out(tx, lane, seq, found.place)
+    lane.unfinished -= 1
+    if lane.turn == seq:
+        lane.turn = None
+    _admit(tx, lane)
+    if not lane.unfinished:
+        (latest,) = tx.rows(SQL["lane_start_last"], (lane.seq,))[0]
+        lane.forget_at = 0 if latest is None else latest + lane.per
+        if lane.forget_at <= tx.now:
+            _forget(tx, lane.seq)
+            return
+    _save(tx, lane)
+
+
+def step_out(tx: Transaction, seq: int, queue: str) -> None:
+    """A job leaves its place in its lane, to come in again."""
+    found = laned(tx, seq)
+    lane = _record(tx, queue, found.definition)
+    _step_out(tx, lane, seq, found.place)
+    _save(tx, lane)
+
+
+def _step_out(tx: Transaction, lane: Record, seq: int, place: int) -> None:
+    if lane.front == seq:
+        lane.front = None
+    if place == RUNS:
+        lane.running -= 1
+    if place != ELSEWHERE:
+        _put_at(tx, lane, seq, ELSEWHERE)
+
+
+def forget_idle(tx: Transaction) -> bool:
+    """Forget lanes that have nothing left to remember, some at a time. True: there may be more."""
+    idle = tx.rows(SQL["lanes_idle"], (tx.now, FORGOTTEN_AT_ONCE))
+    for (seq,) in idle:
+        _forget(tx, seq)
+    return len(idle) == FORGOTTEN_AT_ONCE
+
+
+def _forget(tx: Transaction, seq: int) -> None:
+    tx.execute(SQL["lane_start_drop"], (seq, 1 << 62))
+    tx.execute(SQL["lane_delete"], (seq,))
+
+
+# -- admission ---------------------------------------------------------------------------------------
+
+
+def enter(tx: Transaction, job: Standing, due: int, later: bool) -> None:
+    """A job of a lane wants to run: now, or `later`, when it is due."""
+    lane = _record(tx, job.queue, laned(tx, job.seq).definition)
+    if lane.turn == job.seq:
+        _begin_turn(tx, lane, job, due, later)
+    elif later and not lane.sequence:
+        _schedule(tx, lane, job.seq, due)
+    else:
+        _join_line(tx, lane, job, due)
+    _admit(tx, lane)
+    _save(tx, lane)
+
+
+def admit(tx: Transaction, seq: int, queue: str) -> None:
+    """A job has left its place in its lane: there may be room for the next."""
+    lane = _record(tx, queue, laned(tx, seq).definition)
+    _admit(tx, lane)
+    _save(tx, lane)
+
+
+def fall_due(tx: Transaction, job: Standing) -> None:
+    """The time of a scheduled job of a lane has come."""
+    lane = _record(tx, job.queue, laned(tx, job.seq).definition)
+    if lane.front == job.seq:
+        _put_at(tx, lane, job.seq, ELSEWHERE)
+        tx.execute(SQL["stand"], (job.seq, READY, job.due))
+    else:
+        enter(tx, job, job.due, later=False)
+
+
+def _join_line(tx: Transaction, lane: Record, job: Standing, due: int) -> None:
+    tx.execute(SQL["stand"], (job.seq, BLOCKED, due))
+    _put_at(tx, lane, job.seq, IN_LINE, *((0, 0) if lane.sequence else (-job.priority, due)))
+
+
+def _schedule(tx: Transaction, lane: Record, seq: int, due: int) -> None:
+    tx.execute(SQL["stand"], (seq, SCHEDULED, due))
+    _put_at(tx, lane, seq, IS_SCHEDULED, 0, due)
+    tx.queues.add(lane.queue)
+
+
+def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
+    """Give the next one its turn, if it is time."""
+    if lane.front is not None or lane.turn is not None:
+        return
+    if not lane.sequence and lane.limit is not None and lane.running >= lane.limit:
+        return
+    head = tx.rows(SQL["laned_head"], (lane.seq,))
+    if not head:
+        return
+    (seq,) = head[0]
+    if lane.sequence:
+        lane.turn = seq
+        job = standing(tx, seq)
+        _begin_turn(tx, lane, job, job.due, job.due > tx.now)
+    else:
+        _make_front(tx, lane, seq, taken)
+
+
+def _begin_turn(tx: Transaction, lane: Record, job: Standing, due: int, later: bool) -> None:
+    if later:
+        _schedule(tx, lane, job.seq, due)
+    else:
+        _make_front(tx, lane, job.seq)
+
+
+def _make_front(tx: Transaction, lane: Record, seq: int, taken: int = 0) -> None:
+    lane.front = seq
+    earliest = _earliest(tx, lane)
+    if earliest > tx.now:
+        _schedule(tx, lane, seq, max(tx.now + taken, earliest))
+    else:
+        _put_at(tx, lane, seq, ELSEWHERE)
+        tx.execute(SQL["stand"], (seq, READY, tx.now + taken))
+        tx.queues.add(lane.queue)
+
+
+def _earliest(tx: Transaction, lane: Record) -> int:
+    """When the rate allows the next start."""
+    if lane.rate is None:
+        return 0
+    found = tx.rows(SQL["lane_start_get"], (lane.seq, lane.starts - lane.rate + 1))
+    return found[0][0] + lane.per if found else 0
+
+
+def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int]) -> None:
+    """A lane's front has been handed out; the next may follow. `taken`: how many of each lane this take got."""
+    lane = _record(tx, queue, laned(tx, seq).definition)
+    lane.front = None
+    lane.running += 1
+    _put_at(tx, lane, seq, RUNS)
+    if lane.rate is not None:
+        lane.starts += 1
+        tx.execute(SQL["lane_start_put"], (lane.seq, lane.starts, tx.now))
+        tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - lane.rate))
+    taken[lane.seq] = taken.get(lane.seq, 0) + 1
+    _admit(tx, lane, taken[lane.seq])
+    _save(tx, lane)
+
+
+# -- looking -----------------------------------------------------------------------------------------
+
+
+def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
+    lane = _find(tx, queue, key)
+    if lane is None or (not lane.unfinished and (lane.forget_at or 0) <= tx.now):
+        return None
+    if lane.sequence:
+        running = [] if lane.turn is None else [standing(tx, lane.turn).id]
+    else:
+        running = [job_id for (job_id,) in tx.rows(SQL["laned_running"], (lane.seq, rules.SHOWN))]
+    earliest = _earliest(tx, lane)
+    return LaneSnapshot(
+        queue=queue,
+        lane=lane.definition,
+        running=tuple(running),
+        front=None if lane.front is None else standing(tx, lane.front).id,
+        blocked=tx.rows(SQL["laned_blocked"], (lane.seq,))[0][0],
+        next_start=earliest if earliest > tx.now else None,
+    )
+
+
+def ahead(tx: Transaction, seq: int, queue: str) -> int | None:
+    """How many come before a job in its lane's own line; None: it does not stand there."""
+    found = laned(tx, seq)
+    lane = _find(tx, queue, found.key)
+    if lane is None or found.place != IN_LINE:
+        return None
+    count: int = tx.rows(SQL["laned_ahead"], (lane.seq, found.rank, found.due, seq))[0][0]
+    return count

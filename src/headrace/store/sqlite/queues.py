@@ -1,0 +1,93 @@
+"""Queues: pausing them, limiting them, and names that stand for many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headrace.glob import fits, is_glob, literal_part
+from headrace.store.facets import QueueControl
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import Transaction
+
+
+def controls(tx: Transaction) -> list[QueueControl]:
+    return [
+        QueueControl(queue=queue, limit=limit, paused_by=by, paused_at=at)
+        for queue, limit, by, at in tx.rows(SQL["controls"])
+    ]
+
+
+def control(tx: Transaction, queue: str) -> QueueControl | None:
+    """What has been said about a queue."""
+    for name, limit, by, at in tx.rows(SQL["control_get"], (queue,)):
+        return QueueControl(queue=name, limit=limit, paused_by=by, paused_at=at)
+    return None
+
+
+def _say(tx: Transaction, queue: str, limit: int | None, by: str | None, at: int | None) -> None:
+    if limit is None and at is None:
+        tx.execute(SQL["control_delete"], (queue,))
+    else:
+        tx.execute(SQL["control_set"], (queue, limit, by, at))
+    tx.queues.add(queue)
+
+
+def pause(tx: Transaction, queue: str, by: str) -> bool:
+    said = control(tx, queue)
+    if said is not None and said.paused_at is not None:
+        return False
+    _say(tx, queue, said.limit if said else None, by, tx.now)
+    return True
+
+
+def resume(tx: Transaction, queue: str) -> bool:
+    said = control(tx, queue)
+    if said is None or said.paused_at is None:
+        return False
+    _say(tx, queue, said.limit, None, None)
+    return True
+
+
+def limit(tx: Transaction, queue: str, running: int | None) -> None:
+    said = control(tx, queue)
+    _say(tx, queue, running, said.paused_by if said else None, said.paused_at if said else None)
+
+
+def room_made(tx: Transaction) -> None:
+    """Some jobs run no more: in a queue with a limit, somebody may have waited for that."""
+    tx.queues.update(said.queue for said in controls(tx) if said.limit is not None)
+
+
+def free(tx: Transaction, said: QueueControl | None, wanted: int) -> int:
+    """How many jobs of a queue may be handed out, up to a number."""
+    if said is None:
+        return wanted
+    if said.paused_at is not None:
+        return 0
+    if said.limit is None:
+        return wanted
+    running: int = tx.rows(SQL["queue_running"], (said.queue, said.limit))[0][0]
+    return min(wanted, max(0, said.limit - running))
+
+
+def named(tx: Transaction, queues: Sequence[str]) -> tuple[str, ...]:
+    """Names, each once, with the queues that have ready jobs in the place of a pattern that they fit."""
+    if not any(map(is_glob, queues)):
+        return tuple(dict.fromkeys(queues))
+    names: dict[str, None] = {}
+    for queue in queues:
+        names.update(dict.fromkeys(_ready(tx, queue) if is_glob(queue) else (queue,)))
+    return tuple(names)
+
+
+def _ready(tx: Transaction, pattern: str) -> Iterable[str]:
+    """The queues with ready jobs that fit: from index entry to index entry, however many jobs they have."""
+    prefix = literal_part(pattern)
+    at = prefix
+    while found := tx.rows(SQL["next_queue"], (at,)):
+        (queue,) = found[0]
+        if not queue.startswith(prefix):
+            break
+        if fits(pattern, queue):
+            yield queue
+        at = f"{queue}\0"

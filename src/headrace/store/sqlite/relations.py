@@ -1,0 +1,229 @@
+"""Jobs that wait for jobs. A job that ends is noted; those who wait for it are told in bounded steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.errors import ConfigurationError, DependencyCycle
+from headrace.job import IfFailed, NewJob
+from headrace.store import rules
+from headrace.store.sqlite import lanes, line
+from headrace.store.sqlite.lanes import Standing, standing
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import AFTER, BLOCKED, CANCELLED, DONE, FAILED, LANED, RUNNING, Transaction
+
+WAIT, FAIL, RUN = range(3)
+POLICIES = {IfFailed.WAIT: WAIT, IfFailed.FAIL: FAIL, IfFailed.RUN: RUN}
+_WORDS = {
+    FAILED: rules.FAILED_PARENT,
+    CANCELLED: rules.CANCELLED_PARENT,
+    line.REMOVED: rules.REMOVED_PARENT,
+}
+
+
+def is_related(new: NewJob) -> bool:
+    """Whether there is more to keep than a plain job has."""
+    return bool(new.after) or new.if_failed is not IfFailed.WAIT
+
+
+def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
+    """A new job that comes after others, or into a lane, finds its place."""
+    job = standing(tx, seq)
+    if new.lane is not None:
+        lanes.arrive(tx, seq, new.queue, new.lane)
+    culprit = None
+    if is_related(new):
+        policy = POLICIES[new.if_failed]
+        tx.execute(SQL["relation_put"], (seq, _encoded(new.after), policy, None))
+        culprit = _come_after(tx, seq, new.after, policy)
+        if culprit is None and new.run_at is None and _waits(tx, seq):
+            tx.execute(SQL["relation_delay"], (seq, new.delay or 0))
+    if culprit is not None:
+        _fail_with(tx, job, *culprit)
+    else:
+        line.enter(tx, job, job.due)
+
+
+def _encoded(ids: Sequence[str]) -> str:
+    return msgspec.json.encode(ids).decode()
+
+
+def parents(tx: Transaction, seq: int) -> tuple[str, ...]:
+    """What a job came after, as it was put or has been changed."""
+    found = tx.rows(SQL["relation_get"], (seq,))
+    return msgspec.json.decode(found[0][0], type=tuple[str, ...]) if found else ()
+
+
+def _waits(tx: Transaction, seq: int) -> bool:
+    return bool(tx.rows(SQL["has_edges"], (seq,)))
+
+
+def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> tuple[str, int] | None:
+    """Let a job wait for others. Answers with the first because of which it fails at once, and how that one ended."""
+    culprit = None
+    for parent_id in ids:
+        found = tx.rows(SQL["by_id"], (parent_id,))
+        if not found:
+            continue
+        parent, state, *_ = found[0]
+        if state == DONE or (state > DONE and policy == RUN):
+            continue
+        tx.execute(SQL["edge_put"], (parent, child, policy))
+        tx.execute(SQL["precede"], (parent,))
+        if state > DONE and policy == FAIL and culprit is None:
+            culprit = (parent_id, state)
+    return culprit
+
+
+def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
+    """Whether one of these is the job, or waits for it, by whatever detour."""
+    ahead = [row[0] for job_id in ids for row in tx.rows(SQL["by_id"], (job_id,))]
+    seen = set(ahead)
+    left = rules.EDGES_TO_CHECK
+    while ahead:
+        other = ahead.pop()
+        if other == job.seq:
+            return True
+        above = tx.rows(SQL["edges_up"], (other, left + 1))
+        left -= len(above)
+        if left < 0:
+            raise rules.too_deep(job.id)
+        fresh = {parent for (parent,) in above} - seen
+        seen |= fresh
+        ahead += fresh
+    return False
+
+
+# -- depend ------------------------------------------------------------------------------------------
+
+
+def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
+    found = tx.rows(SQL["standing_by_id"], (job_id,))
+    if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
+        return False
+    job = Standing(*found[0])
+    if add and job.flags & LANED:
+        lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
+        if lane is not None and lane.lane.sequence:
+            raise ConfigurationError(rules.no_dependencies_in(job.queue, lane.lane))
+    for parent_id in add:
+        if _is_waited_for(tx, [parent_id], job):
+            raise rules.cycle(job_id, parent_id)
+    waited = _waits(tx, job.seq)
+    policy = _change(tx, job, add, remove)
+    job = job._replace(flags=job.flags | AFTER)
+    culprit = _come_after(tx, job.seq, add, policy)
+    waits = _waits(tx, job.seq)
+    if culprit is not None:
+        _fail_with(tx, job, *culprit)
+    elif waited and not waits:
+        _release(tx, job)
+    elif waits and not waited:
+        line.change_queue(tx, job, job.queue)
+        line.enter(tx, job, job.due)
+    return True
+
+
+def _change(tx: Transaction, job: Standing, add: Sequence[str], remove: Sequence[str]) -> int:
+    """Change what a job comes after, but for the edges that are new. Answers with its policy."""
+    before = tx.rows(SQL["relation_get"], (job.seq,))
+    named = msgspec.json.decode(before[0][0], type=list[str]) if before else []
+    kept = [i for i in named if i not in remove or i in add]
+    kept += [i for i in dict.fromkeys(add) if i not in kept]
+    tx.execute(SQL["relation_set"], (job.seq, _encoded(kept)))
+    tx.execute(SQL["flag_after"], (job.seq,))
+    for edge, parent_id, _ in tx.rows(SQL["edges_named"], (job.seq,)):
+        if parent_id in remove and parent_id not in add:
+            tx.execute(SQL["edge_delete"], (edge,))
+    return int(before[0][1]) if before else WAIT
+
+
+# -- children ----------------------------------------------------------------------------------------
+
+
+def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> bool:
+    """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
+    why = _why_not_wait(tx, job, ids)
+    if why:
+        _fail(tx, job, why)
+        return False
+    tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
+    tx.execute(SQL["flag_after"], (job.seq,))
+    _come_after(tx, job.seq, ids, RUN)
+    tx.execute(SQL["relation_delay"], (job.seq, 0 if _waits(tx, job.seq) else None))
+    line.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
+    return True
+
+
+def _why_not_wait(tx: Transaction, job: Standing, ids: Sequence[str]) -> str:
+    if job.flags & LANED:
+        lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
+        if lane is not None and lane.lane.sequence:
+            return rules.no_dependencies_in(job.queue, lane.lane)
+    unfinished = [i for i in ids if any(row[1] < DONE for row in tx.rows(SQL["by_id"], (i,)))]
+    try:
+        return rules.WAITS_FOR_ITSELF if _is_waited_for(tx, unfinished, job) else ""
+    except DependencyCycle:
+        return rules.TOO_DEEP_TO_WAIT
+
+
+def come_back(tx: Transaction, seq: int) -> None:
+    """A revived job waits for those that are unfinished, and no more for the others."""
+    for edge, _, state in tx.rows(SQL["edges_named"], (seq,)):
+        if state is None or state >= DONE:
+            tx.execute(SQL["edge_delete"], (edge,))
+    tx.execute(SQL["relation_delay"], (seq, None))
+
+
+# -- working off what has ended ----------------------------------------------------------------------
+
+
+def work_off(tx: Transaction) -> bool:
+    """Tell those who wait for what has ended, a bounded number of them. True: there is more to do."""
+    left = rules.EDGES_IN_A_STEP
+    while found := tx.rows(SQL["ended_first"]):
+        note, parent, parent_id, how, seen, upto = found[0]
+        if not left:
+            return True
+        edges = tx.rows(SQL["edges_down"], (parent, seen, upto, left + 1))
+        for edge, child, policy, job_id, queue, state, flags, due in edges[:left]:
+            _look_at(tx, edge, policy, Standing(child, job_id, queue, state, 0, due, flags), (parent_id, how))
+        if len(edges) <= left:
+            tx.execute(SQL["ended_delete"], (note,))
+        else:
+            tx.execute(SQL["ended_seen"], (note, edges[left - 1][0]))
+        left -= min(left, len(edges))
+    return False
+
+
+def _look_at(tx: Transaction, edge: int, policy: int, child: Standing, parent: tuple[str, int]) -> None:
+    how = parent[1]
+    met = how == DONE or policy == RUN
+    if met or how == line.REMOVED:
+        tx.execute(SQL["edge_delete"], (edge,))
+    if child.state != BLOCKED:
+        return
+    if not met and (how == line.REMOVED or policy == FAIL):
+        _fail_with(tx, child, *parent)
+    elif not _waits(tx, child.seq):
+        _release(tx, standing(tx, child.seq))
+
+
+def _release(tx: Transaction, job: Standing) -> None:
+    """The last one is met."""
+    _, _, delay = tx.rows(SQL["relation_get"], (job.seq,))[0]
+    if delay is not None:
+        tx.execute(SQL["relation_delay"], (job.seq, None))
+    line.enter(tx, job, job.due if delay is None else tx.now + delay)
+
+
+def _fail_with(tx: Transaction, job: Standing, parent_id: str, how: int) -> None:
+    _fail(tx, job, _WORDS[how].format(parent_id))
+
+
+def _fail(tx: Transaction, job: Standing, why: str) -> None:
+    tx.execute(SQL["fail_dependent"], (job.seq, tx.now, rules.dependency_error(why)))
+    tx.ended.append(job.id)
+    line.ended(tx, job, FAILED)

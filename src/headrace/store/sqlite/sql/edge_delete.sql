@@ -1,0 +1,2 @@
+-- It waits no more.
+DELETE FROM edge WHERE seq = ?1

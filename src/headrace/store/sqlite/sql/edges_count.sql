@@ -1,0 +1,2 @@
+-- How many others a job waits for.
+SELECT count(*) FROM edge WHERE child = ?1

@@ -1,0 +1,2 @@
+-- The job is gone.
+DELETE FROM laned WHERE job = ?1

@@ -1,0 +1,2 @@
+-- The job is gone.
+DELETE FROM relation WHERE job = ?1
