@@ -464,7 +464,7 @@ class Model:
         session = self.known_sessions.get(session_id)
         if session is None or session.closed:
             return []
-        held = self._held(session)
+        held = sorted(self._held(session), key=lambda job: job.ref)
         for job in held:
             died = not job.spare if crashed is None else job.ref in crashed
             kind = Kind.CRASHED if died else Kind.RELEASED
@@ -494,9 +494,10 @@ class Model:
     def _sweep(self) -> Swept:
         expired = [session.info.id for session in self._open_sessions() if self._expired(session)]
         returned = [job_id for session in expired for job_id in self._close_session(session, None)]
-        given_up = [job.id for job in self.jobs.values() if self._given_up(job)]
-        for job_id in given_up:
-            self._delete(job_id)
+        ended = (State.DONE, State.FAILED, State.CANCELLED)
+        given_up = [job for job in self.jobs.values() if self._given_up(job)]
+        for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
+            self._delete(job.id)
         self._work_off()
         for key in list(self.lanes):
             self._forget_lane(key)

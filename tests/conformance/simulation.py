@@ -17,10 +17,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.clock import ManualClock
-from headrace.errors import NoWorkers, SessionGone, StaleRequest
+from headrace.errors import ConfigurationError, DependencyCycle, NoWorkers, SessionGone, StaleRequest
 from headrace.job import (
     Charge,
+    IfFailed,
     Kind,
+    Lane,
     NewJob,
     Report,
     SessionInfo,
@@ -30,12 +32,13 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
+from headrace.store.facets import Edit
 
 from .actors import Held, Request, Worker
 from .audit import Audit, check
 from .choosing import Chooser, Replay
-from .model import Model
+from .model import WAITING, Model
 from .words import Refused, comparable, in_words, job_in_words
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000
@@ -44,6 +47,18 @@ KEYS = ("k", "l")
 TAGS = (("x",), ("x", "y"), ("y",))
 TIMEOUTS = (10_000, 15_000)
 LARGE = bytes(3_000)
+PATTERNS = (("*",), ("[qr]", "s"))
+LANES = (
+    Lane("fair"),
+    Lane("one", limit=1),
+    Lane("order", sequence=True),
+    Lane("slow", rate=2, per=3_000),
+    Lane("two", limit=2),
+    Lane("strict", limit=1, rate=1, per=1_000),
+    Lane("slow order", rate=1, per=2_000, sequence=True),
+)
+CHANGING = (Lane("loose", limit=1), Lane("loose", limit=3, rate=1), Lane("loose"), Lane("loose", sequence=True))
+"""One lane, put to different uses."""
 
 MARKS = frozenset({
     "a put was repeated after its reply was lost",
@@ -83,6 +98,25 @@ MARKS = frozenset({
 })  # fmt: skip
 
 
+TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY})
+"""Facets of jobs that wait for each other, in one way or another: a store has all of them or none."""
+MARKS_TOGETHER = frozenset({
+    "a job waited for another",
+    "a dependent was released",
+    "a dependent failed with its parent",
+    "a job waited for its children",
+    "a cycle was refused",
+    "a lane was refused",
+    "dependencies were changed",
+    "a job waited for its turn",
+    "a rate put a start off",
+    "a queue was paused with jobs in it",
+    "a queue's limit held a job back",
+    "a waiting job was edited",
+    "a running job was timed out",
+})  # fmt: skip
+
+
 class World:
     """One history."""
 
@@ -90,6 +124,7 @@ class World:
         self.store, self.clock, self.choose, self.marks = store, clock, chooser, marks
         self.model = Model(clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
         self.audit = Audit(store, self.model)
+        self.together = store.facets >= TOGETHER
         self.words: list[str] = []
         self.story = chooser.story
         self.workers: list[Worker] = []
@@ -111,7 +146,7 @@ class World:
         return self.audit.before
 
     def sometimes(self, mark: str) -> None:
-        assert mark in MARKS, mark
+        assert mark in MARKS | MARKS_TOGETHER, mark
         self.marks[mark] += 1
 
     def say(self, words: str) -> None:
@@ -126,15 +161,25 @@ class World:
         for side, store in enumerate((self.store, self.model)):
             try:
                 answers.append(store.run(request.build(side, store)))
-            except (SessionGone, StaleRequest, NoWorkers) as refusal:
+            except (SessionGone, StaleRequest, NoWorkers, DependencyCycle, ConfigurationError) as refusal:
                 answers.append(Refused(type(refusal).__name__))
         self.words[-1] += f"  ->  {in_words(answers[0])}"
         again = request.times_run > 0
         mine, models = (comparable(answer, again) for answer in answers)
         check(mine == models, f"I19: another answer to {request.name} than the model's", mine, models)
+        known = self.jobs
         self.audit.look(request, answers[0])
+        self._mark_dependents(known)
         request.times_run += 1
         return answers[0], answers[1]
+
+    def _mark_dependents(self, known: dict[str, Snapshot]) -> None:
+        for job_id, job in self.jobs.items():
+            if job.after and job_id in known and known[job_id].state is State.BLOCKED:
+                if job.state is State.FAILED:
+                    self.sometimes("a dependent failed with its parent")
+                elif not job.lane and job.state in (State.READY, State.SCHEDULED, State.RUNNING):
+                    self.sometimes("a dependent was released")
 
     # -- what workers do --
 
@@ -144,7 +189,7 @@ class World:
         info = SessionInfo(
             id=f"session {name}",
             name=name,
-            queues=self.choose.one((QUEUES, QUEUES, QUEUES[:2], QUEUES[1:])),
+            queues=self.choose.one((QUEUES, QUEUES, QUEUES[:2], QUEUES[1:], *(PATTERNS if self.together else ()))),
             tasks=("t",),
             timeout=self.choose.one(TIMEOUTS),
         )
@@ -233,10 +278,12 @@ class World:
         choose = self.choose
         if held.leases[0].deferred_since is not None and choose.pick(2) == 0:
             return {"kind": Kind.AGAIN, "charge": Charge.DEFERRAL}  # the task is as unknown as it was
-        kind = (Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.CRASHED, Kind.MOVED, Kind.RELEASED, Kind.BROKEN)[
-            choose.weighted("outcome", (3, 3, 2, 2, 2, 2, 1))
-        ]
+        kinds = [Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.CRASHED, Kind.MOVED, Kind.RELEASED, Kind.BROKEN]
+        kinds += [Kind.WAITING] if self.together else []
+        kind = kinds[choose.weighted("outcome", (3, 3, 2, 2, 2, 2, 1, 2)[: len(kinds)])]
         fields: dict[str, Any] = {"kind": kind}
+        if kind is Kind.WAITING:
+            fields["after"] = self._some_ids()
         if kind is not Kind.RELEASED and choose.pick(2) == 0:
             fields["began"], fields["ended"] = held.began, self.clock.steady()
         if choose.rarely():
@@ -362,7 +409,8 @@ class World:
         for lease in turn.leases:
             job = (lease.id, self.audit.lives[lease.id])
             check(lease.token > self.tokens.get(job, 0), "I4: a token was handed out twice", lease)
-            check(lease.due <= self.latest, "I7: handed out before it was due", lease)
+            in_lane = self.jobs[lease.id].lane is not None if lease.id in self.jobs else False
+            check(lease.due <= self.latest or in_lane, "I7: handed out before it was due", lease)
             self.tokens[job] = lease.token
             if lease.spare:
                 self.sometimes("a spare lease was handed out")
@@ -376,6 +424,8 @@ class World:
         job = self.jobs.get(held.id)
         if fields["kind"] is Kind.MOVED and job:
             self.sometimes("a job was moved")
+        if fields["kind"] is Kind.WAITING and job and job.state is State.BLOCKED:
+            self.sometimes("a job waited for its children")
         if fields.get("charge") is Charge.DEFERRAL:
             self.sometimes("a job was deferred")
         if fields["kind"] is Kind.DONE and held.id in self.cancel_asked:
@@ -444,9 +494,21 @@ class World:
 
     def _mark_put(self, jobs: list[NewJob], answer: Any, known: dict[str, Snapshot]) -> None:
         if isinstance(answer, Refused):
-            self.sometimes("a put was refused for want of a worker")
+            why = {
+                "NoWorkers": "a put was refused for want of a worker",
+                "DependencyCycle": "a cycle was refused",
+                "ConfigurationError": "a lane was refused",
+            }
+            self.sometimes(why[answer.why])
             return
         for new, put in zip(jobs, answer, strict=True):
+            job = self.jobs.get(new.id)
+            if new.after and job and job.state is State.BLOCKED:
+                self.sometimes("a job waited for another")
+            elif new.lane and job and job.state is State.BLOCKED:
+                self.sometimes("a job waited for its turn")
+            if new.lane and job and job.state is State.SCHEDULED and new.delay is None and new.run_at is None:
+                self.sometimes("a rate put a start off")
             holders = [job for job in known.values() if new.unique_key and job.unique_key == new.unique_key]
             if not put.created:
                 self.sometimes("a put found its key taken")
@@ -470,6 +532,7 @@ class World:
         when = choose.weighted("due", (5, 2, 1))
         unique = choose.weighted("unique", (4, 1)) == 1
         return NewJob(
+            **self._ties(job_id),
             id=job_id,
             task=choose.one(("t", "t", "t2")),
             body=body,
@@ -484,6 +547,92 @@ class World:
             require_worker=choose.rarely() and choose.pick(3) == 2,
             tags=choose.one(TAGS) if choose.rarely() else (),
         )
+
+    def _ties(self, job_id: str) -> dict[str, Any]:
+        """What ties a new job to others, if anything."""
+        if not self.together:
+            return {}
+        choose = self.choose
+        ties: dict[str, Any] = {}
+        if choose.weighted("lane", (3, 1)) == 1:
+            ties["lane"] = choose.one(CHANGING) if choose.rarely() else choose.one(LANES)
+        in_order = "lane" in ties and ties["lane"].sequence
+        if choose.weighted("after", (3, 1)) == 1 and (not in_order or choose.rarely()):
+            others = [i for i in self._some_ids() if i != job_id or choose.rarely()]
+            ties |= {"after": tuple(others), "if_failed": choose.one(tuple(IfFailed))}
+        return ties
+
+    def _some_ids(self) -> tuple[str, ...]:
+        """Mostly of jobs that have not ended."""
+        unfinished = [job.id for job in self.jobs.values() if not job.state.final]
+        pool = unfinished[:6] if unfinished and self.choose.pick(4) < 3 else [*self.ids, "nobody"]
+        return tuple(self.choose.one(pool) for _ in range(1 + self.choose.pick(2)))
+
+    def tie(self) -> None:
+        """Somebody changes jobs that wait, or takes away some that run."""
+        if not (self.together and self.ids):
+            return
+        choose = self.choose
+        waiting = [job.id for job in self.jobs.values() if job.state in WAITING]
+        running = [job.id for job in self.jobs.values() if job.state is State.RUNNING]
+        act = choose.one(("edit", "depend", "time_out"))
+        likely = running if act == "time_out" else waiting
+        ids = [choose.one(likely or self.ids), choose.one(self.ids)][: 1 + choose.pick(2)]
+        known = dict(self.jobs)
+        if act == "edit":
+            change = self._change(ids)
+            request = Request(act, f"edit {ids}: {change}", lambda _, store: store.edit(ids, change), ids)
+        elif act == "time_out":
+            request = Request(act, f"time out {ids}", lambda _, store: store.time_out(ids), ids)
+        else:
+            add = self._some_ids() if choose.pick(3) < 2 else ()
+            remove = tuple(known[ids[0]].after[:1]) if ids[0] in known and choose.pick(2) else ()
+            words = f"{ids[0]} depends on {add}, not on {remove}"
+            request = Request(act, words, lambda _, store: store.depend(ids[0], add, remove), ids)
+        answer, _ = self.ask(request)
+        self.sent.append(request)
+        if isinstance(answer, Refused):
+            self.sometimes("a cycle was refused" if answer.why == "DependencyCycle" else "a lane was refused")
+        elif act == "depend" and answer:
+            self.sometimes("dependencies were changed")
+        elif act == "edit" and any(answer):
+            self.sometimes("a waiting job was edited")
+        elif act == "time_out" and any(answer):
+            self.sometimes("a running job was timed out")
+
+    def _change(self, ids: list[str]) -> Edit:
+        choose = self.choose
+        when = choose.pick(4)
+        body = None
+        if choose.rarely():
+            self.jobs_made += 1
+            body = choose.one((b"", LARGE)) + b"edited %d" % self.jobs_made
+            for job_id in ids:
+                self.audit.bodies.setdefault(job_id, set()).add(body)
+        return Edit(
+            queue=choose.one((None, None, *QUEUES)),
+            priority=choose.one((None, None, 5)),
+            delay=choose.one((0, 1_000)) if when == 1 else None,
+            run_at=self.clock.now() + choose.one((-5_000, 5_000)) if when == 2 else None,
+            body=body,
+            data=b"edited" if choose.rarely() else None,
+        )
+
+    def govern(self) -> None:
+        """Somebody says something about a queue."""
+        if not self.together:
+            return
+        queue, act = self.choose.one(QUEUES), self.choose.one(("limit", "pause", "resume", "limit", "resume"))
+        limit = self.choose.one((1, None, 2))
+        arguments = {"limit": (queue, limit), "pause": (queue, "me"), "resume": (queue,)}[act]
+        words = f"{act} {', '.join(map(str, arguments))}"
+        paused, _ = self.ask(Request(act, words, lambda _, store: getattr(store, act)(*arguments)))
+        if act == "pause" and paused and any(job.queue == queue for job in self.jobs.values()):
+            self.sometimes("a queue was paused with jobs in it")
+        jobs = [job for job in self.jobs.values() if job.queue == queue]
+        running = sum(job.state is State.RUNNING for job in jobs)
+        if act == "limit" and limit and running >= limit and any(job.state is State.READY for job in jobs):
+            self.sometimes("a queue's limit held a job back")
 
     def administer(self) -> None:
         if not self.ids:
@@ -598,6 +747,8 @@ class World:
         ("freeze", 1),
         ("thaw", 3),
         ("jump", 1),
+        ("tie", 4),
+        ("govern", 1),
     )
 
     def play(self) -> None:
@@ -614,11 +765,15 @@ class World:
         for request in self.late:
             self.ask(request)
         self.audit.histories(self.ids)
+        if self.together:
+            for queue in QUEUES:
+                self.ask(Request("limit", f"no limit on {queue}", lambda _, store, q=queue: store.limit(q, None)))
+                self.ask(Request("resume", f"resume {queue}", lambda _, store, q=queue: store.resume(q)))
         fresh = self.spawn()
         fresh = Worker(SessionInfo(id=fresh.info.id, name=fresh.name, queues=QUEUES, tasks=("t", "t2")))
         self.ask(Request("open", f"{fresh.name} opens", lambda _, store: store.open(fresh.info)))
         take = Take(QUEUES, 50)
-        for _ in range(100):
+        for _ in range(1_000):
             if all(job.state.final for job in self.jobs.values()):
                 break
             self.sweep()
@@ -637,6 +792,7 @@ class World:
         check(not unfinished, "L1: jobs that do not come to an end", *unfinished)
         self.audit.histories(self.ids)
         last = max((job.finished or 0 for job in self.jobs.values()), default=0)
+        last = max([last, *(start for lane in self.model.lanes.values() for start in lane.starts)])
         self._advance(max(0, last - self.clock.now()) + KEEP_FAILED + 1)
         self.sweep()
         check(not self.jobs, "L2: jobs that are not purged", *self.jobs)

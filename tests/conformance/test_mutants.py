@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Charge, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
+from headrace.store.facets import Edit
 
 from .audit import Violation
 from .choosing import Seeded
 from .histories import failure, live, shrink
-from .model import WAITING, Job, Model, Session
+from .model import WAITING, Edge, Job, LaneRecord, Model, Session
 from .simulation import KEEP_DONE, KEEP_FAILED
 
 HISTORIES = 300
@@ -388,6 +390,107 @@ class CountsLeasesOfDeletedJobs(Model):
         if job is not None and job.state is State.RUNNING:
             return False
         return super()._delete(job_id)
+
+
+# -- jobs that wait for jobs, lanes, queues --
+
+
+@mutant
+class ReleasesWithTheFirstParent(Model):
+    def _unmet(self, job: Job) -> list[Edge]:
+        unmet = super()._unmet(job)
+        return unmet if len(unmet) == len(set(job.after) & self.jobs.keys()) else []
+
+
+@mutant
+class ForgetsDependentsOfRemovedJobs(Model):
+    def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
+        if how is not None:
+            super()._has_ended(job, how, met=met)
+
+
+@mutant
+class TakesFailureForSuccess(Model):
+    def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
+        super()._has_ended(job, how, met=met or how is State.FAILED)
+
+
+@mutant
+class LetsJobsWaitForThemselves(Model):
+    def _is_waited_for(self, ids: Sequence[str], job: Job) -> bool:
+        return False
+
+
+@mutant
+class CountsTheDelayFromThePut(Model):
+    def _release(self, job: Job) -> None:
+        job.delay = None
+        super()._release(job)
+
+
+@mutant
+class RunsOneMoreThanTheLimit(Model):
+    def _admit(self, lane: LaneRecord) -> None:
+        wanted = lane.lane
+        if wanted.limit is not None:
+            lane.lane = msgspec.structs.replace(wanted, limit=wanted.limit + 1)
+        super()._admit(lane)
+        lane.lane = wanted
+
+
+@mutant
+class ForgetsStarts(Model):
+    def _started_in_lane(self, job: Job) -> None:
+        lane = self._lane_of(job)
+        super()._started_in_lane(job)
+        if lane:
+            lane.starts = lane.starts[1:]
+
+
+@mutant
+class PassesTheTurnOnWithARetry(Model):
+    def _end(self, job: Job, outcome: Outcome, steady: int, given_back: str = "released") -> None:
+        lane = self._lane_of(job)
+        if lane and lane.turn is job:
+            lane.turn = None
+        super()._end(job, outcome, steady, given_back)
+
+
+@mutant
+class LeavesTheFrontOfACancelledJob(Model):
+    def _leave(self, job: Job) -> None:
+        job.in_lanes_line = False
+
+
+@mutant
+class HandsOutLanesAsSpare(Model):
+    def _head(self, queue: str, spare: bool) -> Job | None:
+        return super()._head(queue, False)
+
+
+@mutant
+class DoesNotPause(Model):
+    def _pause(self, queue: str, by: str) -> bool:
+        return self.queue_controls.get(queue) is None or self.queue_controls[queue].paused_at is None
+
+
+@mutant
+class TimesOutWithoutANewToken(Model):
+    def _time_out(self, job_id: str) -> bool:
+        timed_out = super()._time_out(job_id)
+        if timed_out:
+            self.jobs[job_id].token -= 1
+        return timed_out
+
+
+@mutant
+class EditsWithoutAskingTheLane(Model):
+    def _edit(self, job_id: str, change: Edit) -> bool:
+        edited = super()._edit(job_id, change)
+        job = self.jobs.get(job_id)
+        if edited and job and job.in_lanes_line:
+            job.state, job.in_lanes_line = State.READY, False
+        return edited
 
 
 def first_kill(cls: type[Model]) -> tuple[int, Violation] | None:

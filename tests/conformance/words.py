@@ -61,6 +61,8 @@ def job_in_words(job: NewJob) -> str:
         f"for {job.unique_for}" if job.unique_for else "",
         "replacing" if job.replace else "",
         f"delay {job.delay}" if job.delay else "",
+        f"after {' '.join(job.after)} ({job.if_failed})" if job.after else "",
+        f"in lane {job.lane.key}" if job.lane else "",
         f"at {job.run_at}" if job.run_at else "",
         "if there is a worker" if job.require_worker else "",
         f"priority {job.priority}" if job.priority else "",

@@ -69,12 +69,12 @@ def plain(job: NewJob) -> bool:
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
-    roll_call(tx, jobs, run_folder)
     tx.queues.update(job.queue for job in jobs)
     if all(map(plain, jobs)):
         tx.connection.executemany(SQL["put"], [row_of(job, tx.now) for job in jobs])
         return [Put(job.id, True) for job in jobs]
     rules.check_batch(jobs)
+    roll_call(tx, jobs, run_folder)
     lanes.check(tx, jobs)
     answers = [_put_one(tx, job) for job in jobs]
     relations.work_off(tx)

@@ -75,8 +75,8 @@ def exchange(
             line.promote(tx)
             next_due = _next_due(tx)
         leases = _take(tx, session, number, take, special=any_lane or any_control)
-    if unreleased:
-        next_due = tx.now
+    if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
+        next_due = _next_due(tx, unreleased)
     tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
     return Turn(verdicts, leases, tx.now, next_due)
 
