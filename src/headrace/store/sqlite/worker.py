@@ -91,7 +91,9 @@ def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
 
 def _take(tx: Transaction, session: Session, number: int, take: Take, special: bool) -> list[Lease]:
     values = (session.seq, number, tx.now)
-    take = msgspec.structs.replace(take, queues=queues.named(tx, take.queues))
+    names = queues.named(tx, take.queues)
+    if names != take.queues:
+        take = msgspec.structs.replace(take, queues=names)
     if special and (handing := Handing(tx, values, take)).needed:
         return _leases(tx, handing.everything())
     if take.round_robin and len(take.queues) > 1:
