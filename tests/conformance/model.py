@@ -587,8 +587,8 @@ class Model:
         turn = 0
         for index in range(take.slots + take.spare):
             spare = index >= take.slots
-            in_turn = queues[turn:] + queues[:turn] if take.round_robin else queues
-            job = next(filter(None, (self._head(queue, spare) for queue in in_turn)), None)
+            order = self._order(queues, turn, spare) if take.round_robin else queues
+            job = next(filter(None, (self._head(queue, spare) for queue in order)), None)
             if job is None:
                 break
             turn = queues.index(job.queue) + 1
@@ -604,6 +604,10 @@ class Model:
         for lane in self.lanes.values():
             lane.taken = 0
 
+    def _order(self, queues: list[str], turn: int, spare: bool) -> list[str]:
+        """Whose turn it is, and who comes next if that one has nothing."""
+        return queues[turn:] + queues[:turn]
+
     def _queues_of(self, take: Take) -> list[str]:
         """Names, each once, with the queues that have ready jobs in the place of a pattern that they match."""
         ready = sorted({job.queue for job in self.jobs.values() if job.state is State.READY})
@@ -617,8 +621,11 @@ class Model:
             return None
         if control and control.limit is not None and (spare or len(self._running(queue)) >= control.limit):
             return None
-        head = min(self._ready(queue), key=Job.place, default=None)
+        head = self._first(self._ready(queue))
         return None if head and head.lane and spare else head
+
+    def _first(self, line: list[Job]) -> Job | None:
+        return min(line, key=Job.place, default=None)
 
     def _ready(self, queue: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.state is State.READY and job.queue == queue]
