@@ -216,57 +216,73 @@ def test_a_session_with_a_pattern_answers_the_roll_call(store: Store, clock: Man
 
 
 @pytest.fixture
-def ear(store: Store, worker: Worker) -> Iterator[Waiter]:
-    with closing(store.waiter(worker.id, ("default",))) as waiter:
+def sleeper(store: Store, clock: ManualClock) -> Worker:
+    return Worker(store, clock, "sleeper")
+
+
+@pytest.fixture
+def ear(store: Store, sleeper: Worker) -> Iterator[Waiter]:
+    with closing(store.waiter(sleeper.id, ("default",))) as waiter:
         yield waiter
 
 
-def test_resuming_a_queue_is_news(store: Store, ear: Waiter) -> None:
+def look_in_vain(ear: Waiter, sleeper: Worker, *queues: str) -> None:
+    """Arm, look, and there is nothing: all that is left is to wait."""
+    ear.arm()
+    assert sleeper.take(1, 0, *queues) == []
+
+
+def test_resuming_a_queue_is_news(store: Store, sleeper: Worker, ear: Waiter) -> None:
     put(store, "a")
     pause(store, "default")
-    ear.arm()
+    look_in_vain(ear, sleeper)
     store.run(store.resume("default"))
     assert woken(ear)
 
 
-def test_raising_a_limit_is_news(store: Store, ear: Waiter) -> None:
+def test_raising_a_limit_is_news(store: Store, worker: Worker, sleeper: Worker, ear: Waiter) -> None:
+    put(store, "a", "b")
     store.run(store.limit("default", 1))
-    ear.arm()
+    worker.take_one()
+    look_in_vain(ear, sleeper)
     store.run(store.limit("default", 2))
     assert woken(ear)
 
 
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED])
-def test_settling_in_a_limited_queue_is_news(store: Store, worker: Worker, ear: Waiter, kind: Kind) -> None:
+def test_settling_in_a_limited_queue_is_news(
+    store: Store, worker: Worker, sleeper: Worker, ear: Waiter, kind: Kind
+) -> None:
     put(store, "a", "b")
     store.run(store.limit("default", 1))
     lease = worker.take_one()
-    ear.arm()
+    look_in_vain(ear, sleeper)
     worker.settle(lease, kind)
     assert woken(ear)
 
 
-def test_the_next_of_a_lane_is_news(store: Store, worker: Worker, ear: Waiter) -> None:
+def test_the_next_of_a_lane_is_news(store: Store, worker: Worker, sleeper: Worker, ear: Waiter) -> None:
     store.run(store.put([new("a", lane=Lane("k", limit=1)), new("b", lane=Lane("k", limit=1))]))
     lease = worker.take_one()
-    ear.arm()
+    look_in_vain(ear, sleeper)
     worker.settle(lease)
     assert woken(ear)
 
 
 @pytest.mark.needs(Facet.RELATIONS)
-def test_a_released_dependent_is_news(store: Store, worker: Worker, ear: Waiter) -> None:
+def test_a_released_dependent_is_news(store: Store, worker: Worker, sleeper: Worker, ear: Waiter) -> None:
     put(store, "a")
     put(store, "b", after=("a",))
     lease = worker.take_one()
-    ear.arm()
+    look_in_vain(ear, sleeper)
     worker.settle(lease)
     assert woken(ear)
 
 
-def test_work_in_a_queue_that_matches_is_news(store: Store, worker: Worker) -> None:
-    with closing(store.waiter(worker.id, ("mail-*",))) as waiter:
-        waiter.arm()
-        put(store, "a", queue="mail-out")
+@pytest.mark.parametrize("fields", [{}, {"unique_key": "k"}], ids=["plain", "unique"])
+def test_work_in_a_queue_that_matches_is_news(store: Store, sleeper: Worker, fields: dict[str, str]) -> None:
+    with closing(store.waiter(sleeper.id, ("mail-*",))) as waiter:
+        look_in_vain(waiter, sleeper, "mail-*")
+        put(store, "a", queue="mail-out", **fields)
         assert woken(waiter)
     assert look(store, "a").state is State.READY

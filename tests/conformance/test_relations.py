@@ -693,3 +693,11 @@ def test_a_long_chain_that_fails_takes_many_steps(store: Store, worker: Worker) 
     assert (state(store, "j500"), state(store, "j501")) == (State.FAILED, State.BLOCKED)
     worker.exchange()
     assert state(store, "j699") is State.FAILED
+
+
+def test_a_step_that_is_just_enough_is_the_last(store: Store, worker: Worker) -> None:
+    put(store, "parent")
+    put(store, *(f"c{i}" for i in range(500)), after=("parent",))
+    assert worker.exchange([outcome(worker.take_one())]).next_due is None
+    assert state(store, "c499") is State.READY
+    assert not store.run(store.sweep()).more

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from conformance.helpers import Worker, new, outcome, put, saying
 from headrace.clock import ManualClock
-from headrace.job import Charge, Filter, Kind, Lease, NewJob, SessionInfo, State
+from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, SessionInfo, State
 from headrace.store.contract import Operation
+from headrace.store.facets import Edit
 from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script
 from headrace.store.redis.waiter import Ear
@@ -15,10 +18,23 @@ from headrace.store.redis.waiter import Ear
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
     "revive", "listen", "watch", "get", "find", "find by tag", "find by worker", "history", "counts", "sessions",
-    "tag", "track", "tags", "failures",
+    "tag", "track", "tags", "failures", "listen to a pattern",
 )  # fmt: skip
 
-READS = frozenset({"get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures"})
+CROWDED = (
+    "put in a crowd", "exchange in a crowd", "exchange by pattern", "close in a crowd", "sweep in a crowd",
+    "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
+    "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
+    "circumstances",
+)  # fmt: skip
+"""Those that need a scene with lanes, relations and queues that somebody has said something about."""
+
+READS = frozenset(
+    {
+        "get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures",
+        "controls", "lane", "peek", "circumstances",
+    }
+)  # fmt: skip
 
 LARGE = b"L" * 5_000
 
@@ -103,6 +119,7 @@ class Scene:
             "delete": lambda: store.delete(["replaceable", "run 1", "failed", "later", "in the row 2", "unique done"]),
             "revive": lambda: store.revive(["failed", "cancelled"]),
             "listen": lambda: question(store.waiter("session of listener", ["nothing here"])),
+            "listen to a pattern": lambda: question(store.waiter("session of listener", ["nothing*", "here"])),
             "watch": lambda: question(store.watcher("run 2")),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
@@ -116,3 +133,103 @@ class Scene:
             "tags": store.tags,
             "failures": store.failures,
         }
+
+
+LIMITED, RATED, SEQUENCE = Lane("l", limit=1), Lane("r", rate=1, per=60_000), Lane("s", sequence=True)
+
+
+class Crowd(Scene):
+    """Besides: jobs that wait for jobs, lanes of all kinds, queues paused and limited, a listener to a pattern."""
+
+    def __init__(self, store: RedisStore, clock: ManualClock) -> None:
+        super().__init__(store, clock)
+        worker = self.worker
+        put(store, "hopeless", queue="crowd")
+        put(store, "fades", queue="crowd", lane=Lane("f", rate=1, per=90_000))
+        faded = self.take("crowd", 2)
+        worker.exchange([outcome(faded[0], Kind.FAILED, group="g"), outcome(faded[1])])
+        put(store, "parent", "mother", queue="crowd")
+        for policy in IfFailed:
+            put(store, f"child {policy}", after=("parent", "mother"), if_failed=policy, queue="crowd", delay=5)
+        put(store, "orphan", after=("hopeless",), queue="crowd")
+        put(store, "grandchild", after=("child fail",), if_failed=IfFailed.FAIL, queue="crowd", lane=LIMITED)
+        put(store, "cancelled child", after=("parent",), queue="crowd")
+        store.run(store.cancel(["cancelled child"]))
+        put(store, "limited 1", "limited 2", "limited 3", queue="crowd", lane=LIMITED)
+        put(store, "rated 1", "rated 2", "rated 3", queue="crowd", lane=RATED)
+        put(store, "sequence 1", "sequence 2", "sequence 3", queue="crowd", lane=SEQUENCE)
+        self.crowd = {lease.id: lease for lease in self.take("crowd", 5)}
+        put(store, "stopped", queue="stopped", unique_key="k stopped")
+        store.run(store.pause("stopped", "somebody"))
+        store.run(store.limit("crowd", 50))
+        store.run(store.limit("default", 4))
+        Worker(store, clock, "glob", "elsewh*").take(1)
+        self.note_an_end("mother")
+
+    def take(self, queue: str, slots: int) -> list[Lease]:
+        return self.worker.take(slots, 0, queue)
+
+    def note_an_end(self, job_id: str) -> None:
+        """As if this one had ended and had more dependents than one call tells."""
+        command = self.store.driver.command
+        arrival = int.from_bytes(command("HGET", self.store.keys.job, job_id)[25:31], "big")
+        entry = msgspec.msgpack.encode([job_id, 4, arrival, 1, True])
+        command("RPUSH", f"{self.store.keys.prefix}releasing", entry)
+
+    def requests(self) -> dict[str, Request]:
+        store, worker, crowd = self.store, self.worker, self.crowd
+        number = worker.number + 1
+        outcomes = [
+            outcome(crowd["parent"], Kind.FAILED, error=LARGE, group="g"),
+            outcome(crowd["limited 1"], Kind.MOVED, queue="elsewhere"),
+            outcome(crowd["rated 1"], Kind.WAITING, after=("child run", "rated 2", "nobody"), data=LARGE),
+            outcome(crowd["sequence 1"], Kind.AGAIN, delay=5),
+            outcome(crowd["mother"], Kind.WAITING, after=("grandchild",)),
+        ]
+        batch = [
+            new("c1", queue="crowd", after=("child wait", "hopeless"), if_failed=IfFailed.FAIL),
+            new("c2", queue="crowd", after=("limited 2", "old", "nobody"), delay=5),
+            new("c3", queue="crowd", after=("c2",), lane=LIMITED),
+            new("c4", queue="crowd", lane=Lane("r", rate=5, per=60_000, limit=7), priority=3),
+            new("c5", queue="crowd", lane=SEQUENCE, delay=50),
+            new("c6", queue="crowd", lane=Lane("f", limit=1)),
+            new("c7", queue="elsewhere", lane=Lane("new")),
+            new("c8", queue="stopped", unique_key="k stopped", replace=True, lane=Lane("new")),
+        ]
+        return super().requests() | {
+            "put in a crowd": lambda: store.put(batch),
+            "put_plain in a crowd": lambda: store.put([new("q1", queue="crowd"), new("q2", queue="elsewhere")]),
+            "exchange in a crowd": lambda: store.exchange(
+                worker.id, number, outcomes, worker.asks(5, 5, "crowd", "stopped", "default", round_robin=True)
+            ),
+            "exchange by pattern": lambda: store.exchange(worker.id, number, (), worker.asks(50, 0, "*", "[a-d]*")),
+            "close in a crowd": lambda: store.close_session(worker.id, crashed=[crowd["limited 1"].ref]),
+            "sweep in a crowd": store.sweep,
+            "cancel in a crowd": lambda: store.cancel(
+                ["child wait", "limited 2", "rated 2", "sequence 2", "grandchild"]
+            ),
+            "delete in a crowd": lambda: store.delete(
+                ["hopeless", "parent", "child fail", "limited 1", "rated 2", "sequence 1", "cancelled child"]
+            ),
+            "revive in a crowd": lambda: store.revive(["hopeless", "cancelled child"]),
+            "depend": lambda: store.depend("limited 2", ["rated 2", "hopeless", "nobody"]),
+            "depend no more": lambda: store.depend("child wait", ["sequence 3"], ["parent", "mother"]),
+            "edit": lambda: store.edit(
+                ["limited 2", "rated 2", "sequence 2", "child wait", "in the row 1", "later", "parent", "nobody"],
+                Edit(queue="elsewhere", priority=3, delay=7, body=LARGE, options=b"P", data=LARGE),
+            ),
+            "edit a body": lambda: store.edit(["replaceable", "in the line", "soon"], Edit(body=b"B", options=b"")),
+            "time_out": lambda: store.time_out(["limited 1", "rated 1", "sequence 1", "parent", "run 1", "nobody"]),
+            "pause": lambda: store.pause("elsewhere", "me"),
+            "resume": lambda: store.resume("stopped"),
+            "limit": lambda: store.limit("elsewhere", 5),
+            "controls": store.controls,
+            "lane": lambda: store.lane("crowd", "l"),
+            "peek": lambda: store.peek("default", 10),
+            "circumstances": lambda: store.circumstances("limited 2"),
+        }
+
+
+def scene_for(name: str, store: RedisStore, clock: ManualClock) -> Scene:
+    """One in which a request finds something to do."""
+    return Crowd(store, clock) if name in CROWDED else Scene(store, clock)

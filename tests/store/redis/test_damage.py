@@ -11,7 +11,7 @@ from headrace.errors import SessionGone, StoreCorrupt
 from headrace.store.redis import RedisStore
 
 from . import servers
-from .scenes import REQUESTS, Scene
+from .scenes import CROWDED, REQUESTS, Scene, scene_for
 from .servers import contents
 
 
@@ -35,14 +35,15 @@ def attempt(scene: Scene, name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", REQUESTS + CROWDED)
 def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
     make: Callable[..., RedisStore], clock: ManualClock, name: str
 ) -> None:
-    scene = Scene(make(clock), clock)
+    scene = scene_for(name, make(clock), clock)
     names = [key.removeprefix(scene.store.keys.prefix) for key in contents(scene.store)]
     refused = 0
-    for name_of_key in [*names, "hungry:default", "row:elsewhere"]:
+    names += ["hungry:default", "row:elsewhere", "releasing", "lanes", "control", "patterns", "fading"]
+    for name_of_key in dict.fromkeys(names):
         key, command = scene.store.keys.prefix + name_of_key, scene.store.driver.command
         command("DEL", "backup")
         if command("EXISTS", key):
@@ -50,7 +51,7 @@ def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
         command("SET", key, "a string")
         if attempt(scene, name):  # it went through without that key: the next one needs another scene
             clock = ManualClock()
-            scene = Scene(make(clock), clock)
+            scene = scene_for(name, make(clock), clock)
             continue
         refused += 1
         command("DEL", key)
@@ -60,19 +61,21 @@ def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x01" * 41, b"\xff" * 200], ids=["empty", "head", "long"])
-@pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.parametrize("name", REQUESTS + CROWDED)
 def test_garbage_in_place_of_a_record_is_named_before_anything_is_written(
     make: Callable[..., RedisStore], clock: ManualClock, name: str, garbage: bytes
 ) -> None:
-    scene = Scene(make(clock), clock)
+    scene = scene_for(name, make(clock), clock)
     command = scene.store.driver.command
     jobs = ("run 1", "run 2", "in the row 1", "in the line", "soon", "failed", "of the dead", "replaceable", "later")
+    if name in CROWDED:
+        jobs += ("parent", "child wait", "child fail", "limited 1", "limited 2", "rated 2", "sequence 1")
     for job_id in jobs:
         record = command("HGET", scene.store.keys.job, job_id)
         command("HSET", scene.store.keys.job, job_id, garbage)
         if attempt(scene, name):
             clock = ManualClock()
-            scene = Scene(make(clock), clock)
+            scene = scene_for(name, make(clock), clock)
             command = scene.store.driver.command
         else:
             command("HSET", scene.store.keys.job, job_id, record)
@@ -111,6 +114,19 @@ def test_garbage_in_place_of_a_number_stops_no_request_half_way(
         ("HSET", "session:session of w", "seen", "garbage"),
         ("HSET", "session:session of dead", "timeout", "garbage"),
         ("HDEL", "large", "b:run large", "b:failed"),
+        ("HSET", "lanes", "5:crowd:l", "garbage", "5:crowd:s", "x"),
+        ("HDEL", "lanes", "5:crowd:l", "5:crowd:r", "5:crowd:s"),
+        ("ZADD", "lane:5:crowd:l", "-99", "x", "-98", "a member with the id of nobody"),
+        ("ZADD", "runs:5:crowd:l", "1", "nobody"),
+        ("RPUSH", "starts:5:crowd:r", "garbage"),
+        ("ZADD", "fading", "1", "x", "1", "5:crowd:l"),
+        ("LPUSH", "releasing", "garbage"),
+        ("SADD", "unmet:child wait", "nobody"),
+        ("SADD", "unmet:limited 2", "nobody"),
+        ("HDEL", "more", "child wait", "limited 1"),
+        ("HSET", "more", "child wait", "garbage", "limited 1", "x"),
+        ("HSET", "control", "ldefault", "garbage", "pdefault", ""),
+        ("ZADD", "patterns", "1", "[", "1", "*"),
         ("DEL", "due"),
         ("DEL", "held:session of w"),
         ("DEL", "done"),
@@ -120,9 +136,9 @@ def test_garbage_in_place_of_a_number_stops_no_request_half_way(
 def test_what_does_not_belong_together_stops_no_request_half_way(
     make: Callable[..., RedisStore], plant: tuple[str, ...]
 ) -> None:
-    for name in REQUESTS:
+    for name in REQUESTS + CROWDED:
         clock = ManualClock()
-        scene = Scene(make(clock), clock)
+        scene = scene_for(name, make(clock), clock)
         command, key, *values = plant
         scene.store.driver.command(command, scene.store.keys.prefix + key, *values)
         before = contents(scene.store)

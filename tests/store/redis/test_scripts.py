@@ -20,10 +20,11 @@ from headrace.errors import StoreFull
 from headrace.ids import new_id
 from headrace.job import Kind, NewJob, State, Verdict
 from headrace.store.redis import RedisStore, scripts
+from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import digest, source
 
-from .scenes import READS, REQUESTS, Scene
+from .scenes import CROWDED, READS, REQUESTS, Crowd, Scene, scene_for
 from .servers import Server, contents, programs, shared
 
 WRITES = {
@@ -42,9 +43,10 @@ def first_script(scene: Scene, name: str) -> Script[object]:
     return operation if isinstance(operation, Script) else next(operation.begin())
 
 
-def test_there_is_a_request_for_every_script(scene: Scene) -> None:
-    assert {first_script(scene, name).name for name in scene.requests()} == set(scripts.TRANSITIONS)
-    assert set(scene.requests()) == set(REQUESTS)
+def test_there_is_a_request_for_every_script(store: RedisStore, clock: ManualClock) -> None:
+    crowd = Crowd(store, clock)
+    assert {first_script(crowd, name).name for name in crowd.requests()} == set(scripts.TRANSITIONS)
+    assert set(crowd.requests()) == {*REQUESTS, *CROWDED}
 
 
 @pytest.mark.parametrize("name", scripts.TRANSITIONS)
@@ -79,12 +81,16 @@ def commands_inside_scripts(program: str, act: Callable[[], None], store: RedisS
             yield words
 
 
-def test_every_key_touched_is_in_the_slot_of_the_namespace(scene: Scene, program: str) -> None:
-    store = scene.store
+@pytest.mark.parametrize("names", [REQUESTS, CROWDED], ids=["plain", "crowd"])
+def test_every_key_touched_is_in_the_slot_of_the_namespace(
+    store: RedisStore, clock: ManualClock, program: str, names: tuple[str, ...]
+) -> None:
+    scene = scene_for(names[0], store, clock)
+    last = ("exchange in turn", "exchange by pattern", "report", "close", "close in a crowd")
 
     def everything() -> None:
-        for name in REQUESTS:
-            if name not in ("exchange in turn", "report", "close"):
+        for name in names:
+            if name not in last:
                 store.run(scene.requests()[name]())
         store.run(scene.requests()["close"]())
 
@@ -96,6 +102,23 @@ def test_every_key_touched_is_in_the_slot_of_the_namespace(scene: Scene, program
             assert key.startswith(store.keys.prefix), (command, key)
             assert key_slot(key.encode("latin-1")) == slot
     assert len(commands) > 20
+
+
+def test_plain_jobs_pay_one_look_for_what_they_do_not_use(scene: Scene, program: str) -> None:
+    store = scene.store
+    unused = [
+        name for name in TYPES if name.startswith(("unmet", "dep", "pat", "rel", "lane", "runs", "st", "fad", "con"))
+    ]
+    looks = []
+
+    def plain() -> None:
+        store.run(scene.requests()["put_plain"]())
+        store.run(scene.requests()["exchange"]())
+
+    for command, *words in commands_inside_scripts(program, plain, store):
+        if any(word.startswith(store.keys.prefix + name) for word in words for name in unused):
+            looks.append(command.upper())
+    assert looks == ["ZRANGE", "EXISTS"]
 
 
 # -- check first, then write --
@@ -129,8 +152,11 @@ def spring(store: RedisStore, script: Script[Any], k: int) -> bytes | None:
     return None
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(scene: Scene, name: str) -> None:
+@pytest.mark.parametrize("name", REQUESTS + CROWDED)
+def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(
+    store: RedisStore, clock: ManualClock, name: str
+) -> None:
+    scene = scene_for(name, store, clock)
     script = first_script(scene, name)
     before = contents(scene.store)
     for k in range(1, 500):
@@ -295,10 +321,10 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
     server = private(program=programs()[program])
     clock = ManualClock()
     with closing(RedisStore(f"{server.url}?ns=full", clock=clock)) as store:
-        scene = Scene(store, clock)
+        scene = Crowd(store, clock)
         server.command("CONFIG", "SET", "maxmemory", "1")
         before = contents(store)
-        for name in ("put", "put_plain", "report"):
+        for name in ("put", "put_plain", "report", "put in a crowd", "edit", "depend"):
             with pytest.raises(StoreFull, match="Nothing was written"):
                 store.run(scene.requests()[name]())
             assert contents(store) == before
@@ -312,6 +338,10 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
             "cancel",
             "revive",
             "delete",
+            "pause",
+            "resume",
+            "limit",
+            "time_out",
             "get",
             "find",
             "counts",

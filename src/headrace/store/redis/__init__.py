@@ -32,7 +32,9 @@ from headrace.job import (
     Turn,
     Verdict,
 )
+from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
+from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
 from headrace.store.redis import finding, records, requests
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
@@ -64,7 +66,9 @@ class RedisStore:
     """
 
     leases_in_jobs = False
-    facets = CORE_FACETS | {Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS}
+    facets = CORE_FACETS | {
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -231,6 +235,55 @@ class RedisStore:
     def sweep(self) -> Operation[Swept]:
         return Script("sweep", self._retention, lambda reply, _: Swept(reply[0], reply[1], reply[2], bool(reply[3])))
 
+    # -- relations --
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
+        arguments = (job_id.encode(), requests.names(add), requests.names(remove))
+        return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=False)
+
+    # -- queues and lanes --
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        return Script("controls", (), lambda reply, _: records.controls(reply))
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        return _control("pause", queue, by)
+
+    def resume(self, queue: str) -> Operation[bool]:
+        return _control("resume", queue, "")
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        rules.check_limit(queue, running)
+        arguments = (b"limit", queue.encode(), b"" if running is None else b"%d" % running)
+        return Script("control", arguments, lambda _, __: None)
+
+    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
+        return Script("lane", (queue.encode(), key.encode()), lambda reply, _: records.lane(queue, reply))
+
+    # -- editing --
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
+        rules.check_moment(change.run_at, change.delay)
+        arguments = (*requests.edit(change), *(job_id.encode() for job_id in ids))
+        return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
+
+    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("time_out", ids, repeatable=False)
+
+    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
+        def read(reply: Reply, _: bool) -> list[Snapshot]:
+            return [_snapshot(job_id.decode(), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)]
+
+        return Script("peek", (queue.encode(), b"%d" % limit), read)
+
+    # -- why --
+
+    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
+        def read(reply: Reply, _: bool) -> Circumstances | None:
+            return _circumstances(_snapshot(job_id, reply[1]), reply) if reply else None
+
+        return Script("circumstances", (job_id.encode(),), read)
+
 
 class NoGuard:
     """A server notices no death but by silence."""
@@ -259,6 +312,31 @@ def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
         return [(name.decode(), -int(number)) for name, number in zip(reply[::2], reply[1::2], strict=True)]
 
     return Script("most", (what.encode(), b"%d" % limit), read)
+
+
+def _control(act: str, queue: str, by: str) -> Script[bool]:
+    arguments = (act.encode(), queue.encode(), by.encode())
+    return Script("control", arguments, lambda reply, _: bool(reply), repeatable=False)
+
+
+def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
+    now, _, parents, unmet, paused, limit, running, lane, ahead, listeners = reply
+    said = [b"p" + job.queue.encode(), paused] * bool(paused) + [b"l" + job.queue.encode(), limit] * (limit >= 0)
+    return Circumstances(
+        now=int(now),
+        job=job,
+        waits_for=tuple(
+            (parent.decode(), records.STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
+        ),
+        unmet=unmet,
+        control=next(iter(records.controls(said)), None),
+        queue_running=tuple(
+            (other.decode(), worker.decode()) for other, worker in zip(running[::2], running[1::2], strict=True)
+        ),
+        lane=records.lane(job.queue, lane),
+        ahead=ahead if ahead >= 0 else None,
+        listeners=tuple(sorted(name.decode() for name in listeners)[: rules.SHOWN]),
+    )
 
 
 def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:

@@ -26,7 +26,7 @@ from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, ans
 
 T = TypeVar("T")
 
-_READS = frozenset({"counts", "get", "history", "scan", "sessions"})
+_READS = frozenset({"circumstances", "controls", "counts", "get", "history", "lane", "peek", "scan", "sessions"})
 
 
 class Driver:

@@ -22,10 +22,12 @@ TYPES = {
     "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
+    "unmet:": "set", "dependents:": "zset", "patient:": "zset", "releasing": "list", "lanes": "hash", "lane:": "zset",
+    "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash", "patterns": "zset",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
     "bell:": "list",
 }  # fmt: skip
-"""What is at each of them; a name that ends in a colon goes on with a queue, a session or a job."""
+"""What is at each of them; a name that ends in a colon goes on with a queue, a lane, a session or a job."""
 
 
 class Keys:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
+from headrace.store.facets import LaneSnapshot, QueueControl
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
 
@@ -166,6 +167,34 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
         error=(large.get(b"e", b"") if elsewhere & 4 else error) if flags & ERROR else None,
         progress=(done, total) if flags & PROGRESS else None,
         deferred_since=deferred_high << 32 | deferred if flags & DEFERRED else None,
+    )
+
+
+def controls(said: Sequence[Any]) -> list[QueueControl]:
+    """What somebody has said about queues, by name: the fields and values of {ns}:control."""
+    queues: dict[str, dict[str, Any]] = {}
+    for field, value in zip(said[::2], said[1::2], strict=True):
+        about = queues.setdefault(field[1:].decode(), {})
+        if field[:1] == b"l":
+            about["limit"] = int(value)
+        else:
+            at, _, by = value.decode().partition(" ")
+            about.update(paused_at=int(at), paused_by=by)
+    return [QueueControl(queue=queue, **queues[queue]) for queue in sorted(queues)]
+
+
+def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
+    """What lua/lane.lua tells about a lane."""
+    if not told:
+        return None
+    key, limit, rate, per, sequence, running, front, blocked, next_start = told
+    return LaneSnapshot(
+        queue=queue,
+        lane=Lane(key.decode(), limit or None, rate or None, per, bool(sequence)),
+        running=tuple(job_id.decode() for job_id in running),
+        front=front.decode() or None,
+        blocked=blocked,
+        next_start=int(next_start) if next_start else None,
     )
 
 

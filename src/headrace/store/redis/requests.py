@@ -8,7 +8,10 @@ from struct import Struct
 import msgspec
 
 from headrace.errors import ConfigurationError
-from headrace.job import NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.glob import is_glob
+from headrace.job import IfFailed, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.store import rules
+from headrace.store.facets import Edit
 from headrace.store.redis.records import HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
 
 _SHORT = Struct(">H").pack
@@ -36,13 +39,20 @@ def _name(value: str) -> bytes:
     return _SHORT(len(encoded)) + encoded
 
 
+def _check_priority(priority: int) -> None:
+    if not -(2**31) <= priority < 2**31:
+        raise ConfigurationError(f"priority={priority}: a priority takes 32 bits.")
+
+
 def _time(value: float) -> float:
     return min(max(value, 0), LATEST)
 
 
 def has_more(job: NewJob) -> bool:
     """Whether it has anything that only some jobs have (lua/more.lua)."""
-    return bool(job.after or job.lane is not None or job.tags or job.schedule is not None)
+    return bool(
+        job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.WAIT
+    )
 
 
 def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
@@ -77,6 +87,7 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
 
 def new_jobs(jobs: Sequence[NewJob]) -> tuple[bytes, bytes]:
     """The batch, and the pairs of queue and task that need a worker."""
+    rules.check_batch(jobs)
     batch = b"".join(map(_new_job, jobs))
     wanted = {(job.queue, job.task): None for job in jobs if job.require_worker}
     return batch, b"".join(_name(queue) + _name(task) for queue, task in wanted)
@@ -111,8 +122,7 @@ def _new_job(job: NewJob) -> bytes:
         when, time = 2, min(job.delay, LATEST // 2)
     else:
         when, time = 0, 0
-    if not -(2**31) <= job.priority < 2**31:
-        raise ConfigurationError(f"priority={job.priority}: a priority takes 32 bits.")
+    _check_priority(job.priority)
     fixed = _WHEN(when, time, job.priority, min(job.max_crashes, 65_535), flags, len(put))
     return _name(job.id) + queue + fixed + put + large + tail
 
@@ -164,6 +174,10 @@ def _rare(outcome: Outcome) -> tuple[int, bytes]:
     if outcome.error is not None:
         given |= 1024
         rest += _LONG(len(outcome.error)) + outcome.error
+    if outcome.after:
+        given |= 2048
+        after = msgspec.msgpack.encode(outcome.after)
+        rest += _LONG(len(after)) + after
     return given, rest
 
 
@@ -173,6 +187,27 @@ def wanted(take: Take | None) -> bytes:
         return b""
     queues = b"".join(map(_name, dict.fromkeys(take.queues)))
     return _TAKE(take.slots, take.spare, take.round_robin) + queues
+
+
+def names(all_: Iterable[str]) -> bytes:
+    """Names of whatever kind."""
+    return b"".join(map(_name, all_))
+
+
+def edit(change: Edit) -> tuple[bytes, ...]:
+    """What to change, in the order of lua/edit.lua: empty, or after an equals sign."""
+    if change.priority is not None:
+        _check_priority(change.priority)
+    if change.queue is not None:
+        _name(change.queue)
+    run_at = None if change.run_at is None else _time(change.run_at)
+    delay = None if change.delay is None else min(change.delay, LATEST // 2)
+    texts = (change.queue, change.priority, run_at, delay)
+    values = (change.body, change.options, change.data)
+    return (
+        *(b"" if text is None else b"=%s" % str(text).encode() for text in texts),
+        *(b"" if value is None else b"=" + value for value in values),
+    )
 
 
 def reports(all_: Sequence[Report], steady: int) -> bytes:
@@ -211,6 +246,8 @@ def introduction(info: SessionInfo) -> tuple[bytes, ...]:
         fields += (f"queue:{queue}", "1")
     for task in info.tasks:
         fields += (f"task:{task}", "1")
+    if patterns := [queue for queue in info.queues if is_glob(queue)]:
+        fields += ("patterns", msgspec.json.encode(patterns).decode())
     return (
         info.id.encode(),
         info.name.encode(),

@@ -8,8 +8,9 @@ from functools import cache
 from importlib import resources
 
 TRANSITIONS = (
-    "cancel", "close", "counts", "delete", "exchange", "get", "history", "listen", "most", "open", "put", "put_plain",
-    "renew", "report", "revive", "scan", "sessions", "sweep", "tag", "walk", "watch",
+    "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "edit", "exchange", "get",
+    "history", "lane", "listen", "most", "open", "peek", "put", "put_plain", "renew", "report", "revive", "scan",
+    "sessions", "sweep", "tag", "time_out", "walk", "watch",
 )  # fmt: skip
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)

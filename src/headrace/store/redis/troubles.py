@@ -10,6 +10,8 @@ from typing import NamedTuple
 from redis import exceptions as wire
 
 from headrace.errors import (
+    ConfigurationError,
+    DependencyCycle,
     HeadraceError,
     MaybeApplied,
     NoWorkers,
@@ -62,6 +64,10 @@ def of_script(text: str) -> HeadraceError | None:
             return SessionGone(text)
         case "STALE":
             return StaleRequest(text)
+        case "CYCLE":
+            return DependencyCycle(text)
+        case "REFUSED":
+            return ConfigurationError(text)
         case "NOWORKERS":
             return NoWorkers(text)
         case "NEWER":

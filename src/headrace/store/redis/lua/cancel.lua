@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it is cancelled or will be told, else 0
---@include prelude job plan more ending wake commit
+--@include prelude job plan more sorted lanes outcome relations wake patterns commit ending
 
 local ids = arguments(2)
 load_many(ids)
@@ -29,7 +29,8 @@ for i, id in ipairs(ids) do
     end
   end
 end
-if plan.changed[1] then
+local worked = work_off()
+if plan.changed[1] or worked then
   commit(even_when_full)
 end
 return answer

@@ -83,6 +83,16 @@ end
 
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
 local function commit(first)
+  for _, part in ipairs({ relations, lanes, sorted }) do
+    local write = rawget(part, 'write')
+    if write then
+      write()
+    end
+  end
+  check_all(plan.sorted_in, '', 'zset')
+  check_all(plan.sorted_out, '', 'zset')
+  check_all(plan.lists, '', 'list')
+  check_all(plan.fields, '', 'hash')
   check_all(plan.enter, PREFIX .. 'line:', 'zset')
   check_all(plan.leave, PREFIX .. 'line:', 'zset')
   local left = entries_to_remove()
@@ -130,8 +140,10 @@ local function commit(first)
   end
   local hungry = {}
   for queue, number in pairs(plan.news) do
-    if check_type(PREFIX .. 'hungry:' .. queue, 'zset') then
-      hungry[queue] = math.min(number, 16)
+    for _, name in ipairs(number > 0 and listening_to(queue) or {}) do
+      if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
+        hungry[name] = math.min(number + (hungry[name] or 0), 16)
+      end
     end
   end
   local counts, zeros = changed_counts()
@@ -149,6 +161,7 @@ local function commit(first)
   end
 
   first()
+  bulk('UNLINK', plan.gone[1], plan.gone)
   bulk('HSET', JOB, records)
   bulk('HDEL', JOB, removed)
   for queue, number in pairs(plan.heads) do
@@ -162,28 +175,51 @@ local function commit(first)
       call('LREM', key, 1, member)
     end
   end
-  -- In before out: a job may be put and replaced in one batch.
-  for queue, members in pairs(plan.enter) do
-    bulk('ZADD', PREFIX .. 'line:' .. queue, members)
-  end
+  -- Out before in: a job may leave a place and come back to it.
   for queue, members in pairs(plan.leave) do
     bulk('ZREM', PREFIX .. 'line:' .. queue, members)
   end
-  bulk('ZADD', DUE, plan.due_in)
+  for queue, members in pairs(plan.enter) do
+    bulk('ZADD', PREFIX .. 'line:' .. queue, members)
+  end
   bulk('ZREM', DUE, plan.due_out)
+  bulk('ZADD', DUE, plan.due_in)
   for state, number in pairs(plan.ended_heads) do
     call('ZREMRANGEBYRANK', ENDED[state], 0, number - 1)
   end
   for state, key in pairs(ENDED) do
-    bulk('ZADD', key, plan.ended_in[state])
     bulk('ZREM', key, plan.ended_out[state])
+    bulk('ZADD', key, plan.ended_in[state])
   end
-  -- Out before in: a job may be given back and handed out again in one exchange.
   for key, ids in pairs(plan.held_out) do
     bulk('SREM', key, ids)
   end
   for key, ids in pairs(plan.held_in) do
     bulk('SADD', key, ids)
+  end
+  for key, members in pairs(plan.sorted_out) do
+    bulk('ZREM', key, members)
+  end
+  for key, members in pairs(plan.sorted_in) do
+    bulk('ZADD', key, members)
+  end
+  for key, list in pairs(plan.lists) do
+    if (list.drop or 0) > 0 then
+      call('LTRIM', key, list.drop, -1)
+    end
+    bulk('RPUSH', key, list.push)
+    if list.keep then
+      call('LTRIM', key, -list.keep, -1)
+    end
+  end
+  for key, fields in pairs(plan.fields) do
+    for field, value in pairs(fields) do
+      if value then
+        call('HSET', key, field, value)
+      else
+        call('HDEL', key, field)
+      end
+    end
   end
   bulk('HDEL', META, zeros)
   bulk('HSET', META, counts)
@@ -194,7 +230,6 @@ local function commit(first)
   write_indexes(indexes)
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
-  bulk('UNLINK', plan.gone[1], plan.gone)
   for key, entries in pairs(plan.history) do
     bulk('RPUSH', key, entries)
   end

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was there, else 0
---@include prelude job plan more wake commit
+--@include prelude job plan more sorted lanes outcome relations session wake patterns queues commit
 
 local ids = arguments(2)
 load_many(ids)
@@ -12,10 +12,11 @@ for i, id in ipairs(ids) do
   answer[i] = job and 1 or 0
   if job then
     remove(job)
-    plan.ended[#plan.ended + 1] = id
   end
 end
-if plan.changed[1] then
+local worked = work_off()
+queues.tell_of_room()
+if plan.changed[1] or worked then
   commit(even_when_full)
 end
 return answer

@@ -4,9 +4,9 @@
 -- ARGV[3]  number of the request
 -- ARGV[4]  the outcomes: for each H id, d arrival, d token, B kind, B charge, d at or delay, d began and d ended (how many
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
---          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error)
+--          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I msgpack list of the jobs to wait for)
 -- ARGV[5]  spare leases that were started: d arrival each
--- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name
+-- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name, or a pattern
 -- ARGV[7]  how many done jobs are kept at most; those beyond go in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
 --          and of more (kind m)}
@@ -23,10 +23,14 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
     return answer
   end
 end
---@include plan more started outcome wake commit purge settle take
+--@include plan more sorted lanes started outcome relations wake patterns queues commit purge settle take turns
 
--- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come.
+-- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
+-- to be worked off.
 local function next_due(promoted)
+  if rawget(relations, 'unfinished') then
+    return string.format('%.0f', now)
+  end
   local head = call('ZRANGE', DUE, promoted, promoted, 'WITHSCORES')
   local due = head[2] and tonumber(head[2]) or plan.earliest
   if not due then
@@ -65,6 +69,7 @@ local function answer_with(due, verdicts, given)
   return { string.format('%.0f', now), due, verdicts, given, records, values }
 end
 
+local HINTS_AT_MOST = 100
 local stamp, pulse = string.format('%.0f', now), string.format('%.0f', steady)
 
 if is_again then
@@ -79,6 +84,7 @@ if is_again then
       end
     end
   end
+  relations.unfinished = call('EXISTS', PREFIX .. 'releasing') == 1
   local answer = answer_with(next_due(0), session.answer, given)
   even_when_full()
   call('HSET', session.key, 'seen', pulse, 'seen_at', stamp)
@@ -87,31 +93,49 @@ end
 
 local verdicts = settle_all(session, tonumber(ARGV[7]) or math.huge)
 mark_started(session, ARGV[5])
-local given, due, hungry, queues, passed_on = {}, nil, {}, {}, {}
+-- One look tells whether anybody here uses more than plain jobs and queues.
+local special = call('EXISTS', PREFIX .. 'releasing', PREFIX .. 'lanes', CONTROL, PATTERNS) > 0
+  or rawget(relations, 'write') ~= nil
+if special then
+  relations.work_off()
+else
+  slept_on = {}
+end
+local given, due, hungry, names, passed_on = {}, nil, {}, {}, {}
 if ARGV[6] == '' then
   due = next_due(0)
 else
   local slots, spare, in_turn, at = unpack_from('>ddB', ARGV[6])
   while at <= #ARGV[6] do
-    queues[#queues + 1], at = unpack_from('>Hc0', ARGV[6], at)
+    names[#names + 1], at = unpack_from('>Hc0', ARGV[6], at)
+    special = special or is_pattern(names[#names])
   end
   due = next_due(0)
+  local promoted = 0
   if due ~= '' and tonumber(due) <= now then
-    due = next_due(promote())
+    promoted = promote()
+    due = next_due(promoted)
   end
   local wanted = slots + spare
-  if wanted > 0 then
-    local ids, from = choose(queues, wanted, in_turn == 1)
+  local from_where = special and queues.meant_by(names) or names
+  if special then
+    given = turns.hand_out_in_turn(session, request, from_where, slots, spare, in_turn == 1)
+    due = next_due(promoted)
+  elseif wanted > 0 then
+    local ids, from = choose(names, wanted, in_turn == 1)
     given = hand_out(session, request, ids, from, slots)
   end
   if #given < slots then
-    hungry = queues
+    hungry = names
     plan.tell[session.id] = plan.look_again or nil
-  elseif #given == wanted then
+  elseif #given == wanted or special then
     -- There may be more in line: pass the hint on to somebody who has nothing to do.
-    for _, queue in ipairs(queues) do
-      if check_type(PREFIX .. 'hungry:' .. queue, 'zset') then
-        passed_on[#passed_on + 1] = queue
+    for i = 1, math.min(#from_where, HINTS_AT_MOST) do
+      local queue = from_where[i]
+      for _, name in ipairs(listening_to(queue)) do
+        if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
+          passed_on[#passed_on + 1] = { queue, name }
+        end
       end
     end
   end
@@ -126,26 +150,24 @@ end
 
 -- Who is hungry is told of news; who is not must not be, for a hint goes to one only.
 local registered = hungry_for(session)
-for _, queue in ipairs(hungry) do
-  check_type(PREFIX .. 'hungry:' .. queue, 'zset')
-end
+check_hungry(hungry)
 for _, queue in ipairs(registered) do
   check_type(PREFIX .. 'hungry:' .. queue, 'zset')
 end
 
+if special then
+  queues.tell_of_room()
+end
 commit(function()
   even_when_full()
   for _, queue in ipairs(registered) do
     call('ZREM', PREFIX .. 'hungry:' .. queue, session.id)
   end
 end)
-for _, queue in ipairs(hungry) do
-  call('ZADD', PREFIX .. 'hungry:' .. queue, now, session.id)
-  call('PEXPIRE', PREFIX .. 'hungry:' .. queue, 60000)
-end
-for _, queue in ipairs(passed_on) do
-  if call('EXISTS', PREFIX .. 'row:' .. queue, PREFIX .. 'line:' .. queue) > 0 then
-    wake(queue, 1)
+be_hungry(session.id, hungry)
+for _, hint in ipairs(passed_on) do
+  if call('EXISTS', PREFIX .. 'row:' .. hint[1], PREFIX .. 'line:' .. hint[1]) > 0 then
+    wake(hint[2], 1)
   end
 end
 call('HSET', session.key, 'seen', pulse, 'seen_at', stamp, 'request', string.format('%.0f', request),

@@ -3,6 +3,8 @@
 --   after      ids of the jobs that it comes after     if_failed  'wait', 'fail' or 'run'
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
+--   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
+--   precedes   a number: others wait for it (see relations.lua)
 local MORE_KEY = PREFIX .. 'more'
 local more_seen = {}
 

@@ -1,7 +1,9 @@
 -- What an outcome does to a job (the table in docs/contract.md).
-local K_DONE, K_AGAIN, K_FAILED, K_BROKEN, K_RELEASED, K_CRASHED, K_MOVED = 0, 1, 2, 3, 4, 5, 6
+local K_DONE, K_AGAIN, K_FAILED, K_BROKEN, K_RELEASED, K_CRASHED, K_MOVED, K_WAITING = 0, 1, 2, 3, 4, 5, 6, 7
 local C_ATTEMPT, C_DEFERRAL = 1, 2
-local HAPPENED = { [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED] = 'crashed', [K_MOVED] = 'moved' }
+local HAPPENED = {
+  [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED] = 'crashed', [K_MOVED] = 'moved', [K_WAITING] = 'waiting',
+}
 
 -- A value into its place: in the story if it is small, in `large` if it is not.
 local function keep(job, story, name, kind, bit_, flag, value)
@@ -41,11 +43,19 @@ local function keep_group(job, story, group)
   job.flags = group and with(job.flags, HAS_GROUP) or without(job.flags, HAS_GROUP)
 end
 
--- The first bytes of `put` name queue and task; a moved job gets others, and perhaps another body.
+-- The first bytes of `put` name queue and task; a moved or edited job gets others, and perhaps other options, another body.
 local function move(job, outcome)
   local queue, task, at = unpack_from('>Hc0Hc0', job.put)
   local rest = job.put:sub(at)
   queue, task = outcome.queue or queue, outcome.task or task
+  if outcome.options then
+    if band(job.flags, HAS_OPTIONS) ~= 0 then
+      local _, behind = unpack_from('>Ic0', rest)
+      rest = rest:sub(behind)
+    end
+    job.flags = with(job.flags, HAS_OPTIONS)
+    rest = pack('>Ic0', #outcome.options, outcome.options) .. rest
+  end
   if outcome.body then
     local keeps = 1
     if band(job.flags, HAS_OPTIONS) ~= 0 then
@@ -72,12 +82,24 @@ local function move(job, outcome)
   job.put = pack('>Hc0Hc0', #queue, queue, #task, task) .. rest
 end
 
+-- A job goes on in a lane of the same key in another queue.
+local function change_queue(job, queue)
+  if queue and queue ~= job.queue and band(job.flags, MORE) ~= 0 then
+    lanes.ended(job)
+    job.queue = queue
+    lanes.join(job)
+  end
+end
+
 local function end_run(session, job, outcome)
   local kind, charge = outcome.kind, outcome.charge
   local story = story_of(job)
   local cancelling = band(job.flags, CANCELLING) ~= 0
   job.flags = without(job.flags, CANCELLING + SPARE)
   count(job.queue, RUNNING, -1)
+  if band(job.flags, MORE) ~= 0 then
+    lanes.stopped(job)
+  end
   append(plan.held_out, session.held, job.id)
   story.worker = session.name
   if charge == C_ATTEMPT then
@@ -122,13 +144,19 @@ local function end_run(session, job, outcome)
     state, group = FAILED, 'broken'
   elseif kind == K_CRASHED and job.crashes >= job.max_crashes then
     state, group = FAILED, 'crashed'
+  elseif kind == K_WAITING then
+    local reason = relations.wait_for(job, outcome.after or {})
+    if reason then
+      state, group, ended = FAILED, 'dependency', now
+      keep_error(job, story, relations.error(reason))
+    end
   end
   if group then
     keep_group(job, story, group)
   end
-  if not state and (outcome.began or kind == K_CRASHED) then
-    local what = charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
-    if job.started > 0 and outcome.began then
+  if not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING) then
+    local what = outcome.what or charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
+    if job.started > 0 and (outcome.began or outcome.what) then
       remember(job, job.started, 'started', '', session.name)
     end
     remember(job, ended, what, outcome.note or '', session.name)
@@ -139,13 +167,20 @@ local function end_run(session, job, outcome)
     return
   end
   if kind == K_MOVED then
+    change_queue(job, outcome.queue)
     move(job, outcome)
     job.attempts, job.crashes = 0, 0
   end
   if kind == K_AGAIN or kind == K_MOVED then
     job.due = math.max(outcome.at or now + outcome.delay, 0)
     wait_in_line(job)
+  elseif kind == K_WAITING then
+    job.due = now
+    wait_in_line(job)
   else
     stand_in_line(job) -- where it stood, even if the clock was set back meanwhile
+  end
+  if band(job.flags, MORE) ~= 0 then
+    lanes.look_again(job)
   end
 end

@@ -14,7 +14,10 @@ local plan = {
   ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_heads = {}, -- state -> how many of the oldest leave
   counts = {},    -- field of META -> change
-  held_in = {}, held_out = {}, -- key of a held set -> ids
+  held_in = {}, held_out = {}, -- key of a set -> ids
+  sorted_in = {}, sorted_out = {}, -- key of a sorted set -> list of score, member; list of members
+  lists = {},     -- key of a list -> {drop = how many of its head, push = values, keep = how many of its end}
+  fields = {},    -- key of a hash -> field -> value, or false: removed
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what more.lua keeps about a job, or false: removed
   index = {},     -- name of a key -> id -> arrival, or false: removed
@@ -25,8 +28,12 @@ local plan = {
   ended = {},     -- ids of jobs that have come to an end
   tell = {},      -- sessions to wake
   look_again = false, -- a bound was reached: whoever asked should ask again
+  fresh = {},     -- members of lines and of what is due, and ids of ended jobs, that this plan has put there
   earliest = nil, -- due time of the earliest job that becomes scheduled
 }
+
+-- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
+local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
 
 local function append(lists, key, value)
   local list = lists[key]
@@ -110,63 +117,117 @@ local function index(name, job, inside)
   members[job.id] = inside and job.arrival
 end
 
+-- Back out of a list of score, member, ... of this very plan.
+local function withdraw(list, member)
+  for i = #list - 1, 1, -2 do
+    if list[i + 1] == member then
+      table.remove(list, i + 1)
+      table.remove(list, i)
+      return true
+    end
+  end
+  return false
+end
+
 -- Out of whatever index its state has it in.
 local function leave_state(job)
   local state = job.state
   count(job.queue, state, -1)
+  if band(job.flags, MORE) ~= 0 then
+    lanes.leave(job)
+  end
   if state == READY then
-    append(plan.leave, job.queue, place(job))
+    local member = place(job)
+    if plan.fresh[member] and withdraw(plan.enter[job.queue], member) then
+      plan.news[job.queue] = plan.news[job.queue] - 1
+    else
+      append(plan.leave, job.queue, member)
+    end
   elseif state == SCHEDULED then
-    plan.due_out[#plan.due_out + 1] = pack('>I6', job.arrival) .. job.id
+    local member = pack('>I6', job.arrival) .. job.id
+    if not plan.fresh[member] or not withdraw(plan.due_in, member) then
+      plan.due_out[#plan.due_out + 1] = member
+    end
   elseif state >= DONE then
-    append(plan.ended_out, state, job.id)
+    if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
+      append(plan.ended_out, state, job.id)
+    end
     if state == FAILED then
       index('group:' .. story_of(job).group, job, false)
     end
   end
 end
 
--- In line, where its due time puts it.
-local function stand_in_line(job)
-  local queue = job.queue
+-- In line, where its due time puts it, whatever its lane says.
+local function stand(job)
+  local queue, member = job.queue, place(job)
   job.state = READY
   append(plan.enter, queue, -job.priority)
-  append(plan.enter, queue, place(job))
+  append(plan.enter, queue, member)
+  plan.fresh[member] = true
   plan.news[queue] = (plan.news[queue] or 0) + 1
   count(queue, READY, 1)
   change(job)
 end
 
--- In line, now or when it is due. Either is news: a sleeper may have to set its timer.
+-- Not before it is due. That is news: a sleeper may have to set its timer.
+local function schedule(job)
+  local member = pack('>I6', job.arrival) .. job.id
+  job.state = SCHEDULED
+  plan.due_in[#plan.due_in + 1] = job.due
+  plan.due_in[#plan.due_in + 1] = member
+  plan.fresh[member] = true
+  if not plan.earliest or job.due < plan.earliest then
+    plan.earliest, plan.earliest_queue = job.due, job.queue
+  end
+  count(job.queue, SCHEDULED, 1)
+  change(job)
+end
+
+local function block(job)
+  job.state = BLOCKED
+  count(job.queue, BLOCKED, 1)
+  change(job)
+end
+
+-- Its time has come: in line, or in the line of its lane.
+local function stand_in_line(job)
+  if band(job.flags, MORE) == 0 or not lanes.enter(job) then
+    stand(job)
+  end
+end
+
+-- Where every job goes that wants to run: it waits for other jobs, for its turn, for its time, or in line.
 local function wait_in_line(job)
-  local queue = job.queue
+  if band(job.flags, MORE) ~= 0 and (relations.hold(job) or lanes.hold(job)) then
+    return
+  end
   if job.due <= now then
     stand_in_line(job)
   else
-    job.state = SCHEDULED
-    plan.due_in[#plan.due_in + 1] = job.due
-    plan.due_in[#plan.due_in + 1] = pack('>I6', job.arrival) .. job.id
-    if not plan.earliest or job.due < plan.earliest then
-      plan.earliest, plan.earliest_queue = job.due, queue
-    end
-    count(queue, SCHEDULED, 1)
-    change(job)
+    schedule(job)
   end
 end
 
 -- To a final state.
 local function finish(job, state, finished)
+  local is_end = job.state < DONE
   job.state = state
   job.finished = math.max(finished, 1)
   job.flags = with(job.flags, RUN)
   append(plan.ended_in, state, job.finished)
   append(plan.ended_in, state, job.id)
+  plan.fresh[job.id] = true
   count(job.queue, state, 1)
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
   end
   plan.ended[#plan.ended + 1] = job.id
   change(job)
+  if is_end and band(job.flags, MORE) ~= 0 then
+    relations.ended(job)
+    lanes.ended(job)
+  end
 end
 
 local function session_of(number)
@@ -215,6 +276,9 @@ local function remove(job)
       append(plan.held_out, PREFIX .. 'held:' .. session, job.id)
       plan.tell[session] = true
     end
+    if band(job.flags, MORE) ~= 0 then
+      lanes.stopped(job)
+    end
   else
     leave_state(job)
   end
@@ -235,6 +299,10 @@ local function remove(job)
     if more.tracked then
       index('tracked', job, false)
     end
+    relations.removed(job)
+    if job.state < DONE then
+      lanes.ended(job)
+    end
     plan.more[job.id] = false
   end
   if band(job.flags, LARGE_BODY) ~= 0 then
@@ -245,10 +313,18 @@ local function remove(job)
       plan.large[kind .. job.id] = false
     end
   end
+  if job.state < DONE then
+    plan.ended[#plan.ended + 1] = job.id
+  end
   if plan.jobs[job.id] == nil then
     plan.changed[#plan.changed + 1] = job.id
   end
   plan.jobs[job.id] = false
+end
+
+-- Tell those who wait for what has ended. True: that is something to be written.
+local function work_off()
+  return (rawget(relations, 'write') or call('EXISTS', PREFIX .. 'releasing') == 1) and relations.work_off()
 end
 
 local function remember(job, at, what, detail, worker)

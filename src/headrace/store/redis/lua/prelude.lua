@@ -19,12 +19,24 @@
 --   {ns}:tracked          zset    the jobs that somebody keeps an eye on
 --   {ns}:tags             zset    the tags: score how many jobs have it, negative; likewise
 --   {ns}:groups           zset    the groups that have failed jobs
+--   {ns}:unmet:<id>       set     ids of the jobs that a job waits for
+--   {ns}:dependents:<arrival>:<n>  zset  jobs that wait for the job with this arrival number and come to an end, or go
+--                                 on, when it fails: score arrival, member f or r and id. n grows with every failure of it
+--   {ns}:patient:<arrival>  zset  likewise those that go on waiting when it fails: w and id
+--   {ns}:releasing        list    ended and removed jobs whose dependents have not been told yet (see relations.lua)
+--   {ns}:lanes            hash    lane -> its limits, and who stands at its front (see lanes.lua)
+--   {ns}:lane:<lane>      zset    jobs that wait for their turn in a lane: score and member as in a line
+--   {ns}:runs:<lane>      zset    the jobs of a lane that run: score arrival, member id
+--   {ns}:starts:<lane>    list    when the last jobs of a lane with a rate were started
+--   {ns}:fading           zset    lanes that have no jobs but a rate: score until when it has something to remember
+--   {ns}:control          hash    p<queue> -> who paused it, and when; l<queue> -> how many of its jobs may run at once
+--   {ns}:patterns         zset    patterns that hungry sessions listen to: score since when
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id
 --   {ns}:session:<id>     hash    a session; closed ones stay for a day as tombstones
 --   {ns}:held:<session>   set     the ids of the jobs that it runs or holds ready
---   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when
+--   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when. Also of a pattern
 --   {ns}:bell:<session>   list    what a session is blocked on that waits and takes in one: an entry rings
 --   {ns}:watched          zset    jobs whose end somebody waits for: score until when
 --
@@ -34,7 +46,7 @@
 local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
 
-local SCHEDULED, READY, RUNNING, DONE, FAILED, CANCELLED = 0, 1, 2, 4, 5, 6
+local SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
 local ENDED = { [DONE] = KEYS[8], [FAILED] = KEYS[9], [CANCELLED] = KEYS[10] }
 
 local call = redis.call
@@ -61,6 +73,19 @@ local function check_type(key, wanted)
     fail('CORRUPT', key .. ' is a ' .. found .. ', not a ' .. wanted)
   end
   return found ~= 'none'
+end
+
+-- A table that is filled when somebody looks into it: what only some jobs need costs the others nothing.
+local makers = {}
+
+local function on_demand(name)
+  return setmetatable({}, {
+    __index = function(made, field)
+      setmetatable(made, nil)
+      makers[name]()
+      return made[field]
+    end,
+  })
 end
 
 -- A command with many arguments, in pieces: Lua cannot pass more than 8,000 at once.

@@ -7,8 +7,8 @@
 --          if MORE: I msgpack, see more.lua
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
--- Fails    NOWORKERS, before anything is written
---@include prelude job plan more session wake commit
+-- Fails    NOWORKERS, REFUSED, before anything is written
+--@include prelude job plan more sorted lanes outcome relations session wake patterns queues commit
 
 local function roll_call()
   local at, wanted = 1, ARGV[3] or ''
@@ -17,13 +17,9 @@ local function roll_call()
     queue, task, at = unpack_from('>Hc0Hc0', wanted, at)
     local present = false
     for _, id in ipairs(call('ZRANGE', SESSIONS, 0, 9999)) do
-      local found = call('HMGET', session_key(id), 'queue:' .. queue, 'task:' .. task)
-      if found[1] and found[2] then
-        local session = read_session(id)
-        if session and not session.closed and not expired(session) then
-          present = true
-          break
-        end
+      present = queues.is_served_by(id, queue, task)
+      if present then
+        break
       end
     end
     if not present then
@@ -51,14 +47,29 @@ local function next_job()
     end
   end
   local due = when == 0 and now or when == 1 and time or now + time
-  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more
+  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, when ~= 1 and time or nil
 end
 
-local ids = {}
-while at <= #batch do
-  ids[#ids + 1] = next_job()
+-- A lane with jobs is a sequence or not, and stays so.
+local function check_lanes(ids)
+  at = 1
+  for _, id in ipairs(ids) do
+    local _, queue, _, _, _, _, _, _, _, _, _, more = next_job()
+    local lane = more and not raw[id] and cmsgpack.unpack(more).lane
+    if lane and lanes.clashes(queue, lane) then
+      fail('REFUSED', "Lane '" .. lane.key .. "' of queue '" .. queue .. "' is " .. (lane.sequence and 'not ' or '')
+        .. "a sequence: it can't become " .. (lane.sequence and 'one' or 'something else')
+        .. ' while it has unfinished jobs. Use another key.')
+    end
+  end
 end
-at = 1
+
+local ids, special = {}, false
+while at <= #batch do
+  local id, _, _, _, _, flags = next_job()
+  ids[#ids + 1] = id
+  special = special or flags >= MORE
+end
 
 roll_call()
 local meta = call('HMGET', META, 'format', 'jobs')
@@ -67,6 +78,10 @@ if meta[1] and meta[1] ~= '1' then
 end
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 load_many(ids)
+if special then
+  check_lanes(ids)
+end
+at = 1
 
 local lines, lengths = {}, {}
 
@@ -84,16 +99,31 @@ local function insert_plain(id, queue, due, priority, max_crashes, flags, put)
   lengths[queue] = lengths[queue] + 1
 end
 
+-- What only some jobs have; the answer is why it has to fail at once, or nil.
+local function prepare(job)
+  local more, reason = cmsgpack.unpack(job.more), nil
+  keep_more(job, more)
+  for _, tag in ipairs(more.tags or {}) do
+    index('tag:' .. tag, job, true)
+  end
+  lanes.join(job)
+  lanes.define(job)
+  if more.after then
+    reason = relations.begin(job, more.after, more.if_failed or 'wait')
+    more.delay = relations.unmet_of(job.id).number > 0 and job.delay or nil
+  end
+  return reason
+end
+
 local function insert(job)
   arrival = arrival + 1
   job.arrival = arrival
-  wait_in_line(job)
-  if job.more then
-    local more = cmsgpack.unpack(job.more)
-    keep_more(job, more)
-    for _, tag in ipairs(more.tags or {}) do
-      index('tag:' .. tag, job, true)
-    end
+  local reason = job.more and prepare(job)
+  if reason then
+    job.state = BLOCKED
+    relations.fail(job, reason)
+  else
+    wait_in_line(job)
   end
   if job.body then
     plan.large['b:' .. job.id] = job.body
@@ -132,7 +162,7 @@ end
 
 local answer = { string.format('%.0f', now) }
 for i = 1, #ids do
-  local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more = next_job()
+  local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay = next_job()
   if not key and not body and not more and due <= now and plan.jobs[id] == nil then
     if not raw[id] then
       insert_plain(id, queue, due, priority, max_crashes, flags, put)
@@ -143,6 +173,7 @@ for i = 1, #ids do
       id = id, queue = queue, flags = flags, token = 0, attempts = 0, crashes = 0, created = now, due = due,
       priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
       told = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more,
+      delay = delay,
     }
     if key then
       answer[i + 1] = put_unique(job)
@@ -158,7 +189,8 @@ for queue, length in pairs(lengths) do
   plan.news[queue] = (plan.news[queue] or 0) + length
 end
 
-if plan.changed[1] or plan.records[1] then
+local worked = work_off()
+if plan.changed[1] or plan.records[1] or worked then
   -- The first write needs memory: a full server refuses it, and with it all the others.
   commit(function()
     call('HSET', META, 'format', '1', 'jobs', string.format('%.0f', arrival))

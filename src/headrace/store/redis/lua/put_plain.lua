@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  the batch: for each job H id, H queue, i priority, I its record without due, created and arrival (see job.lua)
 -- Answers  now
---@include prelude wake
+--@include prelude wake patterns
 
 local ids, queues, priorities, templates = {}, {}, {}, {}
 local batch, at, n = ARGV[2], 1, 0
@@ -22,7 +22,12 @@ for i = 1, n do
     -- Into the row only if that stays in order: the clock may have been set back.
     local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
     in_order[queue] = not last or last:sub(1, 6) <= due
-    hungry[queue] = check_type(PREFIX .. 'hungry:' .. queue, 'zset')
+    hungry[queue] = {}
+    for _, name in ipairs(listening_to(queue)) do
+      if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
+        hungry[queue][#hungry[queue] + 1] = name
+      end
+    end
   end
 end
 local meta = read_many('HMGET', META, fields)
@@ -77,8 +82,8 @@ bulk('HSET', JOB, records)
 for queue, line in pairs(lines) do
   bulk('ZADD', PREFIX .. 'line:' .. queue, line)
   bulk('RPUSH', PREFIX .. 'row:' .. queue, rows[queue])
-  if hungry[queue] then
-    wake(queue, math.min(numbers[queue], 16))
+  for _, name in ipairs(hungry[queue]) do
+    wake(name, math.min(numbers[queue], 16))
   end
 end
 return stamp

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
---@include prelude job plan more outcome ending wake commit
+--@include prelude job plan more sorted lanes outcome relations wake patterns commit ending
 
 local ids = arguments(2)
 load_many(ids)
@@ -32,10 +32,13 @@ for i, id in ipairs(ids) do
       job.flags = without(job.flags, HAS_DEFERRED)
       tell(job, story)
     end
-    stand_in_line(job)
+    relations.revive(job)
+    lanes.join(job)
+    wait_in_line(job)
   end
 end
-if plan.changed[1] then
+local worked = work_off()
+if plan.changed[1] or worked then
   commit(even_when_full)
 end
 return answer

@@ -30,6 +30,10 @@ local function read_outcomes()
       if band(given, 256) ~= 0 then other.data, at = unpack_from('>Ic0', sent, at) end
       if band(given, 512) ~= 0 then other.result, at = unpack_from('>Ic0', sent, at) end
       if band(given, 1024) ~= 0 then other.error, at = unpack_from('>Ic0', sent, at) end
+      if band(given, 2048) ~= 0 then
+        other.after, at = unpack_from('>Ic0', sent, at)
+        other.after = cmsgpack.unpack(other.after)
+      end
     end
   end
   return ids, arrivals, tokens, charges, begans, endeds, results, others

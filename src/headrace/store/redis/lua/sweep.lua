@@ -1,10 +1,10 @@
--- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers.
+-- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers and empty lanes.
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do}
---@include prelude job plan more session outcome wake commit closing purge
+--@include prelude job plan more sorted lanes outcome relations session wake patterns queues commit closing purge
 
-local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
+local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE, FORGOTTEN_AT_ONCE = 1000, 1000, 500, 500
 local SILENT = 24 * 3600000 -- a session without leases that was silent for so long is not coming back
 local closed, returned, more = {}, 0, 0
 
@@ -36,8 +36,18 @@ for state, key in pairs(ENDED) do
   end
 end
 
+local worked = work_off()
+queues.tell_of_room()
+local faded = call('ZRANGEBYSCORE', PREFIX .. 'fading', '-inf', now, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
+for _, name in ipairs(faded) do
+  lanes.forget(lanes.at(name))
+end
+if worked and relations.unfinished or #faded == FORGOTTEN_AT_ONCE then
+  more = 1
+end
+
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
-if closed[1] or next(plan.ended_heads) or forgotten then
+if closed[1] or next(plan.ended_heads) or worked or faded[1] or forgotten then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do

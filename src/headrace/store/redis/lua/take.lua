@@ -12,8 +12,10 @@ local function promote()
   load_many(ids)
   for i, member in ipairs(members) do
     local job = find_job(ids[i])
-    plan.due_out[i] = member
-    if job and job.state == SCHEDULED then
+    if not plan.fresh[member] then
+      plan.due_out[#plan.due_out + 1] = member
+    end
+    if job and job.state == SCHEDULED and job.due <= now then
       count(job.queue, SCHEDULED, -1)
       stand_in_line(job)
     end
@@ -166,6 +168,14 @@ local function choose(queues, wanted, in_turn)
   return ids, from
 end
 
+local function begin_run(session, request, job, spare)
+  job.state = RUNNING
+  job.token = job.token + 1
+  job.session, job.request, job.started, job.finished = session.number, request, now, 0
+  job.flags = with(without(job.flags, SPARE), spare and RUN + SPARE or RUN)
+  change(job)
+end
+
 local function hand_out(session, request, ids, from, slots)
   load_many(ids)
   local run = pack(RUN_FORMAT, session.number, request, now, 0)
@@ -182,11 +192,7 @@ local function hand_out(session, request, ids, from, slots)
     else
       local job = find_job(id)
       if job and job.state == READY then
-        job.state = RUNNING
-        job.token = job.token + 1
-        job.session, job.request, job.started, job.finished = session.number, request, now, 0
-        job.flags = with(without(job.flags, SPARE), n < slots and RUN or RUN + SPARE)
-        change(job)
+        begin_run(session, request, job, n >= slots)
         n = n + 1
         given[n] = id
         numbers[queue] = (numbers[queue] or 0) + 1

@@ -1,3 +1,46 @@
+-- Who sleeps, and how he is woken. Patterns are names of queues that stand for others (see patterns.lua).
+local PATTERNS = PREFIX .. 'patterns'
+local patterns = on_demand('patterns')
+local slept_on
+
+local function is_pattern(name)
+  return name:find('[*?%[]') ~= nil
+end
+
+-- What sessions that are hungry for work in a queue are registered under: its name, and patterns that mean it.
+local function listening_to(queue)
+  slept_on = slept_on or call('ZRANGE', PATTERNS, 0, 999)
+  local names = { queue }
+  for _, pattern in ipairs(slept_on) do
+    if pattern ~= queue and patterns.matches(pattern, queue) then
+      names[#names + 1] = pattern
+    end
+  end
+  return names
+end
+
+local function check_hungry(names)
+  for _, name in ipairs(names) do
+    check_type(PREFIX .. 'hungry:' .. name, 'zset')
+    if is_pattern(name) then
+      check_type(PATTERNS, 'zset')
+    end
+  end
+end
+
+-- A session is told when there is work. Patterns that nobody has asked for in a while are forgotten.
+local function be_hungry(session, names)
+  for _, name in ipairs(names) do
+    call('ZADD', PREFIX .. 'hungry:' .. name, now, session)
+    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
+    if is_pattern(name) then
+      call('ZREMRANGEBYSCORE', PATTERNS, '-inf', now - 60000)
+      call('ZADD', PATTERNS, now, name)
+      call('PEXPIRE', PATTERNS, 60000)
+    end
+  end
+end
+
 -- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
 local function publish(channel)
   local heard = redis.pcall('PUBLISH', PREFIX .. channel, '')
@@ -17,9 +60,10 @@ local function rouse(session)
   return true
 end
 
--- As many sleepers as there are jobs for them. One whose process is gone does not count. A hint carries no job.
-local function wake(queue, number)
-  local key = PREFIX .. 'hungry:' .. queue
+-- As many of those who sleep for a queue, or for a pattern, as there are jobs for them. One whose process is gone does not
+-- count. A hint carries no job.
+local function wake(name, number)
+  local key = PREFIX .. 'hungry:' .. name
   local woken = 0
   for _ = 1, 64 do
     if woken >= number then

@@ -1,0 +1,57 @@
+-- depend: change what a waiting job comes after.
+--
+-- ARGV[2]  job id
+-- ARGV[3]  ids to add, ARGV[4] ids to remove: H each
+-- Answers  1, or 0 if there is no such job, or it does not wait
+-- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
+--@include prelude job plan more sorted lanes outcome relations wake patterns commit
+
+local function names_in(packed)
+  local names, at = {}, 1
+  while at <= #packed do
+    names[#names + 1], at = unpack_from('>Hc0', packed, at)
+  end
+  return names
+end
+
+local job = find_job(ARGV[2])
+if not job or job.state == RUNNING or job.state >= DONE then
+  return 0
+end
+local add, gone = names_in(ARGV[3]), names_in(ARGV[4])
+local lane = lanes.of(job)
+if add[1] and lane and lane.kept.sequence then
+  fail('REFUSED', relations.no_dependencies(job, lane))
+end
+load_many(add)
+local found = relations.walk(add, job.id)
+if found == 'deep' then
+  fail('CYCLE', 'What job ' .. job.id .. ' would come after waits for so many others (more than 10,000) that it is too deep to '
+    .. 'check for a cycle. Nothing was changed.')
+end
+for _, id in ipairs(found and add or {}) do
+  if relations.walk({ id }, job.id) == 'cycle' then
+    fail('CYCLE', 'Job ' .. job.id .. " can't come after job " .. id .. ', which comes after it. Nothing was changed.')
+  end
+end
+local waited = relations.unmet_of(job.id).number > 0
+local reason = relations.change(job, add, gone)
+local waits = relations.unmet_of(job.id).number > 0
+if reason then
+  leave_state(job)
+  relations.fail(job, reason)
+elseif waited and not waits then
+  relations.release(job, more_of(job))
+elseif waits and not waited then
+  leave_state(job)
+  wait_in_line(job)
+  lanes.look_again(job)
+else
+  change(job)
+end
+work_off()
+-- This takes memory: a full server refuses it, and with it all the rest.
+commit(function()
+  call('HSET', META, 'format', '1')
+end)
+return 1

@@ -1,0 +1,8 @@
+-- lane: look at a lane.
+--
+-- ARGV[2]  queue
+-- ARGV[3]  key
+-- Answers  {}, or {key, limit, rate, per, 1 if it is a sequence, {ids of jobs that run}, front, how many are blocked, next start}
+--@include prelude job plan more sorted lanes
+
+return lanes.describe(lanes.name(ARGV[2], ARGV[3]))

@@ -1,0 +1,333 @@
+-- Lanes: at most one job of a lane, its front, stands in the line of the queue, or will when the rate allows it. The others
+-- whose time has come are blocked, in a line of the lane's own. In a sequence it is one job's turn until it has come to an end.
+--
+-- A lane is named by its queue and its key: length of the queue's name, colon, queue, colon, key. What is kept of it in
+-- {ns}:lanes, as msgpack:
+--   key, limit, rate, per, sequence   as in the newest job that was put into it
+--   number                            how many jobs it has that have not come to an end
+--   front                             the id of its front
+--   turn                              in a sequence, the id of the job whose turn it is
+makers.lanes = function()
+  lanes.key, lanes.fading, lanes.known = PREFIX .. 'lanes', PREFIX .. 'fading', {}
+
+  function lanes.name(queue, key)
+    return #queue .. ':' .. queue .. ':' .. key
+  end
+
+  -- A lane as it will be.
+  function lanes.at(name)
+    local lane = lanes.known[name]
+    if not lane then
+      local packed = call('HGET', lanes.key, name)
+      local kept = { number = 0 }
+      if packed then
+        local good, found = pcall(cmsgpack.unpack, packed)
+        if not good or type(found) ~= 'table' or type(found.number) ~= 'number' then
+          fail('CORRUPT', lanes.key .. ' has no lane in field ' .. name)
+        end
+        kept = found
+      end
+      lane = {
+        kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
+        running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {},
+        taken = 0,
+      }
+      lanes.known[name] = lane
+    end
+    return lane
+  end
+
+  -- The lane of a job, if it is in one, and what the job says about it.
+  function lanes.of(job)
+    if band(job.flags, MORE) == 0 then
+      return nil
+    end
+    local wanted = more_of(job).lane
+    if type(wanted) ~= 'table' or type(wanted.key) ~= 'string' then
+      return nil
+    end
+    return lanes.at(lanes.name(job.queue, wanted.key)), wanted
+  end
+
+  -- Where a job stands in the line of its lane: a sequence goes by arrival alone.
+  function lanes.place(lane, job)
+    if lane.kept.sequence then
+      return 0, pack('>I6I6', 0, job.arrival) .. job.id
+    end
+    return -job.priority, place(job)
+  end
+
+  function lanes.wanted_lane(wanted)
+    return {
+      key = wanted.key, limit = wanted.limit, rate = wanted.rate, per = wanted.per or 1000,
+      sequence = wanted.sequence or nil, number = 0,
+    }
+  end
+
+  -- From when on the rate allows another start.
+  function lanes.next_start(lane)
+    local rate, started = lane.kept.rate, lane.started
+    if not rate then
+      return 0
+    end
+    local start = started[#started - rate + 1]
+    if #started < rate and not lane.forgets then
+      start = tonumber(call('LINDEX', lane.starts, #started - rate) or nil)
+    end
+    return start and start + lane.kept.per or 0
+  end
+
+  -- Into the line of the queue, behind those who are there, or as soon as the rate allows it. One that follows others of its lane
+  -- in the same exchange stands behind as many of other lanes.
+  function lanes.make_front(lane, job)
+    local earliest = lanes.next_start(lane)
+    lane.kept.front = job.id
+    job.due = math.max(now + lane.taken, earliest)
+    if earliest > now then
+      schedule(job)
+    else
+      stand(job)
+    end
+  end
+
+  -- It is its turn in a sequence.
+  function lanes.begin_turn(lane, job)
+    if job.due > now then
+      schedule(job)
+    else
+      lanes.make_front(lane, job)
+    end
+  end
+
+  function lanes.block_in_lane(lane, job)
+    block(job)
+    sorted.add(lane.line, lanes.place(lane, job))
+  end
+
+  -- If there is room, the next one.
+  function lanes.admit(lane)
+    local kept = lane.kept
+    while not kept.front and not kept.turn and (kept.sequence or not kept.limit or lane.running < kept.limit) do
+      local head = sorted.head(lane.line, 1)[1]
+      if not head then
+        return
+      end
+      sorted.remove(lane.line, head[2])
+      local job = find_job(head[2]:sub(13))
+      if job and job.state == BLOCKED then
+        count(job.queue, BLOCKED, -1)
+        if kept.sequence then
+          kept.turn = job.id
+          lanes.begin_turn(lane, job)
+        else
+          lanes.make_front(lane, job)
+        end
+      end
+    end
+  end
+
+  -- A job's lane may have room now.
+  function lanes.look_again(job)
+    local lane = lanes.of(job)
+    if lane then
+      lanes.admit(lane)
+    end
+  end
+
+  -- A job that has not come to an end is new in its lane.
+  function lanes.join(job)
+    local lane, wanted = lanes.of(job)
+    if lane then
+      if not lane.kept.key then
+        lane.kept = lanes.wanted_lane(wanted)
+      end
+      lane.kept.number = lane.kept.number + 1
+    end
+  end
+
+  -- The newest put says how a lane is. Who stands in line by the old rules is looked at anew.
+  function lanes.define(job)
+    local lane, wanted = lanes.of(job)
+    if not lane then
+      return
+    end
+    local old, new = lane.kept, lanes.wanted_lane(wanted)
+    if old.limit == new.limit and old.rate == new.rate and old.per == new.per and old.sequence == new.sequence then
+      return
+    end
+    new.number, new.turn = old.number, old.turn
+    lane.kept = new
+    if not new.rate then
+      lane.started, lane.forgets = {}, true
+    end
+    local front = old.front and find_job(old.front)
+    if front then
+      leave_state(front)
+      if new.turn == front.id then
+        lanes.make_front(lane, front)
+      else
+        lanes.block_in_lane(lane, front)
+      end
+    end
+    lanes.admit(lane)
+  end
+
+  -- Whether its lane is put to another use while it has jobs.
+  function lanes.clashes(queue, wanted)
+    local kept = lanes.at(lanes.name(queue, wanted.key)).kept
+    return kept.number > 0 and (kept.sequence or false) ~= (wanted.sequence or false)
+  end
+
+  -- In a sequence it is somebody's turn, whenever he is due; all others wait for theirs. False: it is in none.
+  function lanes.hold(job)
+    local lane = lanes.of(job)
+    if not lane or not lane.kept.sequence then
+      return false
+    end
+    if lane.kept.turn == job.id then
+      lanes.begin_turn(lane, job)
+    else
+      lanes.block_in_lane(lane, job)
+      lanes.admit(lane)
+    end
+    return true
+  end
+
+  -- A job's time has come. False: it is in no lane.
+  function lanes.enter(job)
+    local lane = lanes.of(job)
+    if not lane then
+      return false
+    end
+    if lane.kept.front == job.id then
+      stand(job)
+    elseif lane.kept.turn == job.id then
+      lanes.make_front(lane, job)
+    else
+      lanes.block_in_lane(lane, job)
+      lanes.admit(lane)
+    end
+    return true
+  end
+
+  -- A job that waits gives up its place.
+  function lanes.leave(job)
+    local lane = job.state < DONE and lanes.of(job)
+    if not lane then
+      return
+    end
+    if job.state == BLOCKED then
+      local _, member = lanes.place(lane, job)
+      sorted.remove(lane.line, member)
+    end
+    if lane.kept.front == job.id then
+      lane.kept.front = nil
+    end
+  end
+
+  -- A job is handed out, and makes way for the next.
+  function lanes.start(job)
+    local lane = lanes.of(job)
+    if not lane then
+      return
+    end
+    lane.running, lane.taken = lane.running + 1, lane.taken + 1
+    sorted.add(lane.runs, job.arrival, job.id)
+    if lane.kept.front == job.id then
+      lane.kept.front = nil
+    end
+    if lane.kept.rate then
+      lane.started[#lane.started + 1] = now
+    end
+    lanes.admit(lane)
+  end
+
+  -- A job runs no more. Its room is given away when it has found its place.
+  function lanes.stopped(job)
+    local lane = lanes.of(job)
+    if lane then
+      lane.running = lane.running - 1
+      sorted.remove(lane.runs, job.id)
+    end
+  end
+
+  -- Until when the rate has something to remember.
+  function lanes.memory(lane)
+    if not lane.kept.rate then
+      return 0
+    end
+    local last = lane.started[#lane.started]
+    if not last and not lane.forgets then
+      last = tonumber(call('LINDEX', lane.starts, -1) or nil)
+    end
+    return last and last + lane.kept.per or 0
+  end
+
+  -- A lane without jobs is forgotten as soon as its rate has nothing to remember.
+  function lanes.forget(lane)
+    if lane.kept.number <= 0 and lanes.memory(lane) <= now then
+      lane.kept, lane.started, lane.forgets = { number = 0 }, {}, true
+    end
+  end
+
+  -- A job has come to an end, or leaves its lane.
+  function lanes.ended(job)
+    local lane = lanes.of(job)
+    if not lane then
+      return
+    end
+    lane.kept.number = lane.kept.number - 1
+    if lane.kept.turn == job.id then
+      lane.kept.turn = nil
+    end
+    lanes.admit(lane)
+    lanes.forget(lane)
+  end
+
+  -- What there is to say about a lane: {key, limit, rate, per, sequence, ids of those that run, front, how many are blocked,
+  -- next start}, '' for what it does not have. Nothing, if there is no lane.
+  function lanes.describe(name)
+    local lane = lanes.at(name)
+    lanes.forget(lane)
+    local kept = lane.kept
+    if not kept.key then
+      return {}
+    end
+    local next_start = lanes.next_start(lane)
+    return {
+      kept.key, kept.limit or '', kept.rate or '', kept.per, kept.sequence and 1 or 0,
+      kept.sequence and { kept.turn } or call('ZRANGE', lane.runs, 0, 9),
+      kept.front or '', call('ZCARD', lane.line), next_start > now and string.format('%.0f', next_start) or '',
+    }
+  end
+
+  -- Into the plan.
+  function lanes.write()
+    if next(lanes.known) == nil then
+      return
+    end
+    local fields, came, left = {}, {}, {}
+    for name, lane in pairs(lanes.known) do
+      local kept = lane.kept
+      fields[name] = kept.key and cmsgpack.pack(kept) or false
+      if lane.forgets then
+        plan.gone[#plan.gone + 1] = lane.starts
+      end
+      if lane.started[1] or kept.rate then
+        local push = {}
+        for i, start in ipairs(lane.started) do
+          push[i] = string.format('%.0f', start)
+        end
+        plan.lists[lane.starts] = { push = push, keep = kept.rate }
+      end
+      if kept.key and kept.number <= 0 then
+        came[#came + 1] = lanes.memory(lane)
+        came[#came + 1] = name
+      else
+        left[#left + 1] = name
+      end
+    end
+    plan.fields[lanes.key] = fields
+    plan.sorted_in[lanes.fading], plan.sorted_out[lanes.fading] = came, left
+  end
+end

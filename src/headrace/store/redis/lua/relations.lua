@@ -1,0 +1,392 @@
+-- Jobs that wait for jobs. What a job waits for is in {ns}:unmet:<id>; who waits for a job is in its {ns}:dependents: and
+-- {ns}:patient:, which are named by its arrival number: entries of jobs that wait no more may be left there, and are skipped.
+--
+-- A job that ends, or is removed, is noted in {ns}:releasing if somebody waits for it, as msgpack:
+--   {id, its state (or REMOVED), its arrival, its number of dependents:, true if its patient: are told, too}
+-- and those who wait are told in bounded steps.
+makers.relations = function()
+  relations.key, relations.REMOVED, relations.AT_ONCE, relations.DEEP = PREFIX .. 'releasing', 9, 500, 10000
+  relations.noted, relations.told, relations.known = {}, 0, {}
+
+  -- What a job waits for, as it will be.
+  function relations.unmet_of(id)
+    local unmet = relations.known[id]
+    if not unmet then
+      local key = PREFIX .. 'unmet:' .. id
+      unmet = { key = key, number = call('SCARD', key), came = {}, left = {} }
+      relations.known[id] = unmet
+    end
+    return unmet
+  end
+
+  function relations.is_unmet(unmet, parent)
+    return unmet.came[parent]
+      or not unmet.left[parent] and not unmet.is_new and unmet.number > 0 and call('SISMEMBER', unmet.key, parent) == 1
+  end
+
+  function relations.add_unmet(unmet, parent)
+    if relations.is_unmet(unmet, parent) then
+      return false
+    end
+    unmet.came[parent] = true
+    unmet.number = unmet.number + 1
+    return true
+  end
+
+  function relations.drop_unmet(unmet, parent)
+    if not relations.is_unmet(unmet, parent) then
+      return false
+    end
+    unmet.came[parent] = nil
+    unmet.left[parent] = true
+    unmet.number = unmet.number - 1
+    return true
+  end
+
+  -- One waits for the other no more.
+  function relations.part(child, parent_id)
+    local parent = relations.drop_unmet(relations.unmet_of(child.id), parent_id) and find_job(parent_id)
+    local number = parent and more_of(parent).precedes
+    if number then
+      local dependents, patient = relations.edges_of(parent.arrival, number)
+      sorted.remove(dependents, 'f' .. child.id)
+      sorted.remove(dependents, 'r' .. child.id)
+      sorted.remove(patient, 'w' .. child.id)
+    end
+  end
+
+  function relations.forget_unmet(id)
+    plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. id
+    relations.known[id] = { key = PREFIX .. 'unmet:' .. id, number = 0, came = {}, left = {}, is_new = true }
+  end
+
+  function relations.edges_of(arrival, number)
+    return PREFIX .. string.format('dependents:%.0f:%.0f', arrival, number), PREFIX .. string.format('patient:%.0f', arrival)
+  end
+
+  -- That somebody waits for a job has to be in its record; its place in line stays as it is.
+  function relations.precede(parent, child, policy)
+    local more = more_of(parent)
+    if not more.precedes then
+      more.precedes = 1
+      keep_more(parent, more)
+      if plan.jobs[parent.id] == nil then
+        rewrite(parent.id, serialize(parent))
+        seen[parent.id] = parent
+      end
+    end
+    local dependents, patient = relations.edges_of(parent.arrival, more.precedes)
+    sorted.add(policy == 'wait' and patient or dependents, child.arrival, policy:sub(1, 1) .. child.id)
+  end
+
+  relations.WHY = {
+    [FAILED] = 'It comes after job %s, which failed.', [CANCELLED] = 'It comes after job %s, which was cancelled.',
+    [relations.REMOVED] = 'It comes after job %s, which was removed before it was done.',
+  }
+
+  function relations.because(parent, state)
+    return (relations.WHY[state]:gsub('%%s', function() return parent end))
+  end
+
+  -- A job comes after others. Those that have ended, or are not there, are met; the answer is why it has to fail, or nil.
+  function relations.begin(job, ids, policy)
+    load_many(ids)
+    local unmet = relations.unmet_of(job.id)
+    local reason
+    for _, id in ipairs(ids) do
+      local parent = find_job(id)
+      if parent and parent.state ~= DONE and (parent.state < DONE or policy ~= 'run') then
+        if relations.add_unmet(unmet, id) then
+          relations.precede(parent, job, policy)
+        end
+        if parent.state > DONE and policy == 'fail' then
+          reason = reason or relations.because(id, parent.state)
+        end
+      end
+    end
+    return reason
+  end
+
+  -- As workers write errors.
+  function relations.error(reason)
+    local message = cjson.encode(reason):gsub('\\/', '/')
+    return '{"type":"","message":' .. message .. ',"traceback":""}'
+  end
+
+  -- Out of whatever state: the caller has seen to that.
+  function relations.fail(job, reason)
+    local story = story_of(job)
+    keep_error(job, story, relations.error(reason))
+    keep_group(job, story, 'dependency')
+    tell(job, story)
+    finish(job, FAILED, now)
+  end
+
+  -- Blocked while it waits for others.
+  function relations.hold(job)
+    local more = more_of(job)
+    if not more.after or relations.unmet_of(job.id).number == 0 then
+      return false
+    end
+    block(job)
+    return true
+  end
+
+  -- A blocked job waits for nobody any more.
+  function relations.release(job, more)
+    count(job.queue, BLOCKED, -1)
+    if more.delay then
+      job.due = now + more.delay
+      more.delay = nil
+      keep_more(job, more)
+    end
+    wait_in_line(job)
+  end
+
+  function relations.note(job, state, number, with_patient)
+    local dependents, patient = relations.edges_of(job.arrival, number)
+    if sorted.head(dependents, 1)[1] or with_patient and sorted.head(patient, 1)[1] then
+      relations.noted[#relations.noted + 1] = { job.id, state, job.arrival, number, with_patient }
+    end
+  end
+
+  -- A job has come to an end.
+  function relations.ended(job)
+    local more = more_of(job)
+    if not more.precedes then
+      return
+    end
+    relations.note(job, job.state, more.precedes, job.state == DONE)
+    more.precedes = job.state ~= DONE and more.precedes + 1 or nil
+    keep_more(job, more)
+  end
+
+  -- A job is removed.
+  function relations.removed(job)
+    local more = more_of(job)
+    if more.precedes then
+      relations.note(job, relations.REMOVED, more.precedes, true)
+    end
+    if more.after then
+      relations.forget_unmet(job.id)
+    end
+  end
+
+  -- Tell one that waits: its entry is its arrival, a letter for what it does when that one fails, and its id. True: should both be
+  -- revived, it waits again.
+  function relations.tell_of_end(entry, parent, state)
+    local id = entry[2]:sub(2)
+    local job = find_job(id)
+    local more = job and more_of(job)
+    if not job or job.arrival ~= entry[1] or not more.after
+      or not relations.is_unmet(relations.unmet_of(id), parent) then
+      return false
+    end
+    local met = state == DONE or entry[2]:sub(1, 1) == 'r'
+    local stays = not met and state ~= relations.REMOVED
+    if not stays then
+      relations.drop_unmet(relations.unmet_of(id), parent)
+    end
+    if job.state == BLOCKED then
+      if not met then
+        count(job.queue, BLOCKED, -1)
+        relations.fail(job, relations.because(parent, state))
+      elseif relations.unmet_of(id).number == 0 then
+        relations.release(job, more)
+      end
+    end
+    return stays
+  end
+
+  -- One that failed with a job that it came after stays with it, until that one is done, or one of them is removed.
+  function relations.stay(id, parent_id)
+    local parent = find_job(parent_id)
+    if parent and parent.state ~= DONE then
+      relations.precede(parent, find_job(id), 'fail')
+    else
+      relations.drop_unmet(relations.unmet_of(id), parent_id)
+    end
+  end
+
+  function relations.entry_at(number, there)
+    if number > #there then
+      return relations.noted[number - #there]
+    end
+    local good, entry = pcall(cmsgpack.unpack, there[number])
+    if not good or type(entry) ~= 'table' or type(entry[3]) ~= 'number' or type(entry[4]) ~= 'number' then
+      fail('CORRUPT', relations.key .. ' has no job at its head')
+    end
+    return entry
+  end
+
+  -- Tell those who wait, oldest first, so many in one call. True: there were some.
+  function relations.work_off()
+    local there = call('LRANGE', relations.key, 0, relations.AT_ONCE - 1)
+    local number, budget = 1, relations.AT_ONCE
+    local worked = there[1] ~= nil or relations.noted[1] ~= nil
+    while budget > 0 and number <= #there + #relations.noted do
+      local id, state, arrival, generation, with_patient = unpack(relations.entry_at(number, there))
+      local keys = { relations.edges_of(arrival, generation) }
+      local waiting = {}
+      for i = 1, with_patient and 2 or 1 do
+        for _, entry in ipairs(sorted.head(keys[i], budget + 1)) do
+          waiting[#waiting + 1] = { entry[1], entry[2], keys[i] }
+        end
+      end
+      table.sort(waiting, function(a, b)
+        return a[1] < b[1]
+      end)
+      local children = {}
+      for i = 1, math.min(#waiting, budget) do
+        children[i] = waiting[i][2]:sub(2)
+      end
+      load_many(children)
+      for i, child in ipairs(children) do
+        sorted.remove(waiting[i][3], waiting[i][2])
+        if relations.tell_of_end(waiting[i], id, state) then
+          relations.stay(child, id)
+        end
+      end
+      if #waiting <= budget then
+        number = number + 1
+      end
+      budget = budget - math.max(#children, 1)
+    end
+    relations.told = math.min(number - 1, #there)
+    for _ = 1, number - 1 - relations.told do
+      table.remove(relations.noted, 1)
+    end
+    relations.unfinished = relations.noted[1] ~= nil or call('LLEN', relations.key) > relations.told
+    return worked
+  end
+
+  -- Whether one of these jobs waits, by whatever detour, for this one: 'cycle', 'deep' if that takes too long to find out, or nil.
+  function relations.walk(ids, target)
+    local ahead, been, edges = {}, {}, 0
+    for i, id in ipairs(ids) do
+      ahead[i] = id
+    end
+    while ahead[1] do
+      local id = table.remove(ahead)
+      if id == target then
+        return 'cycle'
+      end
+      if not been[id] then
+        been[id] = true
+        local unmet = relations.unmet_of(id)
+        edges = edges + unmet.number
+        if edges > relations.DEEP then
+          return 'deep'
+        end
+        for parent in pairs(unmet.came) do
+          ahead[#ahead + 1] = parent
+        end
+        for _, parent in ipairs(unmet.number > 0 and not unmet.is_new and call('SMEMBERS', unmet.key) or {}) do
+          if not unmet.left[parent] then
+            ahead[#ahead + 1] = parent
+          end
+        end
+      end
+    end
+    return nil
+  end
+
+  function relations.no_dependencies(job, lane)
+    return "Lane '" .. lane.kept.key .. "' of queue '" .. job.queue .. "' is a sequence: its jobs can't wait for others."
+  end
+
+  -- A failed or cancelled job is revived: what it came after counts again where that has not come to an end.
+  function relations.revive(job)
+    local more = more_of(job)
+    if not more.after then
+      return
+    end
+    load_many(more.after)
+    for _, id in ipairs(more.after) do
+      local parent = find_job(id)
+      if not parent or parent.state >= DONE then
+        relations.part(job, id)
+      end
+    end
+    more.delay = nil
+    keep_more(job, more)
+  end
+
+  -- What a waiting job comes after is changed: ids to add and to remove. The answer is why it has to fail, or nil.
+  function relations.change(job, add, gone)
+    local more, listed, left_out, after = more_of(job), {}, {}, {}
+    for _, id in ipairs(gone) do
+      left_out[id] = true
+    end
+    for _, id in ipairs(add) do
+      left_out[id] = nil
+    end
+    for _, id in ipairs(more.after or {}) do
+      if not left_out[id] then
+        listed[id] = true
+        after[#after + 1] = id
+      end
+    end
+    for _, id in ipairs(add) do
+      if not listed[id] then
+        listed[id] = true
+        after[#after + 1] = id
+      end
+    end
+    for id in pairs(left_out) do
+      relations.part(job, id)
+    end
+    more.after = after[1] and after or nil
+    keep_more(job, more)
+    return relations.begin(job, add, more.if_failed or 'wait')
+  end
+
+  -- A job that runs waits for jobs that it made. The answer is why it cannot, or nil.
+  function relations.wait_for(job, ids)
+    local lane = lanes.of(job)
+    if lane and lane.kept.sequence then
+      return relations.no_dependencies(job, lane)
+    end
+    load_many(ids)
+    local unfinished = {}
+    for _, id in ipairs(ids) do
+      local child = find_job(id)
+      if child and child.state < DONE then
+        unfinished[#unfinished + 1] = id
+      end
+    end
+    local found = relations.walk(unfinished, job.id)
+    if found == 'cycle' then
+      return 'One of the jobs that it would wait for waits for it.'
+    elseif found == 'deep' then
+      return 'What it would wait for waits for so many others (more than 10,000) that it is too deep to check.'
+    end
+    local more = more_of(job)
+    more.after = ids
+    keep_more(job, more)
+    relations.begin(job, ids, 'run')
+    more.delay = relations.unmet_of(job.id).number > 0 and 0 or nil
+    return nil
+  end
+
+  -- Into the plan.
+  function relations.write()
+    for _, unmet in pairs(relations.known) do
+      for parent in pairs(unmet.left) do
+        if not unmet.came[parent] then
+          append(plan.held_out, unmet.key, parent)
+        end
+      end
+      for parent in pairs(unmet.came) do
+        append(plan.held_in, unmet.key, parent)
+      end
+    end
+    if relations.told > 0 or relations.noted[1] then
+      local push = {}
+      for i, entry in ipairs(relations.noted) do
+        push[i] = cmsgpack.pack(entry)
+      end
+      plan.lists[relations.key] = { drop = relations.told, push = push }
+    end
+  end
+end
