@@ -45,7 +45,7 @@ def _check_after(job: NewJob, place: int, first: dict[str, int]) -> None:
             "for others, and this one for those."
         )
     for parent in job.after:
-        if first.get(parent, -1) >= place:
+        if parent == job.id or first.get(parent, -1) >= place:
             what = "itself" if parent == job.id else f"job {parent}, which stands behind it in the same batch"
             raise DependencyCycle(f"Job {job.id} comes after {what}. Put jobs in the order in which they wait.")
 
