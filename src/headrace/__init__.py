@@ -15,6 +15,7 @@ from headrace.errors import (
     Snooze,
     Timeout,
     Unsupported,
+    WaitFor,
 )
 from headrace.handle import Job
 from headrace.job import State
@@ -44,6 +45,7 @@ __all__ = [
     "Task",
     "Timeout",
     "Unsupported",
+    "WaitFor",
     "current",
     "inject",
 ]

@@ -7,23 +7,27 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ArgumentsError, ConfigurationError
+from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
+from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, State
-from headrace.names import check_name, check_tags
+from headrace.names import check_name, check_priority, check_tags
 from headrace.retry import Backoff
 from headrace.store import Store, open_store
+from headrace.store.contract import Facet
 from headrace.store.facets import Tags, facet
 from headrace.store.paging import PAGE, pages
-from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count, check_priority
+from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count
+from headrace.turns import TurnOptions, check_lane
 from headrace.when import Duration, milliseconds
 
 if TYPE_CHECKING:
+    from headrace.queue import Queue
     from headrace.testing import Testing
     from headrace.worker.context import Context
     from headrace.worker.embedded import Worker
@@ -138,6 +142,7 @@ class Headrace:
         max_crashes: int = 3,
         on_failure: Callable[[Context, BaseException], Any] | None = None,
         tags: Iterable[str] = (),
+        **turns: Unpack[TurnOptions],
     ) -> TaskDecorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -147,8 +152,8 @@ class Headrace:
         not of `fail_on`. `timeout`: how long a run may take. `heartbeat`: how long it may go without calling
         `current().heartbeat()`. `isolate`: run each job in a process of its own; with `scratch`, in an empty
         directory of its own too. `max_crashes`: how often the process may die under a job before it is failed.
-        `on_failure`: called with the context and the exception when a job has failed for good.
-        `tags`: words to find its jobs by.
+        `on_failure`: called with the context and the exception when a job has failed for good. `tags`: words to find
+        its jobs by. `lane`, `limit`, `rate`, `sequence`: whom its jobs wait for, see `TurnOptions`.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -168,11 +173,14 @@ class Headrace:
         return decorate if function is None else decorate(function)
 
     def _task_options(self, given: dict[str, Any]) -> TaskOptions:
-        known = set(TaskOptions.__struct_fields__)
+        known = {*TaskOptions.__struct_fields__, *TurnOptions.__annotations__} - {"turns"}
         unknown = set(given) - known
         if unknown:
             raise ConfigurationError(f"@app.task does not know {min(unknown)!r}. It takes {', '.join(sorted(known))}.")
         fields = {name: value for name, value in given.items() if value is not None and value is not ...}
+        turns = {name: fields.pop(name) for name in TurnOptions.__annotations__ if name in fields}
+        check_lane(turns)
+        fields["turns"] = turns
         fields.setdefault("retries", self._retries)
         fields.setdefault("backoff", self._backoff)
         check_count("retries", fields["retries"])
@@ -195,6 +203,11 @@ class Headrace:
         if fields.get("scratch") and not fields.get("isolate"):
             raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
         return TaskOptions(**fields)
+
+    def require(self, facet: Facet, what: str) -> None:
+        """Refuse in words what the store cannot do, before anything is written."""
+        if facet not in self.store.facets:
+            raise Unsupported(f"{what} needs a store with {facet.value}, which {self.store.url} is not.")
 
     # -- jobs --
 
@@ -269,11 +282,11 @@ class Headrace:
             named = tuple(State(one) for one in states)
         except ValueError as error:
             raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
-        is_glob = task is not None and any(character in task for character in "*?[")
-        if is_glob or tag is not None or tracked is not None or worker is not None:
+        like = task is not None and is_glob(task)
+        if like or tag is not None or tracked is not None or worker is not None:
             facet(self.store, Tags)
         wanted = Filter(
-            states=named, queue=queue, task=None if is_glob else task, task_like=task if is_glob else None,
+            states=named, queue=queue, task=None if like else task, task_like=task if like else None,
             group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
         )  # fmt: skip
         return (Job(self, found.id, snapshot=found) for page in pages(self.store, wanted) for found in page)
@@ -282,6 +295,12 @@ class Headrace:
         """The most used tags, and how many jobs have each; most first."""
         found = self.store.run(facet(self.store, Tags).tags(limit))
         return dict(found)
+
+    def queue(self, name: str) -> Queue:
+        """A handle on a queue: pause it, limit it, look at what stands in line."""
+        from headrace.queue import Queue  # noqa: PLC0415  (most programs only enqueue)
+
+        return Queue(self, name)
 
     # -- workers --
 

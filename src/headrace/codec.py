@@ -105,6 +105,12 @@ class Arguments:
 
     # -- the client's side --
 
+    def by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call that `encode` has accepted, defaults included."""
+        bound = self._signature.bind_partial(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> bytes:
         """Check a call and encode its arguments. Everything wrong with them is said here."""
         bound = self._bind(args, kwargs)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.handle import Job
     from headrace.task import Call
 
 
@@ -153,6 +154,19 @@ class MoveTo(Signal):
         self.call = call
         self.data = data
         self.delay = delay
+
+
+class WaitFor(Signal):
+    """Run me again when these jobs have come to an end, however; until then my slot is free for others.
+
+    Spends no attempt. The next run finds them in `current().after`, what they returned in `current().results()`, and
+    `data` in `current().data`.
+    """
+
+    def __init__(self, *jobs: Job[Any] | str, data: Any = ...) -> None:
+        super().__init__("waits for its children")
+        self.jobs = jobs
+        self.data = data
 
 
 class Cancelled(Signal):

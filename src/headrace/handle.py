@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from headrace.codec import ErrorText, decode_error, decode_value
-from headrace.errors import JobCancelled, JobFailed, JobNotFound, Timeout
+from headrace.codec import ErrorText, decode_error, decode_value, encode_value
+from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, Timeout
 from headrace.job import Snapshot, State
-from headrace.names import check_tags
+from headrace.names import check_name, check_priority, check_tags
 from headrace.store.contract import Operation
-from headrace.store.facets import Tags, facet
-from headrace.when import Duration, as_datetime, milliseconds
+from headrace.store.facets import Edit, Editing, Relations, Tags, facet
+from headrace.turns import ids_of
+from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -268,3 +269,93 @@ class Job(Generic[R]):
     def _track(self, on: bool) -> Operation[list[bool]]:
         self._snapshot = None
         return facet(self.app.store, Tags).track([self.id], on)
+
+    # -- changing --
+
+    def edit(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+    ) -> bool:
+        """Change it while it waits. False: it is not waiting (any more).
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def send() -> None: ...
+        >>> job = send.enqueue()
+        >>> job.edit(queue="slow", run_after="in 5 minutes")
+        True
+        >>> job.refresh().state
+        <State.SCHEDULED: 'scheduled'>
+        """
+        return self.app.store.run(self._edit(queue, priority, run_after, data))[0]
+
+    async def aedit(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+    ) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._edit(queue, priority, run_after, data)))[0]
+
+    def _edit(
+        self, queue: str | None, priority: int | None, run_after: Instant | None, data: Any
+    ) -> Operation[list[bool]]:
+        app = self.app
+        run_at, delay = None, None
+        if run_after is not None:
+            run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
+        change = Edit(
+            queue=None if queue is None else check_name("queue", queue),
+            priority=None if priority is None else check_priority(priority),
+            run_at=run_at,
+            delay=delay,
+            data=None if data is ... else encode_value("data", data, app.payload_limit),
+        )
+        if change == Edit():
+            raise ConfigurationError("edit() changes nothing: say queue=, priority=, run_after= or data=.")
+        return facet(app.store, Editing).edit([self.id], change)
+
+    def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
+        """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""
+        return self.app.store.run(self._depend(add, remove))
+
+    async def adepend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
+        """The same, from async code."""
+        return await self.app.store.arun(self._depend(add, remove))
+
+    def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:
+        relations = facet(self.app.store, Relations)
+        return relations.depend(self.id, ids_of(add, "add"), ids_of(remove, "remove"))
+
+    def time_out(self) -> bool:
+        """Take it away from the worker that runs it, and put it back in line. False: it is not running."""
+        store = self.app.store
+        return store.run(facet(store, Editing).time_out([self.id]))[0]
+
+    async def atime_out(self) -> bool:
+        """The same, from async code."""
+        store = self.app.store
+        return (await store.arun(facet(store, Editing).time_out([self.id])))[0]
+
+    def why(self) -> str:
+        """Why it is not running, or what became of it, in one sentence.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def send() -> None: ...
+        >>> send.enqueue().why()
+        "no live worker listens to the queue 'default'. Start one: headrace worker APP --queues default"
+        """
+        from headrace.why import why  # noqa: PLC0415  (few programs ask)
+
+        self.refresh()
+        return why(self.app.store, self.snapshot, self.app.clock.now()).sentence

@@ -1,4 +1,4 @@
-"""Names that come from users and from the wire: queues, tasks, keys."""
+"""Names and numbers that come from users and from the wire: queues, tasks, keys, priorities."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from headrace.errors import ConfigurationError
 
 LONGEST = 200
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 
 
 def check_name(what: str, name: object) -> str:
@@ -50,3 +51,11 @@ def check_tags(tags: object) -> tuple[str, ...]:
     if len(words) > MOST_TAGS:
         raise ConfigurationError(f"A job takes {MOST_TAGS} tags at once, not {len(words)}.")
     return words
+
+
+def check_priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"priority is a whole number, not {value!r}.")
+    if not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
+        raise ConfigurationError(f"priority goes from {LOWEST_PRIORITY:,} to {HIGHEST_PRIORITY:,}, not {value:,}.")
+    return value

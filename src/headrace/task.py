@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +16,10 @@ from headrace.codec import Arguments, Results
 from headrace.errors import ConfigurationError
 from headrace.ids import new_id
 from headrace.job import NewJob
-from headrace.names import check_name, check_tags
+from headrace.names import check_name, check_priority, check_tags
 from headrace.retry import Backoff
+from headrace.store.contract import Facet
+from headrace.turns import CallTurnOptions, check_after, check_lane, fill_in, lane_options, names_arguments
 from headrace.when import Duration, Instant, milliseconds, moment
 
 if TYPE_CHECKING:
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 
-
-class CallOptions(TypedDict, total=False):
+class CallOptions(CallTurnOptions, total=False):
     """What `using` takes: options of one call, never mixed with the task's own arguments."""
 
     queue: str
@@ -71,6 +71,8 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     max_crashes: int = 3
     on_failure: Callable[..., Any] | None = None
     tags: tuple[str, ...] = ()
+    turns: dict[str, Any] = {}
+    """What it says about lanes: lane, limit, rate, sequence."""
 
 
 class Overrides(Struct, frozen=True, omit_defaults=True):
@@ -108,6 +110,10 @@ class Using(Generic[P, R]):
     def __init__(self, task: Task[P, R], options: CallOptions) -> None:
         self._task = task
         self._fields, self._unique = _check_options(task, options)
+        if "after" in self._fields:
+            task.app.require(Facet.RELATIONS, "after=")
+        if "lane" in self._fields:
+            task.app.require(Facet.LANES, "lane=")
         run_after = options.get("run_after")
         self._words = run_after if isinstance(run_after, str) else None
         self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
@@ -122,6 +128,10 @@ class Using(Generic[P, R]):
             return Call(task, NewJob(id=new_id(), task=task.name, body=body, queue=queue, priority=priority))
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
             fields = fields | _run_after(task, self._words)
+        lane = fields.get("lane")
+        if lane is not None and names_arguments(lane.key):
+            key = fill_in(lane.key, task.arguments.by_name(args, kwargs))
+            fields = fields | {"lane": msgspec.structs.replace(lane, key=key)}
         if self._unique is None:
             return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
         return Call(task, NewJob(task=task.name, body=body, **(fields | self._unique_fields(body))))
@@ -163,6 +173,10 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
         fields["tags"] = tags
     if options.get("require_worker"):
         fields["require_worker"] = True
+    lane = check_lane(lane_options(task.options.turns, options))
+    if lane is not None:
+        fields["lane"] = lane
+    fields |= check_after({**options, "sequence": options.get("sequence", task.options.turns.get("sequence"))})
     if "run_after" in options:
         fields |= _run_after(task, options["run_after"])
     overrides = Overrides(
@@ -204,14 +218,6 @@ def _check_unique(options: CallOptions) -> dict[str, Any] | None:
     if "unique_for" in options:
         fields["unique_for"] = milliseconds(options["unique_for"], "unique_for")
     return {"key": None if key is None else check_name("unique_key", key), "fields": fields}
-
-
-def check_priority(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"priority is a whole number, not {value!r}.")
-    if not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
-        raise ConfigurationError(f"priority goes from {LOWEST_PRIORITY:,} to {HIGHEST_PRIORITY:,}, not {value:,}.")
-    return value
 
 
 def check_count(what: str, value: object, least: int = 0) -> int:

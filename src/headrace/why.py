@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.codec import decode_error
+from headrace.glob import any_fits
 from headrace.job import Counts, SessionSnapshot, Snapshot, State
 from headrace.spoken import length, local, percent
 from headrace.store import Store
@@ -62,7 +63,7 @@ def _scheduled(job: Snapshot, now: int) -> Why:
 
 
 def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> Why:
-    listeners = [session for session in sessions if session.alive and job.queue in session.info.queues]
+    listeners = [session for session in sessions if session.alive and any_fits(session.info.queues, job.queue)]
     if not listeners:
         return Why(
             "no worker",
@@ -131,7 +132,7 @@ def _blocked(around: Circumstances) -> Why:
         first = found.running[0] if found.running else found.front
         behind = f"behind {first}" if first else "as soon as the one before has made way"
         return Why("sequence", f"it is number {ahead + 1} in the sequence {lane.key!r}, {behind}.")
-    before = f"{_number(ahead, 'job')} of the lane come{'s' if ahead == 1 else ''} before it"
+    before = f"{_number(ahead, 'job')} of it come{'s' if ahead == 1 else ''} first" if ahead else "it is next"
     if lane.limit is not None and len(found.running) >= lane.limit:
         return Why(
             "limit",

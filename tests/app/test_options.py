@@ -32,6 +32,7 @@ def new(app: Headrace, **options: Any) -> NewJob:
 
 
 KNOWN = (
+    "lane, limit, rate, sequence, after, if_failed, "
     "queue, priority, run_after, retries, timeout, max_crashes, "
     "unique, unique_key, unique_for, on_clash, require_worker, tags"
 )
@@ -69,6 +70,26 @@ KNOWN = (
         ({"unique": True, "on_clash": "merge"}, "on_clash is 'return' or 'replace', not 'merge'."),
         ({"unique_key": ""}, "A unique_key needs a name: '' is empty."),
         ({"unique_key": 5}, "A unique_key is named by text, not by int: 5."),
+        ({"limit": 3}, "limit= and rate= hold for the jobs of a lane: add lane='a key'."),
+        ({"rate": "3/minute"}, "limit= and rate= hold for the jobs of a lane: add lane='a key'."),
+        ({"lane": ""}, "A lane needs a name: '' is empty."),
+        ({"lane": "k", "limit": 0}, "limit is a whole number, 1 or more, not 0."),
+        ({"lane": "k", "limit": True}, "limit is a whole number, 1 or more, not True."),
+        ({"lane": "k", "rate": 5}, "rate is written like '10/minute' or (10, '1 minute'), not 5."),
+        ({"lane": "k", "rate": "ten/minute"}, "rate is written like '10/minute'"),
+        ({"lane": "k", "rate": "10/blink"}, "rate: '1' could not be placed in '1 blink'"),
+        ({"lane": "k", "rate": "0/minute"}, "rate allows 1 to 10,000 starts per period, not 0."),
+        ({"lane": "k", "rate": (10_001, 60)}, "rate allows 1 to 10,000 starts per period, not 10001."),
+        ({"lane": "k", "rate": (1, 0)}, "rate needs a period of at least a millisecond."),
+        ({"sequence": ""}, "A sequence needs a name: '' is empty."),
+        ({"sequence": "s", "lane": "k"}, "A sequence runs one job at a time: lane= can't be said beside sequence=."),
+        ({"sequence": "s", "limit": 2}, "A sequence runs one job at a time: limit= can't be said beside sequence=."),
+        ({"sequence": "s", "after": ["x"]}, "A job in a sequence can't wait for others: they might be behind it."),
+        ({"if_failed": "run"}, "if_failed says what happens when a job in after= fails: add after=[...]."),
+        ({"after": "x"}, "after is a list of jobs or of their ids, not 'x'."),
+        ({"after": [5]}, "after is a list of jobs or of their ids: 5 is neither."),
+        ({"after": ["x"], "if_failed": "shrug"}, "if_failed is 'wait', 'fail' or 'run', not 'shrug'."),
+        ({"lane": "tenant-{tenant}"}, "The key 'tenant-{tenant}' names 'tenant', which is no parameter of the task."),
     ],
 )
 def test_of_a_call_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
@@ -134,7 +155,10 @@ def test_the_task_decides_unless_the_call_does() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"colour": 1}, "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, max_crashes"),
+        (
+            {"colour": 1},
+            "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, lane, ",
+        ),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
         ({"timeout": 0}, "timeout must be longer than nothing."),

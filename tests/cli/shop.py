@@ -53,3 +53,8 @@ def half_way() -> None:
 @app.task
 def move() -> None:
     raise MoveTo("elsewhere")
+
+
+@app.task(retries=1)
+def flaky() -> None:
+    raise ValueError("not now")

@@ -179,7 +179,7 @@ def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
     assert set(queues) == {"default", "elsewhere", "mail", "nobody"}
     assert queues["default"] == {
         "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1,
-        "failed": 2, "cancelled": 1,
+        "failed": 2, "cancelled": 1, "limit": None, "paused_by": None, "paused": None,
     }  # fmt: skip
     assert "elsewhere" in run("queues").stdout
 

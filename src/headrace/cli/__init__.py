@@ -23,8 +23,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "jobs": ("jobs", "List jobs, newest first."),
         "job": ("jobs", "Show all there is to know about a job."),
         "why": ("why", "Say why a job is not running, or what became of it."),
-        "queues": ("overview", "Count the jobs of each queue."),
-        "workers": ("overview", "List the worker processes."),
+        "queues": ("queues", "Count the jobs of each queue; pause, resume and limit queues."),
+        "peek": ("queues", "Show what stands in line in a queue."),
+        "workers": ("workers", "List the worker processes."),
         "failures": ("failures", "Count failed jobs by what went wrong."),
         "tags": ("tags", "List the most used tags."),
         "when": ("when", "Explain a schedule and show its next runs."),
@@ -33,6 +34,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("acts", "Cancel jobs."),
         "delete": ("acts", "Delete jobs and all trace of them."),
         "revive": ("acts", "Put failed or cancelled jobs back in line."),
+        "edit": ("edit", "Change jobs that wait."),
+        "time-out": ("edit", "Take running jobs away from their workers."),
         "purge": ("purge", "Delete finished jobs."),
         "tag": ("tags", "Put words on jobs, or take them off."),
         "track": ("tags", "Keep an eye on jobs."),
@@ -62,7 +65,7 @@ class LazyGroup(click.Group):
         if cmd_name not in _MODULES:
             return None
         module = importlib.import_module(f"headrace.cli.{_MODULES[cmd_name][0]}")
-        command = getattr(module, f"{cmd_name}_command")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 

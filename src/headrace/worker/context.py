@@ -11,6 +11,8 @@ from headrace.errors import Cancelled, HeadraceError
 from headrace.job import Lease, Report
 
 if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.handle import Job
     from headrace.task import Task
 
 
@@ -87,6 +89,22 @@ class Context:
     def data(self) -> Any:
         """What an earlier attempt, or this one, left with `update`."""
         return decode_value(self._data if self._data is not None else self.lease.data)
+
+    @property
+    def after(self) -> list[Job[Any]]:
+        """The jobs that this one came after (`using(after=...)`), or that its last run waited for (`WaitFor`)."""
+        app = self._app
+        return [app.job(job_id) for job_id in self.lease.after]
+
+    def results(self) -> list[Any]:
+        """What they returned, in the order in which they were named. Raises `JobFailed` for one that failed."""
+        return [job.result(timeout=0) for job in self.after]
+
+    @property
+    def _app(self) -> Headrace:
+        if self.task_object is None:
+            raise HeadraceError("This run belongs to no app.")
+        return self.task_object.app
 
     # -- what it may say --
 

@@ -244,9 +244,13 @@ class Pump:
                 if self._hungry or self._outcomes or self.stopping:
                     self._told = self._told or self._waiter.wait(0)
                     continue
-            if self.burst and not self.in_hand and not self._outcomes:
+            if self.burst and not self.in_hand and not self._outcomes and not self._due_now():
                 return
             self._sleep()
+
+    def _due_now(self) -> bool:
+        """The store has reached a bound in what it does at once, and has more to do."""
+        return self._next_due is not None and self._next_due <= self.steady()
 
     def _exchange(self) -> None:
         """Settle what has ended, take what there is room for: one round trip."""

@@ -20,10 +20,13 @@ from headrace.errors import (
     Signal,
     Snooze,
     Timeout,
+    WaitFor,
 )
 from headrace.job import Charge, Kind, Outcome
 from headrace.names import check_name
+from headrace.store.contract import Facet
 from headrace.task import Task, decode_overrides
+from headrace.turns import ids_of
 from headrace.when import milliseconds, moment
 from headrace.worker.context import Context, reset_current, set_current
 
@@ -309,12 +312,24 @@ def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
         outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.AGAIN, note="snoozed", **timing)
     elif isinstance(signal, MoveTo):
         outcome = _move(run, task, signal)
+    elif isinstance(signal, WaitFor):
+        outcome = _wait(run, task, signal)
     else:
         return _failed(run, task, _group(signal), signal)
     data = getattr(signal, "data", ...)
     if data is not ...:
         outcome.data = encode_value("data", data, limit)
     return outcome
+
+
+def _wait(run: Context, task: Task[Any, Any], signal: WaitFor) -> Outcome:
+    task.app.require(Facet.RELATIONS, "WaitFor")
+    after = ids_of(signal.jobs, "WaitFor")
+    if not after:
+        raise ConfigurationError("WaitFor() names no jobs to wait for.")
+    lease = run.lease
+    note = f"for {len(after)} job{'' if len(after) == 1 else 's'}"
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.WAITING, after=after, note=note)
 
 
 def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""Jobs that belong together: one after another, or many and then one. A thin layer on `using(after=...)`.
+
+>>> from headrace import Headrace, current, flow
+>>> app = Headrace("sqlite:///:memory:")
+>>> @app.task
+... def double(number: int) -> int:
+...     return number * 2
+>>> @app.task
+... def add_up() -> int:
+...     return sum(current().results())
+>>> total = flow.group(*(double.call(number) for number in range(4)), then=add_up.call())[-1]
+>>> app.worker().run_until_empty()
+>>> total.result()
+12
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.errors import ArgumentsError, ConfigurationError
+from headrace.handle import Job
+from headrace.job import IfFailed
+from headrace.store.contract import Facet
+from headrace.task import Call
+from headrace.turns import Policy
+
+__all__ = ["chain", "group"]
+
+
+def chain(*calls: Call[Any], if_failed: Policy = "wait") -> list[Job[Any]]:
+    """Put jobs that run one after another, each when the one before is done: all of them or none.
+
+    Each finds what the one before returned in `current().results()`. `if_failed` says what becomes of those behind
+    one that fails: they wait for its revival, fail too, or run anyway.
+
+    >>> from headrace import Headrace, current, flow
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> @app.task
+    ... def start() -> int:
+    ...     return 20
+    >>> @app.task
+    ... def more() -> int:
+    ...     return current().results()[0] + 1
+    >>> jobs = flow.chain(start.call(), more.call(), more.call())
+    >>> app.worker().run_until_empty()
+    >>> [job.result() for job in jobs]
+    [20, 21, 22]
+    """
+    linked: list[Call[Any]] = []
+    for call in calls:
+        linked.append(_after(call, linked[-1:], if_failed))
+    return _put(linked)
+
+
+def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = "wait") -> list[Job[Any]]:
+    """Put jobs that run side by side, and then one that runs when all of them are done: all of them or none.
+
+    The one in `then` comes last in the answer; it finds what the others returned in `current().results()`.
+    """
+    if then is None:
+        return _put(list(calls))
+    if not calls:
+        raise ArgumentsError("A group needs at least one call for another to come after.")
+    return _put([*calls, _after(then, calls, if_failed)])
+
+
+def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_failed: Policy) -> Call[Any]:
+    if not first:
+        return call
+    if if_failed not in tuple(IfFailed):
+        raise ConfigurationError(f"if_failed is 'wait', 'fail' or 'run', not {if_failed!r}.")
+    for other in first:
+        if other.new.unique_key is not None:
+            raise ArgumentsError(
+                f"{other.task.name} is called as unique, and another job may stand for it: "
+                "nothing can be put after it in the same step. Enqueue it first, then use after=[job]."
+            )
+    new = call.new
+    if new.lane is not None and new.lane.sequence:
+        raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
+    after = tuple(dict.fromkeys((*new.after, *(other.new.id for other in first))))
+    return Call(call.task, replace(new, after=after, if_failed=IfFailed(if_failed)))
+
+
+def _put(calls: list[Call[Any]]) -> list[Job[Any]]:
+    if not calls:
+        raise ArgumentsError("There is no call to enqueue.")
+    app = calls[0].task.app
+    if any(call.new.after for call in calls):
+        app.require(Facet.RELATIONS, "A flow")
+    return app.enqueue_many(calls)

@@ -1,0 +1,188 @@
+"""Jobs after jobs, from Python: `after=`, chains, groups, children, and what becomes of them when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace import Headrace, JobFailed, State, Unsupported, WaitFor, current, flow
+from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
+from headrace.store.contract import CORE_FACETS
+
+
+@pytest.fixture
+def app(native: Headrace) -> Headrace:
+    @native.task(name="give")
+    def give(value: int = 0) -> int:
+        return value
+
+    @native.task(name="total")
+    def total() -> int:
+        return int(sum(current().results()))
+
+    @native.task(name="fail")
+    def fail() -> None:
+        raise ValueError("no")
+
+    return native
+
+
+def run(app: Headrace) -> None:
+    app.worker().run_until_empty()
+
+
+def test_a_job_after_others_runs_when_all_are_done_and_has_their_results(app: Headrace) -> None:
+    give, total = app.tasks["give"], app.tasks["total"]
+    first, second = give.enqueue(3), give.enqueue(4)
+    last = total.using(after=[first, second.id], queue="other").enqueue()
+    assert last.state is State.BLOCKED
+    assert last.snapshot.after == (first.id, second.id)
+    app.worker(queues=["other"]).run_until_empty()
+    assert last.refresh().state is State.BLOCKED
+    run(app)
+    app.worker(queues=["other"]).run_until_empty()
+    assert last.result() == 7
+
+
+def test_what_is_done_already_is_not_waited_for(app: Headrace) -> None:
+    first = app.tasks["give"].enqueue(3)
+    run(app)
+    last = app.tasks["total"].using(after=[first, first]).enqueue()
+    assert last.state is State.READY
+    run(app)
+    assert last.result() == 3
+
+
+@pytest.mark.parametrize(("policy", "state"), [("wait", State.BLOCKED), ("fail", State.FAILED), ("run", State.DONE)])
+def test_after_one_that_fails(app: Headrace, policy: str, state: State) -> None:
+    doomed = app.tasks["fail"].enqueue()
+    last = app.tasks["give"].using(after=[doomed], if_failed=policy).enqueue(1)  # type: ignore[typeddict-item]
+    run(app)
+    assert last.refresh().state is state
+    if policy == "fail":
+        with pytest.raises(JobFailed, match=doomed.id) as caught:
+            last.result()
+        assert caught.value.group == "dependency"
+
+
+def test_one_that_waits_for_a_failed_one_runs_after_its_revival(app: Headrace) -> None:
+    sick = True
+
+    @app.task(name="recovering")
+    def recovering() -> int:
+        if sick:
+            raise ValueError("not yet")
+        return 5
+
+    first = recovering.enqueue()
+    last = app.tasks["total"].using(after=[first]).enqueue()
+    run(app)
+    assert (first.refresh().state, last.refresh().state) == (State.FAILED, State.BLOCKED)
+    assert last.why().startswith(
+        f"it waits for {first.id}, which failed. To run that again: headrace revive {first.id}"
+    )
+    sick = False
+    assert first.revive()
+    run(app)
+    assert last.result() == 5
+
+
+def test_a_chain_hands_on_results(app: Headrace) -> None:
+    @app.task(name="more")
+    def more() -> int:
+        return int(current().results()[0]) + 1
+
+    jobs = flow.chain(app.tasks["give"].call(1), more.call(), more.call())
+    assert [job.state for job in jobs] == [State.READY, State.BLOCKED, State.BLOCKED]
+    run(app)
+    assert [job.result() for job in jobs] == [1, 2, 3]
+
+
+def test_a_chain_that_breaks_takes_the_rest_along_if_told_to(app: Headrace) -> None:
+    jobs = flow.chain(app.tasks["fail"].call(), app.tasks["give"].call(1), app.tasks["give"].call(2), if_failed="fail")
+    run(app)
+    assert [job.refresh().state for job in jobs] == [State.FAILED] * 3
+
+
+def test_a_group_and_then(app: Headrace) -> None:
+    give, total = app.tasks["give"], app.tasks["total"]
+    *_, last = flow.group(*(give.call(n) for n in range(5)), then=total.call())
+    run(app)
+    assert last.result() == 10
+    assert [job.state for job in flow.group(give.call(1), give.call(2))] == [State.READY, State.READY]
+
+
+def test_flows_that_cannot_be(app: Headrace) -> None:
+    give = app.tasks["give"]
+    with pytest.raises(ArgumentsError, match="There is no call to enqueue"):
+        flow.chain()
+    with pytest.raises(ArgumentsError, match="A group needs at least one call"):
+        flow.group(then=give.call())
+    with pytest.raises(ArgumentsError, match="is called as unique, and another job may stand for it"):
+        flow.chain(give.using(unique=True).call(1), give.call(2))
+    with pytest.raises(ConfigurationError, match="A job in a sequence can't wait for others"):
+        flow.chain(give.call(1), give.using(sequence="s").call(2))
+    with pytest.raises(ConfigurationError, match="if_failed is 'wait', 'fail' or 'run', not 'shrug'"):
+        flow.chain(give.call(1), give.call(2), if_failed="shrug")  # type: ignore[arg-type]
+    assert app.store.run(app.store.counts()) == []
+
+
+def test_a_job_waits_for_its_children_and_resumes_with_their_results(app: Headrace) -> None:
+    give = app.tasks["give"]
+    runs: list[int] = []
+
+    @app.task(name="parent")
+    def parent() -> int:
+        here = current()
+        runs.append(here.attempt)
+        if not here.after:
+            children = [give.enqueue(n) for n in (1, 2, 3)]
+            raise WaitFor(*children, data={"round": 1})
+        assert here.data == {"round": 1}
+        return int(sum(here.results()))
+
+    job = parent.enqueue()
+    run(app)
+    assert job.result() == 6
+    assert runs == [1, 1]
+
+
+def test_waiting_for_nobody_fails(app: Headrace) -> None:
+    @app.task(name="lonely")
+    def lonely() -> None:
+        raise WaitFor
+
+    job = lonely.enqueue()
+    run(app)
+    with pytest.raises(JobFailed, match=r"WaitFor\(\) names no jobs to wait for"):
+        job.result()
+
+
+def test_dependencies_are_added_and_removed_later(app: Headrace) -> None:
+    give = app.tasks["give"]
+    first = give.using(run_after="1 hour").enqueue(1)
+    second = give.enqueue(2)
+    assert second.depend(add=[first])
+    assert second.refresh().state is State.BLOCKED
+    with pytest.raises(DependencyCycle):
+        first.depend(add=[second])
+    assert asyncio.run(second.adepend(remove=[first]))
+    assert second.refresh().state is State.READY
+    run(app)
+    assert not second.depend(add=[first])
+
+
+def test_a_store_without_relations_refuses_in_words(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(app.store), "facets", CORE_FACETS)
+    job = app.tasks["give"].enqueue(1)
+    with pytest.raises(Unsupported, match="after= needs a store with relations"):
+        app.tasks["give"].using(after=[job])
+    with pytest.raises(Unsupported, match="lane= needs a store with lanes"):
+        app.tasks["give"].using(lane="k")
+    with pytest.raises(Unsupported, match="has no relations"):
+        job.depend(add=["x"])
+    with pytest.raises(Unsupported, match="has no edit"):
+        job.edit(priority=1)
+    with pytest.raises(Unsupported, match="has no lanes"):
+        app.queue("mail").pause()

@@ -1,0 +1,159 @@
+"""Lanes, sequences, limits and pauses, from Python."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from headrace import Headrace, Retry, State, current
+from headrace.errors import ConfigurationError
+from headrace.job import Lane
+
+
+@pytest.fixture
+def app(native: Headrace) -> Headrace:
+    @native.task(name="note")
+    def note(tenant: str, number: int) -> None: ...
+
+    return native
+
+
+def lane_of(app: Headrace, **options: object) -> Lane | None:
+    return app.tasks["note"].using(**options).call("ada", 7).new.lane  # type: ignore[arg-type]
+
+
+def test_what_options_mean(app: Headrace) -> None:
+    assert lane_of(app) is None
+    assert lane_of(app, lane="k") == Lane("k")
+    assert lane_of(app, lane="{tenant}-{number}", limit=3) == Lane("ada-7", limit=3)
+    assert lane_of(app, lane="k", rate="10/minute") == Lane("k", rate=10, per=60_000)
+    assert lane_of(app, lane="k", rate=(2, timedelta(seconds=5))) == Lane("k", rate=2, per=5_000)
+    assert lane_of(app, sequence="acct-{number}") == Lane("acct-7", limit=1, sequence=True)
+
+
+def test_a_call_says_it_better_than_its_task(app: Headrace) -> None:
+    @app.task(name="laned", lane="tenant-{tenant}", limit=2, rate="5/second")
+    def laned(tenant: str = "x") -> None: ...
+
+    @app.task(name="ordered", sequence="s")
+    def ordered() -> None: ...
+
+    def lane(task: object, **options: object) -> Lane | None:
+        return task.using(**options).call().new.lane  # type: ignore[attr-defined, no-any-return]
+
+    assert laned.call().new.lane == Lane("tenant-x", limit=2, rate=5, per=1_000)
+    assert lane(laned, limit=9) == Lane("tenant-x", limit=9, rate=5, per=1_000)
+    assert lane(laned, lane="other") == Lane("other", limit=2, rate=5, per=1_000)
+    assert lane(laned, sequence="one") == Lane("one", limit=1, sequence=True)
+    assert ordered.call().new.lane == Lane("s", limit=1, sequence=True)
+    assert lane(ordered, lane="k") == Lane("k")
+
+
+def test_a_sequence_keeps_its_order_through_retries(app: Headrace) -> None:
+    ran: list[str] = []
+
+    @app.task(name="step", retries=3)
+    def step(name: str) -> None:
+        ran.append(name)
+        if name == "a" and current().attempt < 3:
+            raise Retry(delay=0)
+
+    for name in "abc":
+        step.using(sequence="account", priority=ord(name)).enqueue(name)
+    app.worker(slots=4).run_until_empty()
+    assert ran == ["a", "a", "a", "b", "c"]
+
+
+def test_a_lane_with_a_limit_never_runs_more_at_once(app: Headrace) -> None:
+    lock = threading.Lock()
+    running = most = 0
+
+    @app.task(name="crowd", lane="api", limit=2)
+    def crowd() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        threading.Event().wait(0.005)
+        with lock:
+            running -= 1
+
+    app.enqueue_many([crowd.call() for _ in range(20)])
+    app.worker(slots=8).run_until_empty()
+    assert most == 2
+    assert app.queue("default").counts() == {State.DONE: 20}
+
+
+def test_lanes_take_turns(app: Headrace) -> None:
+    ran: list[str] = []
+
+    @app.task(name="served", lane="{tenant}")
+    def served(tenant: str) -> None:
+        ran.append(tenant)
+
+    app.enqueue_many([served.call(tenant) for tenant in "aaaaaa"])
+    app.enqueue_many([served.call(tenant) for tenant in "bb"])
+    app.worker(slots=1).run_until_empty()
+    assert "".join(ran[:4]) in ("abab", "aabb", "aaba")
+    assert sorted(ran) == sorted("aaaaaabb")
+
+
+def test_a_queue_is_paused_limited_and_looked_at(app: Headrace) -> None:
+    note, queue = app.tasks["note"], app.queue("default")
+    second = note.enqueue("ada", 2)
+    first = note.using(priority=5).enqueue("ada", 1)
+    assert queue.peek() == [first, second]
+    assert queue.pause("eve")
+    assert not queue.pause("bob")
+    assert queue.paused_by == "eve"
+    app.worker().run_until_empty()
+    assert queue.counts() == {State.READY: 2}
+    assert "the queue 'default' is paused by eve since" in first.why()
+    assert queue.resume()
+    assert not queue.resume()
+    assert queue.paused_by is None
+    with pytest.raises(ConfigurationError, match="a limit is at least 1, not 0. To stop a queue, pause it"):
+        queue.limit(0)
+    queue.limit(1)
+    assert queue.running_at_most == 1
+    app.worker().run_until_empty()
+    queue.limit(None)
+    assert queue.running_at_most is None
+    assert queue.counts() == {State.DONE: 2}
+
+
+def test_a_waiting_job_is_edited(app: Headrace) -> None:
+    job = app.tasks["note"].enqueue("ada", 1)
+    assert job.edit(queue="slow", priority=3, run_after="1 hour", data={"a": 1})
+    job.refresh()
+    assert (job.queue, job.snapshot.priority, job.state, job.data) == ("slow", 3, State.SCHEDULED, {"a": 1})
+    assert job.cancel()
+    assert not job.edit(priority=1)
+
+
+def test_a_running_job_is_taken_away(app: Headrace) -> None:
+    began, stopped = threading.Event(), threading.Event()
+    runs: list[int] = []
+
+    @app.task(name="long")
+    def long() -> str:
+        runs.append(1)
+        if len(runs) > 1:
+            return "second run"
+        began.set()
+        while not current().cancelled:
+            threading.Event().wait(0.005)
+        stopped.set()
+        return "first run"
+
+    job = long.enqueue()
+    with app.worker():
+        assert began.wait(20)
+        assert app.queue("default").pause(stop_running=True)
+        assert stopped.wait(20)
+        assert job.refresh().state is State.READY
+        app.queue("default").resume()
+        assert job.result(timeout=20) == "second run"
+    assert (job.attempts, len(runs)) == (1, 2)
