@@ -114,7 +114,7 @@ def test_a_queue_is_paused_limited_and_looked_at(app: Headrace) -> None:
     assert queue.resume()
     assert not queue.resume()
     assert queue.paused_by is None
-    with pytest.raises(ConfigurationError, match="a limit is at least 1, not 0. To stop a queue, pause it"):
+    with pytest.raises(ConfigurationError, match=r"a limit is at least 1, not 0\. To stop a queue, pause it"):
         queue.limit(0)
     queue.limit(1)
     assert queue.running_at_most == 1

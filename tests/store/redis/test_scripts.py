@@ -440,3 +440,13 @@ def test_a_queued_job_takes_no_more_than_three_hundred_and_fifty_bytes(
         for _ in range(30):
             store.run(store.put([NewJob(id=new_id(), task="send", body=b"x" * 100) for _ in range(1_000)]))
         assert (server.client().info("memory")["used_memory"] - before) / 30_000 < 350
+
+
+def test_constants_become_numbers_but_not_in_quotes_nor_as_fields() -> None:
+    text = (
+        "local READY, STALE = 1, 2\n"
+        "local OTHER = 1 + 1\n"
+        "if state == READY then fail('STALE', job.READY, READY_NOT) end\n"
+    )
+    numbered = scripts._with_numbers(text)
+    assert numbered == "local OTHER = 1 + 1\nif state == 1 then fail('STALE', job.READY, READY_NOT) end\n"

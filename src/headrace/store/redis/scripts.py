@@ -1,4 +1,8 @@
-"""Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua."""
+"""Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua.
+
+Constants, that is lines like `local READY, RUNNING = 1, 2`, are replaced by their numbers: a function has room for no
+more than 200 local names.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ TRANSITIONS = (
 )  # fmt: skip
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
+_CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
 
 
@@ -32,11 +37,21 @@ class Scripts:
     def _source(self, name: str) -> bytes:
         """A whole script as the server gets it: with what it includes, and without its comments."""
         text = _INCLUDE.sub(lambda match: "\n".join(map(self.text, match[1].split())), self.text(name))
-        return _COMMENT.sub("", text).encode()
+        return _with_numbers(_COMMENT.sub("", text)).encode()
 
     def _digest(self, name: str) -> bytes:
         """What EVALSHA calls a script."""
         return hashlib.sha1(self.source(name), usedforsecurity=False).hexdigest().encode()
+
+
+def _with_numbers(text: str) -> str:
+    numbers: dict[str, str] = {}
+    for names, values in _CONSTANTS.findall(text):
+        numbers |= zip(names.split(", "), values.split(", "), strict=True)
+    if not numbers:
+        return text
+    name = re.compile(rf"(?<![\w.'])({'|'.join(numbers)})\b(?!')")  # in quotes it is a word, not a name
+    return name.sub(lambda match: numbers[match[1]], _CONSTANTS.sub("", text))
 
 
 NATIVE = Scripts("headrace.store.redis")
