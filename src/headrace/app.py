@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -15,12 +16,14 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
 from headrace.glob import is_glob
 from headrace.handle import Job
-from headrace.job import Filter, NewJob, Put, State
+from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
 from headrace.names import check_name, check_priority, check_tags
 from headrace.retry import Backoff
+from headrace.settings import AppSettings
+from headrace.stats import QueueStats, day_of, of_day
 from headrace.store import Store, open_store
-from headrace.store.contract import Facet
-from headrace.store.facets import Tags, facet
+from headrace.store.contract import Facet, Operation
+from headrace.store.facets import DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count
 from headrace.turns import TurnOptions, check_lane
@@ -290,6 +293,56 @@ class Headrace:
             group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
         )  # fmt: skip
         return (Job(self, found.id, snapshot=found) for page in pages(self.store, wanted) for found in page)
+
+    def failures(self, limit: int = 50) -> dict[str, int]:
+        """The groups with the most failed jobs, and how many; most first.
+
+        `app.jobs(state="failed", group=...)` lists the jobs of one.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def divide(a: int, b: int) -> float:
+        ...     return a / b
+        >>> job = divide.enqueue(1, 0)
+        >>> app.worker().run_until_empty()
+        >>> app.failures()
+        {'ZeroDivisionError': 1}
+        """
+        found = self.store.run(facet(self.store, Statistics).failures(limit))
+        return dict(found)
+
+    def workers(self) -> list[SessionSnapshot]:
+        """The worker processes as the store sees them: name, pid, queues, how many jobs they run, when last seen.
+
+        `app.jobs(worker=name)` lists what one runs.
+        """
+        return self.store.run(self.store.sessions())
+
+    def stats(self, queue: str = "default", day: date | str | None = None) -> QueueStats:
+        """How long jobs of a queue waited and ran on a day (UTC; today if not given), and what went wrong.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def nap() -> None: ...
+        >>> jobs = app.enqueue_many([nap.call() for _ in range(3)])
+        >>> app.worker().run_until_empty()
+        >>> today = app.stats("default")
+        >>> today.run.count, today.wait.percentile(90).total_seconds() < 60, today.failures
+        (3, True, 0)
+        """
+        return of_day(self.store.run(self._stats(queue, day)))
+
+    async def astats(self, queue: str = "default", day: date | str | None = None) -> QueueStats:
+        """The same, from async code."""
+        return of_day(await self.store.arun(self._stats(queue, day)))
+
+    def _stats(self, queue: str, day: date | str | None) -> Operation[DayStats]:
+        return facet(self.store, Statistics).stats(check_name("queue", queue), day_of(day, self.clock.now()))
+
+    @property
+    def settings(self) -> AppSettings:
+        """Numbers that all workers of the store go by: `app.settings["jobs-history"] = "3 days"`. See `AppSettings`."""
+        return AppSettings(self)
 
     def tags(self, limit: int = 50) -> dict[str, int]:
         """The most used tags, and how many jobs have each; most first."""

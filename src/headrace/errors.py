@@ -57,6 +57,14 @@ class JobNotFound(HeadraceError, LookupError):
         self.job_id = job_id
 
 
+class ResultGone(HeadraceError, LookupError):
+    """The job is done, and its result is no longer kept: results were dropped before their jobs (`results-history`)."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"Job {job_id} is done, but its result is no longer kept. (See 'headrace settings'.)")
+        self.job_id = job_id
+
+
 # -- what became of a job ----------------------------------------------------------------------------
 
 

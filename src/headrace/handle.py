@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.codec import ErrorText, decode_error, decode_value, encode_value
-from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, Timeout
+from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
 from headrace.job import Snapshot, State
 from headrace.names import check_name, check_priority, check_tags
 from headrace.store.contract import Operation
@@ -194,6 +194,8 @@ class Job(Generic[R]):
     def _outcome(self) -> R:
         snapshot = self.snapshot
         if snapshot.state is State.DONE:
+            if snapshot.result_dropped:
+                raise ResultGone(self.id)
             task = self.app.tasks.get(snapshot.task)
             decode = decode_value if task is None else task.results.decode
             return cast("R", decode(snapshot.result))

@@ -319,6 +319,8 @@ class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None
+    result_dropped: bool = False
+    """It had a result, which is no longer kept."""
 
 
 class Filter(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -118,3 +119,23 @@ def test_a_store_without_tags_refuses_them_before_anything_is_written(app: Headr
     for act in (job.track, job.untrack, lambda: job.tag("x"), app.tags, lambda: list(app.jobs(tag="x"))):
         with pytest.raises(Unsupported, match="has no tags"):
             act()
+
+
+def test_what_a_worker_runs(app: Headrace) -> None:
+    began, until = threading.Event(), threading.Event()
+
+    @app.task(name="t")
+    def task() -> None:
+        began.set()
+        assert until.wait(20)
+
+    job = task.enqueue()
+    with app.worker():
+        assert began.wait(20)
+        (worker,) = app.workers()
+        assert (worker.info.queues, worker.running, worker.alive) == (("default",), 1, True)
+        assert list(app.jobs(worker=worker.info.name)) == [job]
+        assert list(app.jobs(worker="nobody")) == []
+        until.set()
+        job.result(timeout=20)
+    assert app.workers() == []

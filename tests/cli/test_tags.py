@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,14 +63,21 @@ def test_jobs_by_glob(app: Headrace, ask: Ask) -> None:
     assert found(ask, "--task-like", "cli.*") == [two.id, one.id]
 
 
-def test_jobs_of_a_worker(app: Headrace, worker: WorkerProcess, ask: Ask, tmp_path: Any) -> None:
+def test_jobs_of_a_worker(app: Headrace, worker: WorkerProcess, ask: Ask, run: Run, tmp_path: Path) -> None:
     job = shop.hold.enqueue(f"{tmp_path}/began", f"{tmp_path}/until")
     eventually((tmp_path / "began").exists, "the job to begin")
     (name,) = [entry["name"] for entry in ask("workers")["workers"]]
     assert found(ask, "--worker", name) == [job.id]
+    document = ask("workers", name)
+    assert [entry["name"] for entry in document["workers"]] == [name]
+    assert [entry["id"] for entry in document["jobs"]] == [job.id]
+    text = run("workers", name).stdout
+    assert all(word in text for word in (job.id, "alive", "last seen", "cli.shop:hold", "default, mail"))
     (tmp_path / "until").touch()
     assert job.result(timeout=20) == "held"
-    assert found(ask, "--worker", name) == []
+    assert found(ask, "--worker", name) == ask("workers", name)["jobs"] == []
+    result = run("workers", "nobody:1")
+    assert (result.exit_code, result.stderr) == (exits.NOT_DONE, "There is no worker 'nobody:1' now.\n")
 
 
 @pytest.mark.parametrize("options", [("--tag", "x"), ("--tracked",), ("--task-like", "*"), ("--worker", "w")])

@@ -225,8 +225,16 @@ class Audit:
         for wanted in (Filter(tag="x"), Filter(tracked=True), Filter(worker="w1"), Filter(task_like="t[2-9]")):
             found, expected = (side.run(side.find(wanted)).jobs for side in (self.store, self.model))
             check([*map(blurred, found)] == [*map(blurred, expected)], f"I3: find {wanted}", found, expected)
+        self.statistics()
         missing = self.store.run(self.store.get([*ids, "nobody"]))
         check([job for job in missing if job] == [self.before[i] for i in ids if i in self.before], "I3: get")
+
+    def statistics(self) -> None:
+        """I17: whatever was done, retried or failed is counted, on its day, whether its job is kept or not."""
+        days = {(queue, day) for queue, day, *_ in self.model.ran} | {key[1:] for key in self.model.counted}
+        for queue, day in days:
+            found, expected = (side.run(side.stats(queue, day)) for side in (self.store, self.model))
+            check(found == expected, f"I17: the statistics of {queue} are wrong", found, expected)
 
 
 def blurred(job: Snapshot) -> Snapshot:

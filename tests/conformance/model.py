@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError, DependencyCycle, NoWorkers, SessionGone, StaleRequest
@@ -42,9 +42,11 @@ from headrace.job import (
     Turn,
     Verdict,
 )
+from headrace.settings import DEFINITIONS, checked
+from headrace.stats import DAY, tally_of
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Operation
-from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
+from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, Tally
 
 from .ears import Ear, NoGuard
 
@@ -52,7 +54,6 @@ T = TypeVar("T")
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 PROMOTED_AT_MOST = 1_000
-DAY = 86_400_000
 
 
 class Step(Operation[T]):
@@ -110,6 +111,7 @@ class Job:
     """To count from when the last dependency is met. None: it is due when it is due."""
     in_lanes_line: bool = False
     """Blocked because it is not its turn."""
+    result_dropped: bool = False
     events: list[Event] = field(default_factory=list)
 
     def place(self) -> tuple[int, int, int]:
@@ -187,7 +189,9 @@ class Model:
     durability = Durability.NONE
     leases_in_jobs = False
 
-    def __init__(self, *, clock: Clock | None = None, keep_done: int = DAY, keep_failed: int = 30 * DAY) -> None:
+    def __init__(
+        self, *, clock: Clock | None = None, keep_done: int | None = None, keep_failed: int | None = None
+    ) -> None:
         self.clock = clock or SystemClock()
         self.keep_done = keep_done
         self.keep_failed = keep_failed
@@ -201,6 +205,10 @@ class Model:
         self.ended: list[Ended] = []
         self.lanes: dict[tuple[str, str], LaneRecord] = {}
         self.queue_controls: dict[str, QueueControl] = {}
+        self.set: dict[str, int] = {}
+        self.ran: list[tuple[str, int, int, int]] = []
+        """Queue, day, wait and run of all jobs that were ever done."""
+        self.counted: Counter[tuple[str, str, int]] = Counter()
 
     def run(self, operation: Operation[T]) -> T:
         assert isinstance(operation, Step)
@@ -338,7 +346,11 @@ class Model:
         ]
 
     def history(self, job_id: str) -> Step[list[Event]]:
-        return Step(lambda: list(self.jobs[job_id].events) if job_id in self.jobs else [])
+        return Step(self._history, job_id)
+
+    def _history(self, job_id: str) -> list[Event]:
+        events = self.jobs[job_id].events if job_id in self.jobs else []
+        return events[:1] + events[1:][1 - self._setting("max-job-history") :]
 
     # -- cancel, delete, revive --
 
@@ -492,8 +504,14 @@ class Model:
         return Step(self._sweep)
 
     def _sweep(self) -> Swept:
-        expired = [session.info.id for session in self._open_sessions() if self._expired(session)]
+        age = self._setting("max-worker-age")
+        expired = [
+            session.info.id
+            for session in self._open_sessions()
+            if self._expired(session) or self.clock.steady() - session.seen >= max(age, session.info.timeout)
+        ]
         returned = [job_id for session in expired for job_id in self._close_session(session, None)]
+        self._drop_results()
         ended = (State.DONE, State.FAILED, State.CANCELLED)
         given_up = [job for job in self.jobs.values() if self._given_up(job)]
         for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
@@ -506,8 +524,57 @@ class Model:
     def _given_up(self, job: Job) -> bool:
         if job.finished is None:
             return False
-        keep = self.keep_done if job.state is State.DONE else self.keep_failed
-        return job.finished + keep < self.clock.now()
+        done = job.state is State.DONE
+        given = self.keep_done if done else self.keep_failed
+        keep = self._setting("jobs-history" if done else "failed-history") if given is None else given
+        most = self._setting("jobs-history-count" if done else "failed-history-count")
+        newer = sum(other.state is job.state and other.finished > job.finished for other in self.jobs.values())
+        return job.finished + keep < self.clock.now() or newer >= most
+
+    def _drop_results(self) -> None:
+        keep = self._setting("results-history")
+        for job in self.jobs.values():
+            if keep is not None and job.state is State.DONE and job.finished + keep < self.clock.now():
+                job.result_dropped |= job.result is not None
+                job.result = None
+
+    # -- statistics --
+
+    def stats(self, queue: str, day: int) -> Step[DayStats]:
+        return Step(self._stats, queue, day)
+
+    def _stats(self, queue: str, day: int) -> DayStats:
+        today = self.clock.now()
+        if day < (today - self._setting("stats-history")) // DAY:
+            return DayStats(queue=queue, day=day)
+        waits, runs = (tally_of([row[i] for row in self.ran if row[:2] == (queue, day)]) for i in (2, 3))
+        if day < (today - self._setting("histogram-history")) // DAY:
+            waits, runs = (Tally(tally.count, tally.total, tally.squares) for tally in (waits, runs))
+        failed = [job for job in self.jobs.values() if job.state is State.FAILED and job.queue == queue]
+        return DayStats(
+            queue=queue,
+            day=day,
+            wait=waits,
+            run=runs,
+            retries=self.counted["retries", queue, day],
+            failures=self.counted["failures", queue, day],
+            failed=sum(job.finished // DAY == day for job in failed),
+        )
+
+    # -- settings --
+
+    def settings(self) -> Step[dict[str, int]]:
+        return Step(lambda: dict(self.set))
+
+    def set_settings(self, changes: dict[str, int | None]) -> Step[None]:
+        return Step(self._set_settings, checked(changes))
+
+    def _set_settings(self, changes: dict[str, int | None]) -> None:
+        merged = {**self.set, **changes}
+        self.set = {name: value for name, value in merged.items() if value is not None}
+
+    def _setting(self, name: str) -> Any:
+        return self.set.get(name, DEFINITIONS[name].default)
 
     # -- exchange and report --
 
@@ -677,13 +744,14 @@ class Model:
             self._finish(job, State.DONE, ended)
             self._note(job, "done")
         elif kind is Kind.AGAIN:
+            self.counted["retries", job.queue, ended // DAY] += outcome.charge is Charge.ATTEMPT
             job.group = outcome.group or job.group
-            self._note(job, "deferred" if outcome.charge is Charge.DEFERRAL else "retried")
+            self._note(job, "deferred" if outcome.charge is Charge.DEFERRAL else "retried", outcome.note)
             self._wait_in_line(job, due)
         elif kind in (Kind.FAILED, Kind.BROKEN):
             job.group = outcome.group if kind is Kind.FAILED else "broken"
             self._finish(job, State.FAILED, ended)
-            self._note(job, "failed")
+            self._note(job, "failed", outcome.note or job.group or "")
         elif kind is Kind.CRASHED and job.crashes >= job.max_crashes:
             job.group = "crashed"
             self._finish(job, State.FAILED, ended)
@@ -1129,6 +1197,9 @@ class Model:
         self._leave(job)
         job.state = state
         job.finished = finished
+        self.counted["failures", job.queue, finished // DAY] += state is State.FAILED
+        if state is State.DONE:
+            self.ran.append((job.queue, finished // DAY, job.started - job.due, finished - job.started))
         self._tell(job=job.id)
         if not was_final:
             self._has_ended(job, state, met=state is State.DONE)

@@ -796,3 +796,4 @@ class World:
         self._advance(max(0, last - self.clock.now()) + KEEP_FAILED + 1)
         self.sweep()
         check(not self.jobs, "L2: jobs that are not purged", *self.jobs)
+        self.audit.statistics()

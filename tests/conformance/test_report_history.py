@@ -270,3 +270,31 @@ def test_a_repeated_put_adds_nothing_to_the_history(store: Store) -> None:
     put(store, "a")
     assert told(store, "a") == ["created"]
     assert look(store, "a").state is State.READY
+
+
+def test_a_failure_is_told_in_its_own_words_and_stays_in_the_history(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a")
+    for kind, note in ((Kind.AGAIN, "attempt 1: ValueError: no"), (Kind.FAILED, "KeyError: 'b'"), (Kind.FAILED, "")):
+        clock.advance(10)
+        lease = worker.take_one()
+        clock.advance(10)
+        worker.settle(lease, kind, note=note, began=clock.steady() - 5, ended=clock.steady(), group="g")
+        if kind is Kind.FAILED:
+            clock.advance(10)
+            store.run(store.revive(["a"]))
+    store.run(store.cancel(["a"]))
+    told = [(event.what, event.detail) for event in store.run(store.history("a"))]
+    assert told == [
+        ("created", ""),
+        ("started", ""),
+        ("retried", "attempt 1: ValueError: no"),
+        ("started", ""),
+        ("failed", "KeyError: 'b'"),
+        ("revived", ""),
+        ("started", ""),
+        ("failed", "g"),
+        ("revived", ""),
+        ("cancelled", ""),
+    ]

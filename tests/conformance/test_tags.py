@@ -155,13 +155,18 @@ def test_find_by_worker_is_what_runs_there(store: Store, worker: Worker, clock: 
     assert find(store, worker="v") == ""
 
 
-@pytest.mark.parametrize("ending", ["deleted", "replaced"])
+@pytest.mark.parametrize("ending", ["deleted", "replaced", "purged when done", "purged when failed"])
 def test_nothing_remains_of_tags_when_a_job_is_gone(
-    store: Store, leftovers: Callable[[Store], dict[str, int]], ending: str
+    store: Store, worker: Worker, clock: ManualClock, leftovers: Callable[[Store], dict[str, int]], ending: str
 ) -> None:
     put(store, "a", tags=("red", "blue"), unique_key="k")
     store.run(store.track(["a"]))
-    if ending == "replaced":
+    if ending.startswith("purged"):
+        worker.run_one(Kind.DONE if ending == "purged when done" else Kind.FAILED, group="g", note="a few words")
+        clock.advance(40 * 86_400_000)
+        assert store.run(store.sweep()).jobs_purged == 1
+        assert store.run(store.failures()) == []
+    elif ending == "replaced":
         put(store, "b", unique_key="k", replace=True)
         assert not exists(store, "a")
         store.run(store.delete(["b"]))

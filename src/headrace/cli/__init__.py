@@ -27,6 +27,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "peek": ("queues", "Show what stands in line in a queue."),
         "workers": ("workers", "List the worker processes."),
         "failures": ("failures", "Count failed jobs by what went wrong."),
+        "stats": ("stats", "Show how long jobs waited and ran, and what went wrong."),
         "tags": ("tags", "List the most used tags."),
         "when": ("when", "Explain a schedule and show its next runs."),
     },
@@ -42,6 +43,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "untrack": ("tags", "Keep an eye on jobs no longer."),
     },
     "Check": {
+        "settings": ("settings", "Show and change what all workers of the store go by."),
         "doctor": ("doctor", "Examine the store and say what is wrong."),
         "health": ("doctor", "For container health checks: is a worker of this host alive?"),
     },

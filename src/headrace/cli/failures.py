@@ -14,7 +14,7 @@ from headrace.job import Filter, Snapshot, State
 from headrace.spoken import ago, iso, now_ms
 from headrace.store.contract import Facet
 from headrace.store.facets import Statistics, facet
-from headrace.store.paging import PAGE, pages
+from headrace.store.paging import PAGE, pages, whole_page
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -52,7 +52,7 @@ def failures_command(
         if group is None:
             _show_groups(_count(opened, wanted), as_json)
             return
-        jobs = opened.run(opened.find(wanted)).jobs
+        jobs = whole_page(opened, wanted).jobs
     if as_json:
         show_json({"group": group, "jobs": [job_document(job) for job in jobs]})
     elif jobs:

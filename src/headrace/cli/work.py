@@ -42,9 +42,7 @@ GRACE = 30_000
 @click.option(
     "--session-timeout",
     type=DURATION,
-    default="15s",
-    show_default=True,
-    help="After how long a silent worker counts as dead.",
+    help="After how long a silent worker counts as dead.  [default: as 'headrace settings heartbeat' says: 15s]",
 )
 @click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
@@ -61,7 +59,7 @@ def worker_command(
     slots: int | None,
     burst: bool,
     grace: int | None,
-    session_timeout: int,
+    session_timeout: int | None,
     no_monitor: bool,
     max_jobs: int | None,
     max_memory: int | None,
@@ -82,7 +80,7 @@ def worker_command(
     """
     if burst and reload:
         raise click.UsageError("--burst stops when all is done, --reload goes on: choose one.")
-    if session_timeout < 1000:
+    if session_timeout is not None and session_timeout < 1000:
         raise click.BadParameter("at least a second.", param_hint="'--session-timeout'")
 
     from headrace.worker.logs import set_up_logging

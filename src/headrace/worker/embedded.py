@@ -11,6 +11,7 @@ from headrace.clock import SystemClock
 from headrace.errors import ConfigurationError, SessionGone, StoreError
 from headrace.loading import path_of
 from headrace.names import check_name
+from headrace.settings import session_timeout as session_timeout_of
 from headrace.store.contract import Guard
 from headrace.task import check_count
 from headrace.when import Duration, milliseconds
@@ -44,7 +45,8 @@ class Worker:
 
     `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
-    `session_timeout`: how long after its last sign of life others may take over its jobs.
+    `session_timeout`: how long after its last sign of life others may take over its jobs; unless given, as the store's
+    settings say (`heartbeat`).
     `monitor`: whether it looks after jobs of workers that have died; if nobody does, those stay where they are.
 
     >>> from headrace import Headrace
@@ -64,7 +66,7 @@ class Worker:
         queues: Sequence[str] | None = None,
         slots: int | None = None,
         round_robin: bool | None = None,
-        session_timeout: Duration = 15,
+        session_timeout: Duration | None = None,
         monitor: bool = True,
         max_jobs: int | None = None,
     ) -> None:
@@ -74,8 +76,8 @@ class Worker:
         self.queues = tuple(check_name("queue", queue) for queue in queues or default_queues(app))
         self.slots = check_count("slots", default_slots(app) if slots is None else slots, 1)
         self.round_robin = queues is None if round_robin is None else round_robin
-        self.timeout = milliseconds(session_timeout, "session_timeout")
-        if self.timeout < 1000:
+        self.timeout = None if session_timeout is None else milliseconds(session_timeout, "session_timeout")
+        if self.timeout is not None and self.timeout < 1000:
             raise ConfigurationError("session_timeout must be at least a second.")
         self._monitor = monitor
         self._max_jobs = max_jobs
@@ -142,7 +144,8 @@ class Worker:
 
     def _run_session(self, *, burst: bool) -> None:
         store = self.app.store
-        info = introduce(self.queues, tuple(sorted(self.app.tasks)), self.timeout)
+        timeout = self.timeout or session_timeout_of(store, self.queues)
+        info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout)
         guard = store.guard(info.id)
         store.run(store.open(info))
         self._pump = pump = Pump(
@@ -153,11 +156,11 @@ class Worker:
             round_robin=self.round_robin,
             burst=burst,
             monitor=self._monitor,
-            timeout=self.timeout,
+            timeout=timeout,
             app_path=path_of(self.app),
             max_jobs=self._max_jobs,
         )
-        keeper = Keeper(pump, self.timeout)
+        keeper = Keeper(pump, timeout)
         try:
             try:
                 pump.resources.start()

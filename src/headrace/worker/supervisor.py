@@ -25,6 +25,7 @@ from headrace import crashpoints
 from headrace.clock import SystemClock
 from headrace.errors import SessionGone, StoreError
 from headrace.job import SessionInfo
+from headrace.settings import session_timeout
 from headrace.store.contract import Guard
 from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
@@ -59,7 +60,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     processes: int = 1
     burst: bool = False
     monitor: bool = True
-    timeout: int = 15_000
+    timeout: int | None = None
+    """How long a process may be silent, in milliseconds; None: as the store's settings say when it is started."""
     grace: float = 30.0
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -75,6 +77,7 @@ class Child:
         self.info = info
         self.ledger = ledger
         self.guard = guard
+        self.margin = min(MARGIN, info.timeout // 4)
         self.born = time.monotonic()
         self.renewed = SystemClock().steady()
         self.told_to_stop = False
@@ -100,7 +103,6 @@ class Supervisor:
         self._short_lives = 0
         self._renew_at = 0.0
         self._exit_code = EXIT_OK
-        self._margin = min(MARGIN, settings.timeout // 4)
         self._over = threading.Event()
         self._reaping = threading.Lock()  # a pid that was reaped may be somebody else's: it must not be killed
         self._lifeline, self._lifeline_end = os.pipe()
@@ -188,7 +190,8 @@ class Supervisor:
         # The session is opened before its process exists, in the supervisor's name until the pid is known: its
         # leases begin only with the process.
         self._births += 1
-        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), settings.timeout, self._births)
+        timeout = settings.timeout or session_timeout(self._store, settings.queues)
+        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), timeout, self._births)
         guard = self._store.guard(info.id)
         ledger = Ledger.shared()
         try:
@@ -199,6 +202,7 @@ class Supervisor:
         finally:
             guard.close()  # from here on the process alone holds it
         self._children[process.pid] = Child(process, info, ledger, guard)
+        self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         if crashpoints.armed:
             crashpoints.reach("session.started")
         log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
@@ -214,7 +218,7 @@ class Supervisor:
             round_robin=settings.round_robin,
             burst=settings.burst,
             monitor=settings.monitor,
-            timeout=settings.timeout,
+            timeout=info.timeout,
             grace=settings.grace,
             max_jobs=settings.max_jobs,
             max_memory=settings.max_memory,
@@ -299,12 +303,16 @@ class Supervisor:
 
     # -- life --
 
+    def _family(self) -> tuple[Child, ...]:
+        """The children, for whoever may meet the main thread changing them."""
+        return tuple(self._children.values())
+
     def _renew(self) -> None:
         now = time.monotonic()
         if now < self._renew_at:
             return
-        self._renew_at = now + self._settings.timeout / 3000
-        for child in tuple(self._children.values()):
+        self._renew_at = now + min((child.info.timeout for child in self._family()), default=3 * MARGIN) / 3000
+        for child in self._family():
             sent = self._clock.steady()
             try:
                 started = [entry.ref for entry in child.ledger.entries()]
@@ -336,11 +344,11 @@ class Supervisor:
 
     def _end_the_cut_off(self) -> None:
         """In its own thread: while a renewal waits for a store that does not answer, time runs out all the same."""
-        while not self._over.wait(self._margin / 4000):
+        while not self._over.wait(min((child.margin for child in self._family()), default=MARGIN) / 4000):
             with self._reaping:
-                for child in tuple(self._children.values()):
+                for child in self._family():
                     silence = self._clock.steady() - child.renewed
-                    if silence > self._settings.timeout - self._margin and not child.cut_off:
+                    if silence > child.info.timeout - child.margin and not child.cut_off:
                         child.cut_off = True
                         log.error("worker process %d is cut off from the store: ending it", child.process.pid)
                         _signal(child, signal.SIGKILL)

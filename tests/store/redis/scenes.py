@@ -9,6 +9,7 @@ import msgspec
 from conformance.helpers import Worker, new, outcome, put, saying
 from headrace.clock import ManualClock
 from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, SessionInfo, State
+from headrace.stats import DAY
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit
 from headrace.store.redis import RedisStore
@@ -18,7 +19,7 @@ from headrace.store.redis.waiter import Ear
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
     "revive", "listen", "watch", "get", "find", "find by tag", "find by worker", "history", "counts", "sessions",
-    "tag", "track", "tags", "failures", "listen to a pattern",
+    "tag", "track", "tags", "failures", "listen to a pattern", "settings", "set settings", "stats",
 )  # fmt: skip
 
 CROWDED = (
@@ -32,7 +33,7 @@ CROWDED = (
 READS = frozenset(
     {
         "get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures",
-        "controls", "lane", "peek", "circumstances",
+        "controls", "lane", "peek", "circumstances", "settings", "stats",
     }
 )  # fmt: skip
 
@@ -54,6 +55,10 @@ class Scene:
         self.store, self.clock = store, clock
         dead = Worker(store, clock, "dead", timeout=1_000)
         self.worker = worker = Worker(store, clock)
+        put(store, "long gone")
+        worker.run_one()
+        store.run(store.delete(["long gone"]))
+        store.run(store.set_settings({"results-history": 900, "heartbeat:q": 2_000}))
         put(store, "old", tags=("ancient",))
         put(store, "unique done", unique_key="k done", unique_for=60_000)
         worker.run_one(result=b"R")
@@ -132,6 +137,9 @@ class Scene:
             "track": lambda: store.track(["old", "run 1"]),
             "tags": store.tags,
             "failures": store.failures,
+            "settings": store.settings,
+            "stats": lambda: store.stats("default", self.clock.now() // DAY),
+            "set settings": lambda: store.set_settings({"jobs-history": 5_000, "heartbeat:q": None}),
         }
 
 

@@ -195,6 +195,6 @@ def _value(driver: Any, key: bytes) -> Any:
 
 def rows(store: Any) -> dict[str, int]:
     """How much there is at each key, sessions and what only listens left out."""
-    leave_out = ("meta", "sessions", "session:", "hungry:", "patterns", "watched")
+    leave_out = ("meta", "sessions", "session:", "hungry:", "patterns", "watched", "settings", "stat")
     names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
     return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}

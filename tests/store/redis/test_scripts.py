@@ -19,6 +19,7 @@ from headrace.clock import ManualClock
 from headrace.errors import StoreFull
 from headrace.ids import new_id
 from headrace.job import Kind, NewJob, State, Verdict
+from headrace.stats import DAY
 from headrace.store.redis import RedisStore, scripts
 from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
@@ -377,7 +378,9 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
     turn = worker.exchange([outcome(lease, Kind.DONE) for lease in leases])
     assert list(turn.verdicts) == [Verdict.OK] * 9_000
     assert store.run(store.delete(expected)) == [True] * 9_000
-    assert set(contents(store)) == {store.keys.prefix + name for name in ("meta", "sessions", f"session:{worker.id}")}
+    statistics = {"stats", f"stat:{clock.now() // DAY}:default"}
+    left = {"meta", "sessions", f"session:{worker.id}", *statistics}
+    assert set(contents(store)) == {store.keys.prefix + name for name in left}
 
 
 def test_a_job_left_in_a_long_row_is_skipped_when_its_turn_comes(store: RedisStore, clock: ManualClock) -> None:

@@ -32,10 +32,11 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store import rules
+from headrace.settings import checked
+from headrace.store import rules, told
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
-from headrace.store.redis import finding, records, requests
+from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
+from headrace.store.redis import finding, records, requests, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -53,7 +54,6 @@ __all__ = ["RedisStore"]
 
 T = TypeVar("T")
 
-DAY = 24 * 3_600_000
 _VERDICTS = tuple(Verdict)
 
 
@@ -62,7 +62,7 @@ class RedisStore:
 
     Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
     different namespaces (`ns`) share a server and nothing else. The server's clock is the one that counts; `clock` is
-    for tests. Ended jobs are kept for `keep_done` or `keep_failed` milliseconds, and at most `keep_count` of each kind.
+    for tests. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
     """
 
     leases_in_jobs = False
@@ -75,15 +75,16 @@ class RedisStore:
         url: str,
         *,
         clock: Clock | None = None,
-        keep_done: int = 7 * DAY,
-        keep_failed: int = 30 * DAY,
-        keep_count: int = 50_000,
+        keep_done: int | None = None,
+        keep_failed: int | None = None,
+        keep_count: int | None = None,
     ) -> None:
         place, namespace = parse(url)
         self.url = url
         self.keys = Keys(namespace)
         self.driver = Driver(place, self.keys, None if clock is None or isinstance(clock, SystemClock) else clock)
-        self._retention = tuple(b"%d" % number for number in (keep_done, keep_failed, keep_count))
+        keeps = (keep_done, keep_failed, keep_count)
+        self._retention = tuple(b"" if number is None else b"%d" % number for number in keeps)
         self._has_room: dict[str, bool] = {}
 
     # -- running --
@@ -138,10 +139,10 @@ class RedisStore:
         def read(reply: Reply, _: bool) -> list[Event]:
             if not reply:
                 return []
-            record, runner, entries = reply
+            record, runner, entries, most = reply
             # History needs no large values: their places are empty.
             job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
-            return records.history(job, entries)
+            return told.history(job, map(records.event, entries), most)
 
         return Script("history", (job_id.encode(),), read)
 
@@ -162,6 +163,22 @@ class RedisStore:
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return _tag(ids, (), (), on)
+
+    def settings(self) -> Operation[dict[str, int]]:
+        return Script(
+            "settings_get",
+            (),
+            lambda reply, _: {n.decode(): int(float(value)) for n, value in zip(reply[::2], reply[1::2], strict=True)},
+        )
+
+    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
+        flat: list[bytes] = []
+        for name, value in checked(changes).items():
+            flat += (name.encode(), b"" if value is None else b"%d" % value)
+        return Script("settings_set", tuple(flat), lambda reply, _: None)
+
+    def stats(self, queue: str, day: int) -> Operation[DayStats]:
+        return Steps(lambda: statistics.of_day(queue, day))
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return _most("groups", limit)

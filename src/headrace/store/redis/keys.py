@@ -24,6 +24,7 @@ TYPES = {
     "tag:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "dependents:": "zset", "patient:": "zset", "releasing": "list", "lanes": "hash", "lane:": "zset",
     "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash", "patterns": "zset",
+    "settings": "hash", "stats": "zset", "stat:": "hash",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
     "bell:": "list",
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.errors import StoreCorrupt
 from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
 from headrace.store.facets import LaneSnapshot, QueueControl
 
@@ -16,6 +17,8 @@ STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE
 CANCELLING, SPARE, HISTORY, UNIQUE, OPTIONS, RUN, STORY, LARGE_BODY = 1, 2, 4, 8, 16, 32, 64, 128
 DATA, RESULT, ERROR, GROUP, PROGRESS, DEFERRED = 256, 512, 1024, 2048, 4096, 8192
 MORE = 16384
+RESULT_DROPPED = 8
+"""Where a story says which of its values are elsewhere: the result is nowhere any more."""
 
 INLINE = 2_000
 """Values up to this many bytes are carried along in the record."""
@@ -40,6 +43,7 @@ class Story(NamedTuple):
     error: bytes | None = None
     progress: tuple[float, float] | None = None
     deferred_since: int | None = None
+    result_dropped: bool = False
 
 
 class More(msgspec.Struct, omit_defaults=True):
@@ -145,12 +149,15 @@ def snapshot(
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=key.decode() if key is not None and has_key else None, deferred_since=story.deferred_since,
         after=more.after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
-        schedule=more.schedule, tick=more.tick,
+        schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped,
     )  # fmt: skip
 
 
 def _more(values: Mapping[bytes, bytes]) -> More:
-    return _decode_more(values[b"m"])
+    try:
+        return _decode_more(values[b"m"] or b"")
+    except (KeyError, msgspec.MsgspecError) as error:
+        raise StoreCorrupt("{ns}:more does not have what it should have about a job.") from error
 
 
 def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:
@@ -167,6 +174,7 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
         error=(large.get(b"e", b"") if elsewhere & 4 else error) if flags & ERROR else None,
         progress=(done, total) if flags & PROGRESS else None,
         deferred_since=deferred_high << 32 | deferred if flags & DEFERRED else None,
+        result_dropped=elsewhere & RESULT_DROPPED != 0,
     )
 
 
@@ -198,23 +206,8 @@ def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
     )
 
 
-def history(job: Snapshot, entries: Sequence[bytes]) -> list[Event]:
-    """The beginning and the end are in the record; what came between was recorded, if anything."""
-    events = [Event(job.created, "created"), *map(_event, entries)]
-    last_run = Event(job.started or 0, "started", "", job.worker)
-    if job.started is not None and (job.state is State.RUNNING or job.state.final) and last_run not in events:
-        # In the order of what happened, not of the clock, which may have been set back. Lines that
-        # the last run wrote come after its start.
-        place = len(events)
-        while events[place - 1].what == "log":
-            place -= 1
-        events.insert(place, last_run)
-    if job.finished is not None:
-        events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
-    return events
-
-
-def _event(entry: bytes) -> Event:
+def event(entry: bytes) -> Event:
+    """A line of a job's history."""
     (at,) = _TIME.unpack_from(entry)
     reader = _Reader(entry, _TIME.size)
     what, detail, worker = reader.short(), reader.long(), reader.short()

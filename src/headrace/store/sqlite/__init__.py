@@ -33,9 +33,10 @@ from headrace.job import (
     Token,
     Turn,
 )
+from headrace.settings import checked
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Circumstances, Edit, LaneSnapshot, QueueControl
+from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
 from headrace.store.sqlite import (
     circumstances,
     client,
@@ -45,6 +46,7 @@ from headrace.store.sqlite import (
     reads,
     relations,
     sessions,
+    stats,
     upkeep,
     worker,
 )
@@ -57,14 +59,13 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-DAY = 24 * 3_600_000
-
 
 class SqliteStore:
     """Jobs in a SQLite file: `sqlite:///jobs.db?durability=process`.
 
     `durability`: `process` (the default) survives the death of any process; `host` survives power loss too,
     at the price of one disk flush per transaction. `immutable=1` looks at a file without writing to it.
+    `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
 
     >>> store = SqliteStore("sqlite:///:memory:")
     >>> store.run(store.put([NewJob(id="1", task="greet", body=b"{}")]))
@@ -81,9 +82,9 @@ class SqliteStore:
         url: str,
         *,
         clock: Clock | None = None,
-        keep_done: int = 7 * DAY,
-        keep_failed: int = 30 * DAY,
-        keep_count: int = 50_000,
+        keep_done: int | None = None,
+        keep_failed: int | None = None,
+        keep_count: int | None = None,
         pragmas: dict[str, int] | None = None,
         mount_table: str = "/proc/self/mounts",
     ) -> None:
@@ -91,7 +92,7 @@ class SqliteStore:
         # Absolute, as it is handed to processes that may run in another folder.
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
         self._clock = clock or SystemClock()
-        self._retention = upkeep.Retention(keep_done, keep_failed, keep_count)
+        self._overrides = upkeep.Overrides(keep_done, keep_failed, keep_count)
         self._db = Database(
             path,
             full_sync=options["durability"] == Durability.HOST,
@@ -217,6 +218,16 @@ class SqliteStore:
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return Step(lambda tx: client.track(tx, ids, on))
 
+    def settings(self) -> Operation[dict[str, int]]:
+        return Step(reads.settings, writes=False)
+
+    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
+        valid = checked(changes)
+        return Step(lambda tx: client.set_settings(tx, valid))
+
+    def stats(self, queue: str, day: int) -> Operation[DayStats]:
+        return Step(lambda tx: stats.of_day(tx, queue, day), writes=False)
+
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: reads.failures(tx, limit), writes=False)
 
@@ -303,8 +314,8 @@ class SqliteStore:
 
     def sweep(self) -> Operation[Swept]:
         return Step(
-            lambda tx: upkeep.sweep(tx, self._run_folder, self._retention),
-            glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._retention),
+            lambda tx: upkeep.sweep(tx, self._run_folder, self._overrides),
+            glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides),
         )
 
     def _waiter(self, kind: int, key: int, look: Callable[[Transaction], bool]) -> Waiter:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
-from headrace.job import NewJob, Put
+from headrace.job import NewJob, Put, Ref
 from headrace.store import rules
-from headrace.store.sqlite import lanes, line, relations
+from headrace.store.sqlite import lanes, line, relations, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
@@ -108,22 +108,22 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    doomed: dict[int, int] = {}
+    doomed: dict[int, tuple[int, int]] = {}
     holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
     if holder:
         seq, job_id, state, until, flags = holder[0]
         if state < DONE or (until is not None and until > tx.now):
             if not job.replace or state == RUNNING or state >= DONE:
                 return str(job_id)
-            doomed[seq] = flags
+            doomed[seq] = (state, flags)
     same_id = tx.rows(SQL["by_id"], (job.id,))
     if same_id:
         seq, state, flags, *_ = same_id[0]
         if state < DONE and seq not in doomed:
             return job.id
-        doomed[seq] = flags
-    for seq, flags in doomed.items():
-        remove(tx, seq, flags)
+        doomed[seq] = (state, flags)
+    for seq, (state, flags) in doomed.items():
+        remove(tx, seq, state, flags)
     return None
 
 
@@ -159,6 +159,11 @@ def _remember_end(tx: Transaction, seq: int, ended: str) -> None:
     tx.execute(SQL["remember_start"], (seq,))
     tx.execute(SQL["remember_end"], (seq, ended))
     tx.execute(SQL["mark_history"], (seq,))
+    trim_history(tx, seq)
+
+
+def trim_history(tx: Transaction, seq: Ref) -> None:
+    tx.execute(SQL["trim_history"], (seq, tx.number("max-job-history")))
 
 
 def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
@@ -172,17 +177,21 @@ def _delete_one(tx: Transaction, job_id: str) -> bool:
     if not found:
         return False
     seq, state, flags, *_ = found[0]
-    remove(tx, seq, flags)
+    remove(tx, seq, state, flags)
     tx.ended.append(job_id)
     tx.stop = tx.stop or state == RUNNING
     return True
 
 
-TRACES = HISTORY | UNIQUE | LARGE_BODY | LARGE_RESULT | TAGGED | TRACKED
+def remove(tx: Transaction, seq: int, state: int, flags: int) -> None:
+    """A job goes; if it is done, its durations stay in the statistics."""
+    if state == DONE:
+        stats.fold(tx, tx.rows(SQL["times_of"], (seq,)))
+    erase(tx, seq, flags)
 
 
-def remove(tx: Transaction, seq: int, flags: int = TRACES) -> None:
-    """Remove all trace of a job. Its flags say where there are traces; unknown, look everywhere."""
+def erase(tx: Transaction, seq: int, flags: int) -> None:
+    """Remove all trace of a job. Its flags say where there are traces."""
     if flags & (AFTER | PRECEDES | LANED):
         line.removed(tx, seq)
     tx.execute(SQL["delete_job"], (seq,))
@@ -253,3 +262,11 @@ def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
             tx.execute(SQL["track" if on else "untrack"], (found[0][0],))
             tx.execute(SQL["track_mark"], (found[0][0], TRACKED if on else 0))
     return known
+
+
+def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            tx.execute(SQL["setting_unset"], (name,))
+        else:
+            tx.execute(SQL["setting_set"], (name, value))

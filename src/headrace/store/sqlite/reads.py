@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.job import Counts, Event, Filter, Page, Snapshot, State
+from headrace.store import told
 from headrace.store.sqlite.lanes import laned
 from headrace.store.sqlite.queues import control, free, named
 from headrace.store.sqlite.relations import parents
@@ -13,6 +14,7 @@ from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
     AFTER,
     CANCELLING,
+    DROPPED,
     HISTORY,
     LANED,
     LARGE_BODY,
@@ -49,6 +51,7 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
         cancelling=bool(flags & CANCELLING), unique_key=keys[0][0] if keys else None, deferred_since=deferred_since,
         tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
         tracked=bool(flags & TRACKED),
+        result_dropped=bool(flags & DROPPED),
         after=parents(tx, seq) if flags & AFTER else (),
         lane=laned(tx, seq).definition if flags & LANED else None,
     )  # fmt: skip
@@ -148,26 +151,15 @@ def counts(tx: Transaction) -> list[Counts]:
 
 
 def history(tx: Transaction, job_id: str) -> list[Event]:
-    """The beginning and the end are in the job's head; what came between was recorded, if anything."""
     rows = tx.rows(f"{SQL['snapshot']} WHERE job.id = ?1", (job_id,))
     if not rows:
         return []
-    job = _snapshot(tx, rows[0])
-    events = [Event(job.created, "created")]
-    if rows[0][23] & HISTORY:
-        recorded = tx.rows(SQL["history_of"], (rows[0][0],))
-        events += [Event(at, what, detail, worker) for at, what, detail, worker in recorded]
-    last_run = Event(job.started or 0, "started", "", job.worker)
-    if job.started is not None and (job.state is State.RUNNING or job.state.final) and last_run not in events:
-        # In the order of what happened, not of the clock, which may have been set back. Lines that
-        # the last run wrote come after its start.
-        place = len(events)
-        while events[place - 1].what == "log":
-            place -= 1
-        events.insert(place, last_run)
-    if job.finished is not None:
-        events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
-    return events
+    recorded = tx.rows(SQL["history_of"], (rows[0][0],)) if rows[0][23] & HISTORY else []
+    return told.history(_snapshot(tx, rows[0]), [Event(*line) for line in recorded], tx.number("max-job-history"))
+
+
+def settings(tx: Transaction) -> dict[str, int]:
+    return dict(tx.rows(SQL["settings"]))
 
 
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:

@@ -9,7 +9,7 @@ import msgspec
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import IfFailed, NewJob
 from headrace.store import rules
-from headrace.store.sqlite import lanes, line
+from headrace.store.sqlite import lanes, line, stats
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, BLOCKED, CANCELLED, DONE, FAILED, LANED, RUNNING, Transaction
@@ -226,4 +226,5 @@ def _fail_with(tx: Transaction, job: Standing, parent_id: str, how: int) -> None
 def _fail(tx: Transaction, job: Standing, why: str) -> None:
     tx.execute(SQL["fail_dependent"], (job.seq, tx.now, rules.dependency_error(why)))
     tx.ended.append(job.id)
+    stats.count(tx, job.queue, tx.now, stats.FAILURES)
     line.ended(tx, job, FAILED)

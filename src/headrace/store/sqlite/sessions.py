@@ -116,9 +116,9 @@ Held = Sequence[tuple[Ref, Token, str]]
 
 
 def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
-    """Only leases need renewing: an idle worker writes nothing."""
+    """Only leases need renewing: an idle worker writes nothing, but for a sign of life now and then."""
     session = find_session(tx, session_id)
-    if tx.rows(SQL["holds_any"], (session.seq,)):
+    if tx.rows(SQL["holds_any"], (session.seq,)) or run_out(tx, session.seen, tx.number("max-worker-age") // 4):
         return None
     return Renewal(tx.now, [job_id for _, _, job_id in held], [])
 
@@ -171,7 +171,8 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
     """All open sessions, dead ones that await their sweep included."""
     snapshots = []
     for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows(SQL["sessions"]):
-        expired = running > 0 and run_out(tx, seen, timeout)
+        silent = max(timeout, tx.number("max-worker-age"))
+        expired = run_out(tx, seen, timeout if running else silent)
         snapshots.append(
             SessionSnapshot(
                 info=msgspec.json.decode(info, type=SessionInfo),

@@ -8,7 +8,9 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from headrace.job import NewJob, Put, State
+from headrace.settings import DEFINITIONS
 from headrace.store.contract import Operation
+from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
 
@@ -26,6 +28,8 @@ SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
 CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
 AFTER, PRECEDES, LANED, TAGGED, TRACKED, RECURRING = 64, 128, 256, 512, 1024, 2048
 """Comes after others, comes before others, is in a lane, has tags, is tracked, belongs to a schedule."""
+DROPPED = 4096
+"""Its result is no longer kept."""
 HOOKED = PRECEDES | LANED | RECURRING
 """Whose end is of interest to more than itself: not settled in bulk."""
 
@@ -36,7 +40,7 @@ INLINE = 1_000
 class Transaction:
     """One transaction: its connection, its time, and what to tell sleepers once it is committed."""
 
-    __slots__ = ("connection", "ended", "execute", "now", "queues", "steady", "stop")
+    __slots__ = ("_settings", "connection", "ended", "execute", "now", "queues", "steady", "stop")
 
     connection: apsw.Connection
     execute: Callable[..., apsw.Cursor]
@@ -50,6 +54,7 @@ class Transaction:
         """Jobs that reached a final state."""
         self.stop = False
         """A running job is to stop: all workers should look."""
+        self._settings: dict[str, int] = {}
 
     def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
         """Time is read inside the transaction: it never goes back between two that follow each other."""
@@ -58,6 +63,22 @@ class Transaction:
         self.now = now
         self.steady = steady
         return self
+
+    def setting(self, name: str) -> int | None:
+        """What has been set, or the default. Looked up once."""
+        if name not in self._settings:
+            found = self.rows(SQL["setting_get"], (name,))
+            value = found[0][0] if found else DEFINITIONS[name].default
+            if value is None:
+                return None
+            self._settings[name] = value
+        return self._settings[name]
+
+    def number(self, name: str) -> int:
+        """The same, of one that always has a value."""
+        value = self.setting(name)
+        assert value is not None
+        return value
 
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""

@@ -3,45 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.job import Ref, Swept
-from headrace.store.sqlite import lanes, queues, relations
+from headrace.store.sqlite import lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
-from headrace.store.sqlite.client import remove
+from headrace.store.sqlite.client import erase
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, Transaction
 from headrace.store.sqlite.worker import take_away
 
 
-class Retention:
-    """How long ended jobs are kept: done ones by age and number, failed and cancelled ones likewise."""
+class Overrides(NamedTuple):
+    """What a store was opened with, in place of its settings. Milliseconds, and how many."""
 
-    SESSIONS = 24 * 3_600_000
-
-    def __init__(self, keep_done: int, keep_failed: int, keep_count: int) -> None:
-        self.age = {DONE: keep_done, FAILED: keep_failed, CANCELLED: keep_failed}
-        self.count = keep_count
+    keep_done: int | None
+    keep_failed: int | None
+    keep_count: int | None
 
 
-_RETAINED = (DONE, FAILED, CANCELLED)
 PURGE_STEP = 500
+_RETAINED = (DONE, FAILED, CANCELLED)
 
 
-def _expired(tx: Transaction, state: int, retention: Retention, limit: int) -> list[Any]:
-    before = tx.now - retention.age[state]
-    surplus = tx.rows(SQL["surplus_before"], (state, retention.count))
-    if surplus:
-        before = max(before, surplus[0][0])
+def _kept(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, int]:
+    """For how long, and how many, ended jobs of a state are kept."""
+    kind = "jobs" if state == DONE else "failed"
+    age = overrides.keep_done if state == DONE else overrides.keep_failed
+    count = overrides.keep_count
+    return (
+        tx.number(f"{kind}-history") if age is None else age,
+        tx.number(f"{kind}-history-count") if count is None else count,
+    )
+
+
+def _expired(tx: Transaction, state: int, overrides: Overrides, limit: int) -> list[Any]:
+    age, count = _kept(tx, state, overrides)
+    before = tx.now - age
+    if count == 0:
+        before = 1 << 62
+    elif last_kept := tx.rows(SQL["surplus_before"], (state, count - 1)):
+        before = max(before, last_kept[0][0])
     return tx.rows(SQL["expired_jobs"], (state, before, limit))
 
 
-def nothing_to_sweep(tx: Transaction, run_folder: str, retention: Retention) -> Swept | None:
+def _results_to_drop(tx: Transaction) -> tuple[int, int] | None:
+    """After when and until when jobs ended whose results are given up next, if any."""
+    keep = tx.setting("results-history")
+    if keep is None:
+        return None
+    found = tx.rows(SQL["progress_get"], ("results",))
+    since, until = found[0][0] if found else 0, tx.now - keep - 1
+    if not tx.rows(SQL["results_upto"], (since, until, 0)):
+        return None
+    step = tx.rows(SQL["results_upto"], (since, until, PURGE_STEP))
+    return since, step[0][0] if step else until
+
+
+def _forgotten_before(tx: Transaction) -> int:
+    """Sessions that ended before then are named by no job that is kept."""
+    return tx.now - max(tx.number(name) for name in ("max-worker-age", "jobs-history", "failed-history"))
+
+
+def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept | None:
     """Asked first, in a read transaction: an idle worker writes nothing."""
     if not all(session.alive for session in sessions(tx, run_folder)):
         return None
-    if any(_expired(tx, state, retention, 1) for state in _RETAINED):
+    if any(_expired(tx, state, overrides, 1) for state in _RETAINED) or _results_to_drop(tx) is not None:
+        return None
+    if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
     if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)):
         return None
@@ -57,7 +88,7 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     return given_back
 
 
-def sweep(tx: Transaction, run_folder: str, retention: Retention) -> Swept:
+def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
     for session in sessions(tx, run_folder):
         if not session.alive:
@@ -66,10 +97,20 @@ def sweep(tx: Transaction, run_folder: str, retention: Retention) -> Swept:
     if returned:
         queues.room_made(tx)
     for state in _RETAINED:
-        for seq, flags in _expired(tx, state, retention, PURGE_STEP):
-            remove(tx, seq, flags)
-            purged += 1
-    tx.execute(SQL["sessions_forget"], (tx.now - Retention.SESSIONS,))
+        expired = _expired(tx, state, overrides, PURGE_STEP)
+        if state == DONE and expired:
+            stats.fold(tx, [row[2:] for row in expired])
+        for seq, flags, *_ in expired:
+            erase(tx, seq, flags)
+        purged += len(expired)
+    step = _results_to_drop(tx)
+    if step is not None:
+        tx.execute(SQL["drop_blobs"], step)
+        tx.execute(SQL["drop_results"], step)
+        tx.execute(SQL["progress_set"], ("results", step[1]))
+    stats.forget(tx)
+    tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     more = relations.work_off(tx)
     more |= lanes.forget_idle(tx)
-    return Swept(closed, returned, purged, more=more or purged >= PURGE_STEP)
+    more |= purged >= PURGE_STEP or _results_to_drop(tx) is not None
+    return Swept(closed, returned, purged, more=more)

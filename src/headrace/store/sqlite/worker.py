@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import line, queues, relations
+from headrace.store.sqlite import line, queues, relations, stats
+from headrace.store.sqlite.client import trim_history
 from headrace.store.sqlite.handing import Handing, hand_out
 from headrace.store.sqlite.lanes import standing
 from headrace.store.sqlite.reads import large_value
@@ -224,17 +225,22 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
     moved = kind is Kind.MOVED and new_state != CANCELLED
     hooked = flags & HOOKED or new_state == BLOCKED
     before = standing(tx, outcome.ref) if hooked else None
+    if new_state == FAILED:
+        stats.count(tx, queue, ended, stats.FAILURES)
+    elif kind is Kind.AGAIN and attempts and new_state != CANCELLED:
+        stats.count(tx, queue, ended, stats.RETRIES)
     if moved:
         attempts, crashes, queue = None, 0, outcome.queue or queue
     flags &= ~(CANCELLING | SPARE)
     final = new_state >= DONE
     eventful = not final and (began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != "")
+    worded = new_state == FAILED and outcome.note != ""  # more is known of the failure than its group
     tx.execute(
         SQL["settle"],
         (
             outcome.ref, new_state, due, queue, outcome.task if moved else None, attempts, crashes,
-            flags | (HISTORY if eventful else 0), began, ended if final else None, deferred_since, outcome.data,
-            outcome.error, group,
+            flags | (HISTORY if eventful or worded else 0), began, ended if final else None, deferred_since,
+            outcome.data, outcome.error, group,
         ),
     )  # fmt: skip
     if before is not None:
@@ -247,6 +253,9 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
     if eventful:
         what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind])
         _remember_run(tx, session.name, outcome.ref, (what, outcome.note), began, ended)
+    elif worded:
+        tx.execute(SQL["remember_start"], (outcome.ref,))
+        _remember_run(tx, session.name, outcome.ref, ("failed", outcome.note), None, ended)
     if moved and outcome.body is not None:
         set_body(tx, outcome.ref, job_id, outcome.body)
     _tell(tx, job_id, queue, new_state)
@@ -309,6 +318,7 @@ def _remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str],
     if began is not None:
         tx.execute(SQL["remember"], (seq, began, "started", "", worker))
     tx.execute(SQL["remember"], (seq, ended, *what, worker))
+    trim_history(tx, seq)
 
 
 def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
@@ -351,4 +361,5 @@ def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> b
         tx.execute(SQL["remember"], (entry.ref, at + lag, "log", words, session.name))
     if entry.log:
         tx.execute(SQL["mark_history"], (entry.ref,))
+        trim_history(tx, entry.ref)
     return True

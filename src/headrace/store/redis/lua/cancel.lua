@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it is cancelled or will be told, else 0
---@include prelude job plan more sorted lanes outcome relations wake patterns commit ending
+--@include prelude job plan more sorted lanes outcome relations settings stats wake patterns commit ending
 
 local ids = arguments(2)
 load_many(ids)

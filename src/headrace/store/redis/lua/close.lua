@@ -4,7 +4,7 @@
 -- ARGV[3]  'all' when nobody knows who is guilty, else ''
 -- ARGV[4]  the guilty: d arrival each
 -- Answers  the ids given back; none when the session is closed already, or unknown
---@include prelude job plan more sorted lanes outcome relations session wake patterns queues commit closing
+--@include prelude job plan more sorted lanes outcome relations session settings stats wake patterns queues commit closing
 
 local session = read_session(ARGV[2])
 if not session or session.closed then
@@ -18,9 +18,9 @@ if ARGV[3] == '' then
   end
 end
 check_type(SESSIONS, 'zset')
-local returned = give_back(session, guilty)
+local returned, age = give_back(session, guilty), setting('max-worker-age')
 work_off()
 queues.tell_of_room()
 commit(even_when_full)
-bury(session)
+bury(session, age)
 return returned

@@ -34,13 +34,13 @@ local function give_back(session, guilty)
   return returned
 end
 
--- Written after the jobs: of the session a tombstone remains for a day, so that it cannot be opened again.
-local function bury(session)
+-- Written after the jobs: of the session a tombstone remains for `age` milliseconds, so that it cannot be opened again.
+local function bury(session, age)
   for _, queue in ipairs(hungry_for(session)) do
     call('ZREM', PREFIX .. 'hungry:' .. queue, session.id)
   end
   call('ZREM', SESSIONS, session.id)
   call('DEL', session.key, session.held)
   call('HSET', session.key, 'closed', string.format('%.0f', now))
-  call('PEXPIRE', session.key, 86400000)
+  call('PEXPIRE', session.key, age)
 end

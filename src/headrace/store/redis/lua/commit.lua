@@ -99,6 +99,7 @@ local function commit(first)
   check_all(plan.held_in, '', 'set')
   check_all(plan.held_out, '', 'set')
   check_all(plan.history, '', 'list')
+  local lines = next(plan.history) and setting('max-job-history')
   for state, key in pairs(ENDED) do
     if plan.ended_in[state][1] or plan.ended_out[state][1] then
       check_type(key, 'zset')
@@ -148,6 +149,7 @@ local function commit(first)
   end
   local counts, zeros = changed_counts()
   local indexes = changed_indexes()
+  local statistics = next(plan.stats) and changed_stats()
   local records, removed = plan.records, plan.removed
   for _, id in ipairs(plan.changed) do
     local job = plan.jobs[id]
@@ -228,10 +230,14 @@ local function commit(first)
   bulk('HDEL', MORE_KEY, more_no_more)
   bulk('HSET', MORE_KEY, more)
   write_indexes(indexes)
+  if statistics then
+    write_stats(statistics)
+  end
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)
   for key, entries in pairs(plan.history) do
     bulk('RPUSH', key, entries)
+    call('LTRIM', key, -lines, -1)
   end
   for queue, number in pairs(hungry) do
     wake(queue, number)

@@ -7,7 +7,8 @@
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I msgpack list of the jobs to wait for)
 -- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name, or a pattern
--- ARGV[7]  how many done jobs are kept at most; those beyond go in small portions here, so that they go as fast as they come
+-- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
+--          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
 --          and of more (kind m)}
 -- Fails    GONE, STALE
@@ -23,7 +24,7 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
     return answer
   end
 end
---@include plan more sorted lanes started outcome relations wake patterns queues commit purge settle take turns
+--@include plan more sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
 
 -- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
 -- to be worked off.
@@ -91,7 +92,7 @@ if is_again then
   return answer
 end
 
-local verdicts = settle_all(session, tonumber(ARGV[7]) or math.huge)
+local verdicts = settle_all(session, tonumber(ARGV[7]))
 mark_started(session, ARGV[5])
 -- One look tells whether anybody here uses more than plain jobs and queues.
 local special = call('EXISTS', PREFIX .. 'releasing', PREFIX .. 'lanes', CONTROL, PATTERNS) > 0
@@ -139,12 +140,17 @@ else
       end
     end
   end
+  local any_large = false
   for _, id in ipairs(given) do
-    if has_large(plan.jobs[id]) then
-      check_type(LARGE, 'hash')
-      check_type(MORE_KEY, 'hash')
-      break
+    local job = plan.jobs[id]
+    if has_large(job) then
+      any_large = true
+      more_of(job)
     end
+  end
+  if any_large then
+    check_type(LARGE, 'hash')
+    check_type(MORE_KEY, 'hash')
   end
 end
 

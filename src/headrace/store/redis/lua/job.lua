@@ -5,12 +5,14 @@
 --   run    if flags has RUN: I session number, I6 request number, I6 started, I6 finished (0: not)
 --   put    H queue, H task, if OPTIONS: I options, if UNIQUE: H unique key, and the rest is the body (each with its
 --          length before it, but for the body)
---   story  if flags has STORY: B which of its values are in `large` (1 data, 2 result, 4 error), H worker, H group,
+--   story  if flags has STORY: B which of its values are in `large` (1 data, 2 result, 4 error; 8: the result was
+--          dropped), H worker, H group,
 --          I data, I result, I error, d progress, d of total, I6 deferred since
 local CANCELLING, SPARE, HISTORY, HAS_KEY, HAS_OPTIONS = 1, 2, 4, 8, 16
 local RUN, STORY, LARGE_BODY = 32, 64, 128
 local HAS_DATA, HAS_RESULT, HAS_ERROR, HAS_GROUP, HAS_PROGRESS, HAS_DEFERRED = 256, 512, 1024, 2048, 4096, 8192
 local MORE = 16384
+local RESULT_DROPPED = 8
 
 local HEAD_FORMAT, HEAD_SIZE = '>BHIIHI6I6I6iHI', 41
 local RUN_FORMAT, RUN_SIZE = '>II6I6I6', 22

@@ -160,11 +160,20 @@ local function end_run(session, job, outcome)
       remember(job, job.started, 'started', '', session.name)
     end
     remember(job, ended, what, outcome.note or '', session.name)
+  elseif state == FAILED and outcome.note then
+    -- More is known of the failure than its group.
+    if job.started > 0 then
+      remember(job, job.started, 'started', '', session.name)
+    end
+    remember(job, math.max(ended, 1), 'failed', outcome.note, session.name)
   end
   tell(job, story)
   if state then
     finish(job, state, ended)
     return
+  end
+  if kind == K_AGAIN and charge == C_ATTEMPT then
+    happened(job.queue, ended, 'retries')
   end
   if kind == K_MOVED then
     change_queue(job, outcome.queue)

@@ -21,6 +21,7 @@ local plan = {
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what more.lua keeps about a job, or false: removed
   index = {},     -- name of a key -> id -> arrival, or false: removed
+  stats = {},     -- what is added to the statistics (see stats.lua)
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
@@ -209,6 +210,8 @@ local function wait_in_line(job)
   end
 end
 
+local fold, happened -- stats.lua has them
+
 -- To a final state.
 local function finish(job, state, finished)
   local is_end = job.state < DONE
@@ -221,6 +224,7 @@ local function finish(job, state, finished)
   count(job.queue, state, 1)
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
+    happened(job.queue, job.finished, 'failures')
   end
   plan.ended[#plan.ended + 1] = job.id
   change(job)
@@ -281,6 +285,9 @@ local function remove(job)
     end
   else
     leave_state(job)
+    if job.state == DONE then
+      fold(job.queue, job.due, job.started, job.finished)
+    end
   end
   local key = key_of(job)
   local holder = key and holder_of(key)
@@ -308,7 +315,7 @@ local function remove(job)
   if band(job.flags, LARGE_BODY) ~= 0 then
     plan.large['b:' .. job.id] = false
   end
-  if band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0 then
+  if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 7) ~= 0 then
     for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
       plan.large[kind .. job.id] = false
     end

@@ -2,7 +2,8 @@
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
---   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), and
+--   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), results (until
+--                                 when those of done jobs have been dropped), histograms (until which day), and
 --                                 <digit of the state><queue> -> how many jobs; zeros are left out
 --   {ns}:job              hash    job id -> record (see job.lua)
 --   {ns}:row:<queue>      list    the ready jobs of a queue that came in order and without a priority: due(6) arrival(6) id.
@@ -31,6 +32,9 @@
 --   {ns}:fading           zset    lanes that have no jobs but a rate: score until when it has something to remember
 --   {ns}:control          hash    p<queue> -> who paused it, and when; l<queue> -> how many of its jobs may run at once
 --   {ns}:patterns         zset    patterns that hungry sessions listen to: score since when
+--   {ns}:stat:<day>:<queue> hash  what happened in a queue on a day, as far as it was summed up (see stats.lua)
+--   {ns}:stats            zset    these days and queues: score day
+--   {ns}:settings         hash    what has been set: name -> value
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id

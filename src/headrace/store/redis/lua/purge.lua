@@ -11,7 +11,7 @@ local function queue_if_traceless(record, state)
   if current ~= state or band(flags, TRACES + RUN) ~= RUN then
     return nil
   end
-  if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) ~= 0 then
+  if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) % 8 ~= 0 then
     return nil
   end
   local high, low = record:byte(64, 65)
@@ -27,7 +27,14 @@ local function purge(state, number)
     local queue = plan.jobs[id] == nil and queue_if_traceless(raw[id], state)
     if queue then
       numbers[queue] = (numbers[queue] or 0) + 1
+      if state == DONE then
+        local record = raw[id]
+        local due = unpack_from('>I6', record, 14)
+        local started, finished = unpack_from('>I6I6', record, 52)
+        fold(queue, due, started, finished)
+      end
       removed[#removed + 1] = id
+      raw[id] = false
       purged = purged + 1
     else
       local job = find_job(id)

@@ -47,7 +47,7 @@ local function extend(list, more)
   return list
 end
 
--- Settles them all; answers with a byte per verdict. `kept`: how many done jobs to keep at most.
+-- Settles them all; answers with a byte per verdict. `kept`: how many done jobs to keep at most, if not as set.
 local function settle_all(session, kept)
   if ARGV[4] == '' then
     return ''
@@ -112,7 +112,10 @@ local function settle_all(session, kept)
     plan.held_out[session.held] = extend(held_out, happy)
     extend(plan.ended, happy)
   end
-  local surplus = finished_in[1] and call('ZCARD', ENDED[DONE]) + #finished_in / 2 - kept or 0
+  local surplus = 0
+  if finished_in[1] then
+    surplus = call('ZCARD', ENDED[DONE]) + #finished_in / 2 - (kept or setting('jobs-history-count'))
+  end
   if surplus >= 100 then
     purge(DONE, math.min(surplus, #finished_in + 100))
   end

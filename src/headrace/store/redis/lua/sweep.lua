@@ -1,11 +1,13 @@
 -- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers and empty lanes.
 --
--- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state
+-- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state, in place of what the
+--             settings say; each may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do}
---@include prelude job plan more sorted lanes outcome relations session wake patterns queues commit closing purge
+--@include prelude job plan more sorted lanes outcome relations session settings stats wake patterns queues commit closing purge
 
-local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE, FORGOTTEN_AT_ONCE = 1000, 1000, 500, 500
-local SILENT = 24 * 3600000 -- a session without leases that was silent for so long is not coming back
+local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
+local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
+local SILENT = setting('max-worker-age') -- a session without leases that was silent for so long is not coming back
 local closed, returned, more = {}, 0, 0
 
 local total = call('ZCARD', SESSIONS)
@@ -25,10 +27,11 @@ for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1
 end
 
 local purged = 0
-local keeps = { [DONE] = tonumber(ARGV[2]), [FAILED] = tonumber(ARGV[3]), [CANCELLED] = tonumber(ARGV[3]) }
 for state, key in pairs(ENDED) do
-  local surplus = call('ZCARD', key) - tonumber(ARGV[4])
-  local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keeps[state]))
+  local kind, given = state == DONE and 'jobs' or 'failed', state == DONE and ARGV[2] or ARGV[3]
+  local surplus = call('ZCARD', key) - (tonumber(ARGV[4]) or setting(kind .. '-history-count'))
+  local keep = tonumber(given) or setting(kind .. '-history')
+  local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keep))
   local given_up = math.min(math.max(surplus, too_old), PURGED_AT_ONCE)
   if given_up > 0 then
     purged = purged + purge(state, given_up)
@@ -46,17 +49,85 @@ if worked and relations.unfinished or #faded == FORGOTTEN_AT_ONCE then
   more = 1
 end
 
+-- Results may be dropped before their jobs: what ended since the last time, up to so long ago.
+local dropped_until
+local keep_results = setting('results-history')
+if keep_results then
+  local since = tonumber(call('HGET', META, 'results') or 0) or 0
+  local before = string.format('%.0f', now - keep_results)
+  local ended = call('ZRANGEBYSCORE', ENDED[DONE], '(' .. string.format('%.0f', since), '(' .. before, 'WITHSCORES',
+    'LIMIT', 0, DROPPED_AT_ONCE)
+  if #ended == 2 * DROPPED_AT_ONCE then
+    -- Those that ended at the same moment go together.
+    local last = ended[#ended]
+    local ties = call('ZRANGEBYSCORE', ENDED[DONE], last, last, 'LIMIT', 0, 10000)
+    while ended[#ended] == last do
+      ended[#ended], ended[#ended - 1] = nil, nil
+    end
+    for _, id in ipairs(ties) do
+      ended[#ended + 1] = id
+      ended[#ended + 1] = last
+    end
+    more = 1
+  end
+  for i = 1, #ended, 2 do
+    local job = find_job(ended[i])
+    if job and job.state == DONE and band(job.flags, HAS_RESULT) ~= 0 then
+      local story = story_of(job)
+      keep_result(job, story, nil)
+      story.large = with(story.large, RESULT_DROPPED)
+      tell(job, story)
+      change(job)
+    end
+  end
+  dropped_until = ended[#ended]
+end
+
+-- Statistics: one day that is past keeping goes, and the histograms of another.
+local old, flat, flat_day = {}, {}, nil
+if check_type(PREFIX .. 'stats', 'zset') then
+  old = call('ZRANGEBYSCORE', PREFIX .. 'stats', '-inf', '(' .. first_day('stats-history'), 'LIMIT', 0, 500)
+  local since = tonumber(call('HGET', META, 'histograms') or 0) or 0
+  local next_day = call('ZRANGEBYSCORE', PREFIX .. 'stats', '(' .. string.format('%.0f', since),
+    '(' .. first_day('histogram-history'), 'WITHSCORES', 'LIMIT', 0, 1)
+  if next_day[2] then
+    flat_day = next_day[2]
+    for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'stats', flat_day, flat_day, 'LIMIT', 0, 500)) do
+      local buckets = {}
+      for _, field in ipairs(call('HKEYS', PREFIX .. 'stat:' .. member)) do
+        if field:find('^[wr]%d') then
+          buckets[#buckets + 1] = field
+        end
+      end
+      flat[PREFIX .. 'stat:' .. member] = buckets
+    end
+  end
+end
+
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
-if closed[1] or next(plan.ended_heads) or worked or faded[1] or forgotten then
+if closed[1] or next(plan.ended_heads) or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do
     if session.lost then
       call('ZREM', SESSIONS, session.id)
     else
-      bury(session)
+      bury(session, SILENT)
       buried = buried + 1
     end
+  end
+  if dropped_until then
+    call('HSET', META, 'results', dropped_until)
+  end
+  for _, member in ipairs(old) do
+    call('UNLINK', PREFIX .. 'stat:' .. member)
+    call('ZREM', PREFIX .. 'stats', member)
+  end
+  if flat_day then
+    for key, buckets in pairs(flat) do
+      bulk('HDEL', key, buckets)
+    end
+    call('HSET', META, 'histograms', flat_day)
   end
   if forgotten then
     call('ZREMRANGEBYSCORE', WATCHED, '-inf', now)

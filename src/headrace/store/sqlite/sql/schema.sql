@@ -18,7 +18,8 @@ CREATE TABLE job (
     crashes INTEGER NOT NULL,
     max_crashes INTEGER NOT NULL,
     flags INTEGER NOT NULL,          -- 1 cancelling, 2 spare, 4 history, 8 unique, 16 large body, 32 large result,
-                                     -- 64 after others, 128 before others, 256 lane, 512 tags, 1024 tracked, 2048 schedule
+                                     -- 64 after others, 128 before others, 256 lane, 512 tags, 1024 tracked, 2048 schedule,
+                                     -- 4096 the result was dropped
     session INTEGER,                 -- who holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
@@ -129,6 +130,28 @@ CREATE TABLE tracked (
     job INTEGER PRIMARY KEY
 ) STRICT;
 
+-- What has been set (see headrace.settings), and how far upkeep has come.
+CREATE TABLE setting (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE progress (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Statistics of jobs that are no longer kept, and what happens too seldom to be derived from jobs.
+CREATE TABLE stat (
+    queue TEXT NOT NULL,
+    day INTEGER NOT NULL,            -- since 1970, UTC
+    kind INTEGER NOT NULL,           -- 0 waits, 1 runs, 2 retries, 3 failures
+    bucket INTEGER NOT NULL,         -- see headrace.stats; -1: all together
+    count INTEGER NOT NULL,
+    total REAL NOT NULL,             -- milliseconds
+    squares REAL NOT NULL,
+    PRIMARY KEY (day, queue, kind, bucket)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX stat_bucket ON stat (day) WHERE bucket >= 0;
 
 -- What a job that comes after others was put with (flag 64).
 CREATE TABLE relation (

@@ -1,0 +1,211 @@
+"""Numbers that all workers of a store go by: what there is to set, what it means, what it may be.
+
+They live in the store, so that one change reaches the whole fleet. Durations are milliseconds there; people and
+programs write them as elsewhere (seconds, a timedelta, words).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from headrace.errors import ConfigurationError
+from headrace.names import check_name
+from headrace.store.contract import Facet, Store
+from headrace.store.facets import Queues, Settings, facet
+from headrace.when import Duration, milliseconds
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
+MOST = 3_650 * DAY
+HEARTBEAT = 15 * SECOND
+
+
+class Definition(Struct, frozen=True):
+    """One thing that can be set."""
+
+    name: str
+    meaning: str
+    default: int | None
+    """None: there is no such bound."""
+    least: int
+    most: int
+    duration: bool = True
+    """In milliseconds; else a number of things."""
+    per_queue: bool = False
+    """May be set for one queue, as `name:queue`."""
+
+
+DEFINITIONS = {
+    definition.name: definition
+    for definition in (
+        Definition(
+            "heartbeat", "how long a worker may be silent before its jobs go to others; read when a worker starts",
+            HEARTBEAT, SECOND, DAY, per_queue=True,
+        ),
+        Definition("jobs-history", "how long done jobs are kept", 7 * DAY, 0, MOST),
+        Definition("jobs-history-count", "how many done jobs are kept at most", 50_000, 0, 10_000_000, duration=False),
+        Definition("results-history", "how long results are kept, if not as long as their jobs", None, 0, MOST),
+        Definition("failed-history", "how long failed and cancelled jobs are kept", 30 * DAY, 0, MOST),
+        Definition(
+            "failed-history-count", "how many failed jobs, and how many cancelled ones, are kept at most",
+            50_000, 0, 10_000_000, duration=False,
+        ),
+        Definition("max-job-history", "how many lines of a job's history are kept", 100, 2, 10_000, duration=False),
+        Definition("stats-history", "how long statistics are kept", 30 * DAY, DAY, MOST),
+        Definition("histogram-history", "how long statistics are kept with their histograms", 7 * DAY, DAY, MOST),
+        Definition("max-worker-age", "after how long a silent worker is forgotten", DAY, MINUTE, MOST),
+    )
+}  # fmt: skip
+
+CONCURRENCY = "max-concurrency"
+"""The limit of a queue: set and shown with the others, and kept where limits are."""
+
+
+def definition_of(name: str) -> Definition:
+    """What a name stands for; `heartbeat:mail` is the heartbeat of a queue."""
+    base, colon, queue = name.partition(":")
+    if base not in DEFINITIONS:
+        raise ConfigurationError(f"There is no setting {base!r}. There are {', '.join((*DEFINITIONS, CONCURRENCY))}.")
+    if colon:
+        check_name("queue", queue)
+        if not DEFINITIONS[base].per_queue:
+            raise ConfigurationError(f"{base} is one for all: it cannot be set for the queue {queue!r}.")
+    return DEFINITIONS[base]
+
+
+def checked(changes: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Changes as a store may keep them, or `ConfigurationError` in words.
+
+    >>> checked({"jobs-history-count": 1_000, "heartbeat:mail": None})
+    {'jobs-history-count': 1000, 'heartbeat:mail': None}
+    >>> checked({"max-job-history": 1})
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: max-job-history goes from 2 to 10,000, not 1.
+    """
+    for name, value in changes.items():
+        definition = definition_of(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigurationError(f"{name} is a whole number, not {value!r}.")
+        if not definition.least <= value <= definition.most:
+            bounds = [spoken(definition, bound) for bound in (definition.least, definition.most, value)]
+            raise ConfigurationError("{} goes from {} to {}, not {}.".format(name, *bounds))
+    return dict(changes)
+
+
+def spoken(definition: Definition, value: int | None) -> str:
+    """A value for people.
+
+    >>> spoken(DEFINITIONS["jobs-history"], 7 * DAY), spoken(DEFINITIONS["jobs-history-count"], 50_000)
+    ('7 days', '50,000')
+    """
+    if value is None:
+        return "no limit"
+    if not definition.duration:
+        return f"{value:,}"
+    for unit, size in (("day", DAY), ("hour", 60 * MINUTE), ("minute", MINUTE), ("second", SECOND)):
+        if value % size == 0 and value:
+            return f"{value // size:,} {unit}{'s' if value != size else ''}"
+    return f"{value:,} ms"
+
+
+def read(name: str, value: Any) -> int:
+    """What somebody wrote, as it is kept.
+
+    >>> read("jobs-history", "3 days"), read("max-job-history", "50")
+    (259200000, 50)
+    """
+    if definition_of(name).duration:
+        is_number = isinstance(value, str) and value.replace(".", "", 1).isdigit()
+        return milliseconds(float(value) if is_number else value, name)
+    try:
+        return int(value.replace(",", "").replace("_", "")) if isinstance(value, str) else value
+    except ValueError:
+        raise ConfigurationError(f"{name} is a whole number, not {value!r}.") from None
+
+
+def session_timeout(store: Store, queues: Sequence[str]) -> int:
+    """How long a worker of these queues may be silent: the shortest that any of them asks for."""
+    found = store.run(facet(store, Settings).settings()) if Facet.SETTINGS in store.facets else {}
+    common = found.get("heartbeat", HEARTBEAT)
+    return min((found.get(f"heartbeat:{queue}", common) for queue in queues), default=common)
+
+
+class AppSettings(MutableMapping[str, "timedelta | int | None"]):
+    """The settings of an app's store: `app.settings`. Durations are timedeltas; `del` goes back to the default.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> app.settings["jobs-history"]
+    datetime.timedelta(days=7)
+    >>> app.settings["jobs-history"] = "12 hours"
+    >>> app.settings["heartbeat:mail"] = 30
+    >>> app.settings.changed()
+    {'heartbeat:mail': datetime.timedelta(seconds=30), 'jobs-history': datetime.timedelta(seconds=43200)}
+    >>> del app.settings["jobs-history"]
+    """
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+
+    def __getitem__(self, name: str) -> timedelta | int | None:
+        base, _, queue = name.partition(":")
+        if base == CONCURRENCY:
+            return self._limits().get(_queue_of(name, queue))
+        definition = definition_of(name)
+        found = self._found()
+        return _shown(definition, found.get(name, found.get(base, definition.default)))
+
+    def __setitem__(self, name: str, value: Duration | int | None) -> None:
+        base, _, queue = name.partition(":")
+        if base == CONCURRENCY:
+            self._limit(_queue_of(name, queue), value)
+            return
+        changes = checked({name: None if value is None else read(name, value)})
+        store = self._app.store
+        store.run(facet(store, Settings).set_settings(changes))
+
+    def __delitem__(self, name: str) -> None:
+        self[name] = None
+
+    def __iter__(self) -> Iterator[str]:
+        yield from DEFINITIONS
+
+    def __len__(self) -> int:
+        return len(DEFINITIONS)
+
+    def changed(self) -> dict[str, timedelta | int | None]:
+        """Only what somebody has set, by name."""
+        found = self._found()
+        return {name: _shown(definition_of(name), found[name]) for name in sorted(found)}
+
+    def _found(self) -> dict[str, int]:
+        store = self._app.store
+        return store.run(facet(store, Settings).settings())
+
+    def _limits(self) -> dict[str, int | None]:
+        store = self._app.store
+        return {control.queue: control.limit for control in store.run(facet(store, Queues).controls())}
+
+    def _limit(self, queue: str, value: object) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise ConfigurationError(f"{CONCURRENCY} is a whole number, 0 or more, not {value!r}.")
+        store = self._app.store
+        store.run(facet(store, Queues).limit(queue, value))
+
+
+def _queue_of(name: str, queue: str) -> str:
+    if not queue:
+        raise ConfigurationError(f"{CONCURRENCY} is set for a queue: write '{CONCURRENCY}:mail' for {name!r}.")
+    return check_name("queue", queue)
+
+
+def _shown(definition: Definition, value: int | None) -> timedelta | int | None:
+    return timedelta(milliseconds=value) if definition.duration and value is not None else value

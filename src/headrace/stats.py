@@ -1,0 +1,220 @@
+"""Durations summed up: in which bucket one falls, and what buckets and sums tell about all of them.
+
+Buckets grow with the durations, eight for every doubling: below 16 ms they are exact, above within an eighth. Redis
+computes the same by itself (store/redis/lua/stats.lua).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from math import sqrt
+from typing import NamedTuple
+
+from headrace.errors import ConfigurationError
+from headrace.store.facets import DayStats, Tally
+
+DAY = 86_400_000
+LONGEST = 2**36 - 1
+"""Two years: what takes longer counts as this long."""
+
+
+def bucket_of(milliseconds: int) -> int:
+    """The number of the bucket that a duration falls into.
+
+    >>> [bucket_of(length) for length in (0, 7, 15, 16, 17, 18, 1_000, 60_000)]
+    [0, 7, 15, 16, 16, 17, 63, 110]
+    """
+    length = min(max(milliseconds, 0), LONGEST)
+    shift = max(length.bit_length() - 4, 0)
+    return 8 * shift + (length >> shift)
+
+
+def bounds(bucket: int) -> tuple[int, int]:
+    """The durations of a bucket: from, and up to but not including.
+
+    >>> bounds(5), bounds(63), bounds(110)
+    ((5, 6), (960, 1024), (57344, 61440))
+    """
+    shift = max(bucket // 8 - 1, 0)
+    low = (bucket - 8 * shift) << shift
+    return low, low + (1 << shift)
+
+
+def add(tally: Tally, *others: Tally) -> Tally:
+    """Both together."""
+    buckets = dict(tally.buckets)
+    count, total, squares = tally.count, tally.total, tally.squares
+    for other in others:
+        count, total, squares = count + other.count, total + other.total, squares + other.squares
+        for bucket, number in other.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + number
+    return Tally(count, total, squares, buckets)
+
+
+def tally_of(lengths: Sequence[int]) -> Tally:
+    """Durations, summed up.
+
+    >>> tally = tally_of([3, 5, 1_000])
+    >>> tally.count, tally.total, tally.buckets
+    (3, 1008.0, {3: 1, 5: 1, 63: 1})
+    """
+    counted = [min(max(length, 0), LONGEST) for length in lengths]
+    buckets: dict[int, int] = {}
+    for length in counted:
+        buckets[bucket_of(length)] = buckets.get(bucket_of(length), 0) + 1
+    return Tally(len(counted), float(sum(counted)), float(sum(length**2 for length in counted)), buckets)
+
+
+def mean(tally: Tally) -> float | None:
+    return tally.total / tally.count if tally.count else None
+
+
+def variance(tally: Tally) -> float | None:
+    """How far they are apart, squared; of all of them, not of a sample."""
+    if not tally.count:
+        return None
+    return max(tally.squares / tally.count - (tally.total / tally.count) ** 2, 0.0)
+
+
+def deviation(tally: Tally) -> float | None:
+    spread = variance(tally)
+    return None if spread is None else sqrt(spread)
+
+
+def percentile(tally: Tally, percent: float) -> float | None:
+    """The duration that so many percent do not exceed, as well as the buckets tell. None: there are no buckets.
+
+    >>> tally = tally_of(range(10))
+    >>> percentile(tally, 50), percentile(tally, 90), percentile(tally, 100)
+    (4.0, 8.0, 9.0)
+    """
+    counted = sum(tally.buckets.values())
+    if not counted:
+        return None
+    left = max(percent * counted / 100, 1)
+    for bucket in sorted(tally.buckets):
+        number = tally.buckets[bucket]
+        if left <= number:
+            low, high = bounds(bucket)
+            return low + (high - 1 - low) * left / number if high - low > 1 else float(low)
+        left -= number
+    return float(bounds(max(tally.buckets))[1] - 1)
+
+
+def histogram(tally: Tally, bars: int = 12) -> list[tuple[int, int, int]]:
+    """Few bars for a terminal: (from, up to, how many), equally wide in buckets, empty ends left out.
+
+    >>> histogram(tally_of([1, 1, 2, 9, 9, 9]), bars=3)
+    [(1, 4, 3), (4, 7, 0), (7, 10, 3)]
+    """
+    if not tally.buckets:
+        return []
+    first, last = min(tally.buckets), max(tally.buckets)
+    width = -(-(last - first + 1) // bars)
+    found = []
+    for start in range(first, last + 1, width):
+        number = sum(tally.buckets.get(bucket, 0) for bucket in range(start, start + width))
+        found.append((bounds(start)[0], bounds(start + width - 1)[1], number))
+    return found
+
+
+class Durations:
+    """What is known about many durations.
+
+    >>> found = Durations(tally_of([10, 12, 14]))
+    >>> found.count, found.mean, found.percentile(50)
+    (3, datetime.timedelta(microseconds=12000), datetime.timedelta(microseconds=12000))
+    """
+
+    __slots__ = ("tally",)
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def __repr__(self) -> str:
+        return f"<{self.count} durations, mean {self.mean}>"
+
+    @property
+    def count(self) -> int:
+        return self.tally.count
+
+    @property
+    def mean(self) -> timedelta | None:
+        return _length(mean(self.tally))
+
+    @property
+    def deviation(self) -> timedelta | None:
+        """The standard deviation."""
+        return _length(deviation(self.tally))
+
+    def percentile(self, percent: float) -> timedelta | None:
+        """What so many percent do not exceed, to within an eighth. None: none were seen, or the histogram is gone."""
+        return _length(percentile(self.tally, percent))
+
+    def histogram(self, bars: int = 12) -> list[tuple[timedelta, timedelta, int]]:
+        """From, up to, how many; in steps that grow."""
+        return [(_span(low), _span(high), number) for low, high, number in histogram(self.tally, bars)]
+
+
+def _span(milliseconds: float) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def _length(milliseconds: float | None) -> timedelta | None:
+    return None if milliseconds is None else _span(milliseconds)
+
+
+class QueueStats(NamedTuple):
+    """What happened in a queue on one day (UTC)."""
+
+    queue: str
+    day: date
+    wait: Durations
+    """Of jobs that were done: from when their last run was due to when it began."""
+    run: Durations
+    """Of jobs that were done: how long their last run took."""
+    retries: int
+    failures: int
+    """Jobs that failed that day."""
+    failed: int
+    """Of these, how many are failed still."""
+
+
+def of_day(found: DayStats) -> QueueStats:
+    """A day as a store tells it, for people who program."""
+    return QueueStats(
+        found.queue,
+        date_of(found.day),
+        Durations(found.wait),
+        Durations(found.run),
+        found.retries,
+        found.failures,
+        found.failed,
+    )
+
+
+def day_of(value: date | str | int | None, now: int) -> int:
+    """A day (UTC) as the number that stores count days by; None is today.
+
+    >>> day_of("2026-11-15", 0), day_of(None, DAY * 3 + 5)
+    (20772, 3)
+    """
+    if value is None:
+        return now // DAY
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value)
+        except ValueError:
+            raise ConfigurationError(f"{value!r} is not a day. Write for example 2026-11-15.") from None
+    if isinstance(value, datetime):
+        value = value.astimezone(UTC).date()
+    if isinstance(value, date):
+        return (value - date(1970, 1, 1)).days
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"A day is a date, text like '2026-11-15' or a number of days, not {value!r}.")
+    return value
+
+
+def date_of(day: int) -> date:
+    return date.fromordinal(date(1970, 1, 1).toordinal() + day)

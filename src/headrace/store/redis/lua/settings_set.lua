@@ -1,0 +1,19 @@
+-- settings_set: set something, or go back to the default.
+--
+-- ARGV[2...]  name, value ('': the default), ...
+-- Answers     how many have been set
+--@include prelude settings
+
+check_type(SETTINGS, 'hash')
+local set, unset = {}, {}
+for i = 2, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    unset[#unset + 1] = ARGV[i]
+  else
+    set[#set + 1] = ARGV[i]
+    set[#set + 1] = ARGV[i + 1]
+  end
+end
+bulk('HSET', SETTINGS, set)
+bulk('HDEL', SETTINGS, unset)
+return call('HLEN', SETTINGS)

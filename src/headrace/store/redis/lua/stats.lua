@@ -1,0 +1,116 @@
+-- Statistics: what done jobs leave behind when they go, and what is counted as it happens. The arithmetic is that of
+-- headrace/stats.py. A day of a queue is a hash {ns}:stat:<day>:<queue>; its fields:
+--   wn, wt, wq   how many waits, their sum and the sum of their squares; w<bucket> how many waits in a bucket
+--   rn, rt, rq   and r<bucket> the same of runs
+--   retries, failures
+local DAY, LONGEST = 86400000, 68719476735
+local floor, frexp = math.floor, math.frexp
+
+local function bucket_of(length)
+  if length < 16 then
+    return length > 0 and length or 0
+  end
+  if length > LONGEST then
+    length = LONGEST
+  end
+  local _, exponent = frexp(length)
+  local shift = exponent - 4
+  return 8 * shift + floor(length / 2 ^ shift)
+end
+
+-- What is added to the days of queues: day -> queue -> how many waits (w) and runs (r) of which lengths, retries, failures.
+local function sums_of(queue, day)
+  local queues = plan.stats[day]
+  if not queues then
+    queues = {}
+    plan.stats[day] = queues
+  end
+  local sums = queues[queue]
+  if not sums then
+    sums = { w = {}, r = {}, retries = 0, failures = 0 }
+    queues[queue] = sums
+  end
+  return sums
+end
+
+-- A done job goes. This runs for every job there ever is: what can be done later, once for many of the same length, is.
+local last_queue, day_begins, waits, runs
+fold = function(queue, due, started, finished)
+  if queue ~= last_queue or finished < day_begins or finished >= day_begins + DAY then
+    local day = floor(finished / DAY)
+    local sums = sums_of(queue, day)
+    last_queue, day_begins, waits, runs = queue, day * DAY, sums.w, sums.r
+  end
+  local wait, run = started - due, finished - started
+  waits[wait] = (waits[wait] or 0) + 1
+  runs[run] = (runs[run] or 0) + 1
+end
+
+-- Lengths, summed up: how many, their sum, the sum of their squares, how many in which bucket.
+local function tally(lengths)
+  local number, total, squares, buckets = 0, 0, 0, {}
+  for length, many in pairs(lengths) do
+    length = math.min(math.max(length, 0), LONGEST)
+    number, total, squares = number + many, total + many * length, squares + many * length * length
+    local bucket = bucket_of(length)
+    buckets[bucket] = (buckets[bucket] or 0) + many
+  end
+  return number, total, squares, buckets
+end
+
+-- A retry, or a failure.
+happened = function(queue, at, what)
+  local sums = sums_of(queue, floor(at / DAY))
+  sums[what] = sums[what] + 1
+end
+
+local function first_day(name)
+  return floor((now - setting(name)) / DAY)
+end
+
+-- The fields as they will be: for each key a list to set. Reads only.
+local function changed_stats()
+  local changes, keep, keep_buckets = {}, nil, nil
+  for day, queues in pairs(plan.stats) do
+    keep = keep or first_day('stats-history')
+    keep_buckets = keep_buckets or first_day('histogram-history')
+    for queue, sums in pairs(queues) do
+      local adds = {}
+      for _, kind in ipairs({ 'w', 'r' }) do
+        if next(sums[kind]) then
+          local buckets
+          adds[kind .. 'n'], adds[kind .. 't'], adds[kind .. 'q'], buckets = tally(sums[kind])
+          for bucket, number in pairs(day >= keep_buckets and buckets or {}) do
+            adds[kind .. bucket] = number
+          end
+        end
+      end
+      adds.retries = sums.retries > 0 and sums.retries or nil
+      adds.failures = sums.failures > 0 and sums.failures or nil
+      if day >= keep and next(adds) then
+        local member = string.format('%.0f', day) .. ':' .. queue
+        local key, names, values = PREFIX .. 'stat:' .. member, {}, {}
+        for name in pairs(adds) do
+          names[#names + 1] = name
+        end
+        local before = read_many('HMGET', key, names)
+        for i, name in ipairs(names) do
+          values[2 * i - 1] = name
+          values[2 * i] = string.format('%.17g', (before[i] and tonumber(before[i]) or 0) + adds[name])
+        end
+        changes[#changes + 1] = { key = key, day = day, member = member, values = values }
+      end
+    end
+  end
+  if changes[1] then
+    check_type(PREFIX .. 'stats', 'zset')
+  end
+  return changes
+end
+
+local function write_stats(changes)
+  for _, change in ipairs(changes) do
+    bulk('HSET', change.key, change.values)
+    call('ZADD', PREFIX .. 'stats', change.day, change.member)
+  end
+end

@@ -1,0 +1,3 @@
+-- Say in jobs that ended within a time that their results are gone.
+UPDATE job SET result = NULL, flags = (flags & ~32) | 4096
+WHERE state = 4 AND state >= 4 AND finished > ?1 AND finished <= ?2 AND (result IS NOT NULL OR flags & 32 != 0)

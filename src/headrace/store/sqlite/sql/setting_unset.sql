@@ -1,0 +1,2 @@
+-- Go back to the default.
+DELETE FROM setting WHERE name = ?1

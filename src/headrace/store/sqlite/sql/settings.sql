@@ -1,0 +1,2 @@
+-- All that has been set.
+SELECT name, value FROM setting ORDER BY name

@@ -1,0 +1,2 @@
+-- Give up the statistics of a day.
+DELETE FROM stat WHERE day = ?1

@@ -1,0 +1,103 @@
+"""Statistics: derived from jobs while these are kept, summed up when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.stats import DAY, LONGEST, add, bucket_of
+from headrace.store.facets import DayStats, Tally
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import Transaction
+
+WAITS, RUNS, RETRIES, FAILURES = range(4)
+ALL = -1
+"""The bucket of what has no histogram."""
+
+Times = tuple[str, int, int, int]
+"""Of a job: its queue, when it was due, started and finished."""
+
+
+def first_day(tx: Transaction, setting: str) -> int:
+    """The first day that a setting says to keep."""
+    return (tx.now - tx.number(setting)) // DAY
+
+
+def fold(tx: Transaction, jobs: Iterable[Times]) -> None:
+    """These jobs are done and about to go: they leave their durations behind."""
+    first, first_with_buckets = first_day(tx, "stats-history"), first_day(tx, "histogram-history")
+    sums: dict[tuple[int, str, int, int], list[float]] = {}
+    for (queue, day, kind, length), number in _durations(jobs).items():
+        if day >= first:
+            place = (day, queue, kind, bucket_of(length) if day >= first_with_buckets else ALL)
+            found = sums.setdefault(place, [0, 0.0, 0.0])
+            found[0] += number
+            found[1] += number * length
+            found[2] += number * length * length
+    tx.connection.executemany(SQL["stat_add"], [(*place, *found) for place, found in sums.items()])
+
+
+def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
+    """How many waited and ran for how long, per queue and day. (Runs for every job that goes: kept lean.)"""
+    numbers: dict[tuple[str, int, int, int], int] = {}
+    for queue, due, started, finished in jobs:
+        day, wait, run = finished // DAY, started - due, finished - started
+        key = queue, day, WAITS, wait if 0 <= wait <= LONGEST else min(max(wait, 0), LONGEST)
+        numbers[key] = numbers.get(key, 0) + 1
+        key = queue, day, RUNS, run if 0 <= run <= LONGEST else min(max(run, 0), LONGEST)
+        numbers[key] = numbers.get(key, 0) + 1
+    return numbers
+
+
+def count(tx: Transaction, queue: str, at: int, kind: int) -> None:
+    """A retry, or a failure."""
+    tx.execute(SQL["stat_add"], (at // DAY, queue, kind, ALL, 1, 0.0, 0.0))
+
+
+def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
+    if day < first_day(tx, "stats-history"):
+        return DayStats(queue=queue, day=day)
+    span = (queue, day * DAY, (day + 1) * DAY)
+    tallies = {kind: Tally() for kind in range(4)}
+    for kind, bucket, number, total, squares in tx.rows(SQL["stat_kept"], (queue, day)):
+        tallies[kind] = add(tallies[kind], Tally(number, total, squares, {} if bucket == ALL else {bucket: number}))
+    for (_, _, kind, length), number in _durations(tx.rows(SQL["stat_derived"], span)).items():
+        buckets = {bucket_of(length): number}
+        tallies[kind] = add(tallies[kind], Tally(number, number * length, number * length * length, buckets))
+    with_buckets = day >= first_day(tx, "histogram-history")
+    waits, runs = (
+        tally if with_buckets else Tally(tally.count, tally.total, tally.squares)
+        for tally in (tallies[WAITS], tallies[RUNS])
+    )
+    return DayStats(
+        queue=queue,
+        day=day,
+        wait=waits,
+        run=runs,
+        retries=tallies[RETRIES].count,
+        failures=tallies[FAILURES].count,
+        failed=tx.rows(SQL["stat_failed"], span)[0][0],
+    )
+
+
+def _old_day(tx: Transaction) -> int | None:
+    found = tx.rows(SQL["stat_old"], (first_day(tx, "stats-history"),))
+    return found[0][0] if found else None
+
+
+def _day_to_flatten(tx: Transaction) -> int | None:
+    found = tx.rows(SQL["stat_with_buckets"], (first_day(tx, "histogram-history"),))
+    return found[0][0] if found else None
+
+
+def out_of_date(tx: Transaction) -> bool:
+    """Is there anything to forget?"""
+    return _old_day(tx) is not None or _day_to_flatten(tx) is not None
+
+
+def forget(tx: Transaction) -> None:
+    """Give up one day that is past keeping, and the histograms of another."""
+    if (day := _old_day(tx)) is not None:
+        tx.execute(SQL["stat_forget"], (day,))
+    if (day := _day_to_flatten(tx)) is not None:
+        tx.execute(SQL["stat_flatten"], (day,))
+        tx.execute(SQL["stat_no_buckets"], (day,))

@@ -1,0 +1,86 @@
+"""Settings from Python."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from headrace import Headrace, ResultGone
+from headrace.errors import ConfigurationError, Unsupported
+from headrace.settings import DEFINITIONS
+from headrace.store.contract import CORE_FACETS
+from headrace.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def app() -> Headrace:
+    return Headrace("sqlite:///:memory:")
+
+
+def test_settings_are_a_mapping(app: Headrace) -> None:
+    assert dict(app.settings) == {
+        name: timedelta(milliseconds=d.default) if d.duration and d.default is not None else d.default
+        for name, d in DEFINITIONS.items()
+    }
+    app.settings["jobs-history"] = timedelta(hours=5)
+    app.settings["heartbeat:mail"] = "1 minute"
+    app.settings["max-job-history"] = 7
+    assert app.settings["jobs-history"] == timedelta(hours=5)
+    assert (app.settings["heartbeat:mail"], app.settings["heartbeat"]) == (timedelta(minutes=1), timedelta(seconds=15))
+    assert app.settings["heartbeat:other"] == timedelta(seconds=15)
+    assert app.settings.changed() == {
+        "heartbeat:mail": timedelta(minutes=1), "jobs-history": timedelta(hours=5), "max-job-history": 7
+    }  # fmt: skip
+    del app.settings["max-job-history"]
+    app.settings["jobs-history"] = None
+    assert list(app.settings.changed()) == ["heartbeat:mail"]
+
+
+def test_what_makes_no_sense_is_refused(app: Headrace) -> None:
+    for name, value, words in (
+        ("nothing", 5, "There is no setting 'nothing'"),
+        ("jobs-history", "soon", "jobs-history: 'soon'"),
+        ("max-job-history", 2.5, "whole number"),
+        ("max-concurrency", 5, "'max-concurrency:mail'"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            app.settings[name] = value
+    with pytest.raises(ConfigurationError, match="no setting"):
+        app.settings["nothing"]
+    assert app.settings.changed() == {}
+
+
+def test_a_store_without_settings_says_so(app: Headrace) -> None:
+    class Poor(SqliteStore):
+        facets = CORE_FACETS
+
+    app.use_store(Poor("sqlite:///:memory:"))
+    with pytest.raises(Unsupported, match="has no settings"):
+        app.settings["jobs-history"] = 5
+
+    @app.task(name="t")
+    def task() -> int:
+        return 5
+
+    job = task.enqueue()
+    app.worker().run_until_empty()
+    assert job.result() == 5
+
+
+def test_a_result_that_is_no_longer_kept_is_not_taken_for_none() -> None:
+    app = Headrace("sqlite:///:memory:")
+
+    @app.task(name="t")
+    def task(value: int | None) -> int | None:
+        return value
+
+    with app.testing() as t:
+        app.settings["results-history"] = 60
+        some, none = task.enqueue(5), task.enqueue(None)
+        t.run_all()
+        t.advance(61)
+        app.store.run(app.store.sweep())
+        with pytest.raises(ResultGone, match="no longer kept"):
+            some.result()
+        assert none.result() is None

@@ -1,0 +1,99 @@
+"""Settings from the shell, and what workers make of them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.cli import exits
+from processes import eventually, worker_process
+
+from . import shop
+
+Ask = Callable[..., Any]
+Run = Callable[..., Any]
+
+
+def values(ask: Ask, *arguments: str) -> dict[str, Any]:
+    return {entry["name"]: entry["value"] for entry in ask("settings", *arguments)["settings"]}
+
+
+def test_settings_are_shown_with_their_defaults(app: Headrace, ask: Ask, run: Run) -> None:
+    shop.add.enqueue(1)
+    day = 86_400_000
+    assert values(ask) == {
+        "heartbeat": 15_000, "jobs-history": 7 * day, "jobs-history-count": 50_000, "results-history": None,
+        "failed-history": 30 * day, "failed-history-count": 50_000, "max-job-history": 100, "stats-history": 30 * day,
+        "histogram-history": 7 * day, "max-worker-age": day,
+    }  # fmt: skip
+    text = run("settings").stdout
+    assert "jobs-history-count    50,000" in text
+    assert "results-history       no limit" in text
+    assert "how long done jobs are kept" in text
+
+
+def test_settings_are_changed_and_unset(app: Headrace, ask: Ask, run: Run) -> None:
+    shop.add.enqueue(1)
+    assert values(ask, "jobs-history", "3 days") == {"jobs-history": 3 * 86_400_000}
+    assert values(ask, "max-job-history", "1,000") == {"max-job-history": 1_000}
+    assert values(ask, "heartbeat", "60", "--queue", "mail") == {"heartbeat:mail": 60_000}
+    assert app.store.run(app.store.settings()) == {
+        "heartbeat:mail": 60_000, "jobs-history": 259_200_000, "max-job-history": 1_000
+    }  # fmt: skip
+    assert "3 days" in run("settings", "jobs-history").stdout
+    assert values(ask)["heartbeat:mail"] == 60_000
+    assert values(ask, "jobs-history", "--unset") == {"jobs-history": 7 * 86_400_000}
+    assert values(ask, "heartbeat", "--queue", "mail", "--unset") == {"heartbeat:mail": 15_000}
+    assert list(app.settings.changed()) == ["max-job-history"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("heartbeats", "5"), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
+        (("heartbeats",), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
+        (("heartbeat", "soon"), exits.CONFIGURATION, "heartbeat: 'soon'"),
+        (("heartbeat", "0.5"), exits.CONFIGURATION, "heartbeat goes from 1 second to 1 day, not 500 ms."),
+        (("max-job-history", "many"), exits.CONFIGURATION, "max-job-history is a whole number, not 'many'."),
+        (("jobs-history", "1d", "--queue", "mail"), exits.CONFIGURATION, "jobs-history is one for all"),
+        (("--queue", "mail"), exits.USAGE, "Which setting"),
+        (("--unset",), exits.USAGE, "which one to unset"),
+        (("heartbeat", "5", "--unset"), exits.USAGE, "without a value"),
+        (("max-concurrency", "5"), exits.USAGE, "add --queue"),
+        (("max-concurrency", "few", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
+    ],
+)
+def test_what_makes_no_sense(app: Headrace, run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+    shop.add.enqueue(1)
+    result = run("settings", *arguments)
+    assert result.exit_code == code, result.output
+    assert words in result.stderr
+    assert app.store.run(app.store.settings()) == {}
+
+
+def test_a_worker_reads_the_heartbeat_when_it_starts_and_on_sighup(
+    app: Headrace, ask: Ask, url: str, tmp_path: Path
+) -> None:
+    def timeouts() -> list[float]:
+        return [entry["timeout"] for entry in ask("workers")["workers"]]
+
+    app.settings["heartbeat"] = 40
+    app.settings["heartbeat:mail"] = "20s"
+    with worker_process("cli.shop:app", url, "--queues", "mail,default", log=tmp_path / "log") as worker:
+        eventually(lambda: timeouts() == [20.0], "the worker to come")
+        app.settings["heartbeat:mail"] = "5s"
+        worker.process.send_signal(signal.SIGHUP)
+        eventually(lambda: timeouts() == [5.0], "its successor to come")
+    with worker_process("cli.shop:app", url, "--session-timeout", "7s", log=tmp_path / "log"):
+        eventually(lambda: timeouts() == [7.0], "a worker that was told otherwise")
+
+
+def test_an_embedded_worker_reads_it_too(app: Headrace, ask: Ask) -> None:
+    app.settings["heartbeat"] = "30s"
+    with app.worker(queues=["default"]):
+        assert [entry["timeout"] for entry in ask("workers")["workers"]] == [30.0]
