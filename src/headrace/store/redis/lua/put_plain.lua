@@ -21,7 +21,7 @@ for i = 1, n do
     fields[#fields + 1] = READY .. queue
     -- Into the row only if that stays in order: the clock may have been set back.
     local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
-    in_order[queue] = not last or last:sub(1, 6) <= due
+    in_order[queue] = not last or #last >= 6 and unpack_from('>I6', last) <= now
     hungry[queue] = {}
     for _, name in ipairs(listening_to(queue)) do
       if check_type(PREFIX .. 'hungry:' .. name, 'zset') then

@@ -55,6 +55,13 @@ local function head_of_row(queue, wanted)
   return live, upto, chosen
 end
 
+-- Not `<` on the bytes: that goes by the server's locale.
+local function stands_before(a, b)
+  local due_a, arrival_a = unpack_from('>I6I6', a)
+  local due_b, arrival_b = unpack_from('>I6I6', b)
+  return due_a < due_b or due_a == due_b and arrival_a < arrival_b
+end
+
 -- The head of a queue's line as it will be, from three sources that are each in order: the row, the line, and what this very
 -- exchange puts there. The members, and for each where it is from: a place in the row, in the line, or in the plan. If all are
 -- from the row, also their ids.
@@ -81,7 +88,7 @@ local function head_of_line(queue, wanted)
       if a.score ~= b.score then
         return a.score < b.score
       end
-      return a.member < b.member
+      return stands_before(a.member, b.member)
     end)
   end
   local members, in_row, in_plan = {}, {}, {}
@@ -90,7 +97,7 @@ local function head_of_line(queue, wanted)
     local n, mine, other = #members + 1, row[r], others[o]
     if mine and other and other.score == 0 and other.member == mine then
       r = r + 1 -- a job revived at once may stand in both
-    elseif mine and (not other or other.score > 0 or other.score == 0 and mine < other.member) then
+    elseif mine and (not other or other.score > 0 or other.score == 0 and stands_before(mine, other.member)) then
       members[n], in_row[n] = mine, upto[r]
       r = r + 1
     else
