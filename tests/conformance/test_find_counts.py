@@ -6,7 +6,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.job import Counts, Filter, Kind, State
-from headrace.store.contract import Store
+from headrace.store.contract import Facet, Store
 
 from .helpers import Worker, look, put
 
@@ -125,6 +125,7 @@ def test_counts_are_per_queue_by_name_without_zeros(store: Store, worker: Worker
     ]
 
 
+@pytest.mark.needs(Facet.MOVE)
 def test_counts_follow_a_moved_job(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.MOVED, queue="next")

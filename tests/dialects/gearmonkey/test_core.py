@@ -1,4 +1,4 @@
-"""The core of the store contract, on this dialect; and beyond it sessions, cancelling, deleting and reviving."""
+"""The core of the store contract, on this dialect; and beyond it sessions, cancelling, deleting, reviving, finding."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from conformance.helpers import Worker
 from conformance.test_cancel_delete_revive import *  # noqa: F403
 from conformance.test_core import *  # noqa: F403  (that is the point)
+from conformance.test_find_counts import *  # noqa: F403
 from conformance.test_sessions import *  # noqa: F403
 from headrace.clock import ManualClock
 from headrace.dialects.gearmonkey import GearMonkeyStore

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from headrace import Backoff, Headrace, JobCancelled, JobFailed, MoveTo, NoWorkers, Retry, Snooze, Unsupported, current
 from headrace.cli import cli
-from headrace.dialects.gearmonkey import Client, GearMonkeyStore
+from headrace.dialects.gearmonkey import OPT_BLOCKING, Client, GearMonkeyStore
 from headrace.job import Filter, Kind, State
 from processes import eventually
 from volume import volume
@@ -305,3 +305,55 @@ def test_the_command_line(url: str, client: Client) -> None:
     report = json.loads(examined.output)
     assert report["jobs"]["ready"] == 1
     assert any("'mail'" in problem for problem in report["problems"])
+
+
+# -- ears --
+
+
+def test_a_worker_without_room_stops_listening_and_hears_again(app: Headrace, raw: Any, client: Client) -> None:
+    """It would hear two events for each of its own jobs. What was put meanwhile, and what is put later, is found."""
+    held, deaf = threading.Event(), threading.Event()
+
+    @app.task(name="t")
+    def task(number: int) -> int:
+        if number == 0:
+            deaf.set()
+            held.wait(20)
+        return number
+
+    def listeners() -> int:
+        return int(raw.pubsub_numsub("channel:t")[0][1])
+
+    with app.worker(slots=1):
+        eventually(lambda: listeners() == 1, "the worker to listen")
+        blocked = task.enqueue(0)
+        assert deaf.wait(10)
+        for number in range(600):  # as a busy peer would
+            raw.publish("channel:t", f"finish:{number + 1000}")
+        eventually(lambda: listeners() == 0, "the worker to stop listening")
+        meanwhile = task.enqueue(1)
+        held.set()
+        assert (blocked.result(timeout=10), meanwhile.result(timeout=10)) == (0, 1)
+        eventually(lambda: listeners() == 1, "the worker to listen again")
+        began = time.monotonic()
+        client.run("t", "7", options=OPT_BLOCKING, timeout=10)
+        assert time.monotonic() - began < 0.9  # sooner than an idle worker looks by itself
+
+
+def test_many_done_at_once_have_the_locks_of_the_document(app: Headrace, raw: Any, client: Client) -> None:
+    @app.task(name="t")
+    def task(number: int) -> int:
+        return number
+
+    raw.lpush("lock:t:5", "OK")  # somebody's, from before
+    app.enqueue_many([task.call(number) for number in range(1, 5)])
+    raw.lpush("lock:t:5", "OK")
+    app.enqueue_many([task.call(number) for number in range(5, 61)])
+    raw.lpush("lock:t:9", "OK")  # a peer that does not wait for the end
+    app.worker(slots=60).run_until_empty()
+    for number in range(1, 61):
+        assert raw.lrange(f"lock:t:{number}", 0, -1) == ([b"OK"] * 2 if number == 9 else [b"OK"])
+        assert 0 < raw.ttl(f"lock:t:{number}") <= 10
+        assert 89_990 < raw.ttl(f"job:t:{number}") <= 90_000
+    assert not raw.exists("headrace:gm:lock", "headrace:gm:t:jobs")
+    assert 89_990 < raw.ttl("headrace:gm:t::ended") <= 90_000

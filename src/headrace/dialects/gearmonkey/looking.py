@@ -19,7 +19,7 @@ class Seen(NamedTuple):
     status: str
     ttl: int
     state: State
-    created: int
+    arrival: int
     queue: str
     task: str
     group: str | None
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     @property
     def place(self) -> tuple[int, int, str]:
         """Where it stands among all jobs: by when it was put, as far as we know that."""
-        return self.created, self.number, self.function
+        return self.arrival, self.number, self.function
 
 
 def get(ids: Sequence[str], shapes: Shapes) -> Script[list[Snapshot | None]]:
@@ -52,7 +52,7 @@ def walk() -> Generator[Script[Any], Any, list[Seen]]:
 
 
 def _seen(entry: Any, now: int) -> Seen:
-    function, number, status, ttl, score, created, state, queue, task, group = entry
+    function, number, status, ttl, score, arrival, state, queue, task, group = entry
     name = function.decode()
     return Seen(
         function=name,
@@ -60,7 +60,7 @@ def _seen(entry: Any, now: int) -> Seen:
         status=status.decode(),
         ttl=ttl,
         state=_state(status, score, state, now),
-        created=int(created or 0),
+        arrival=int(arrival),
         queue=queue.decode() if queue else name,
         task=task.decode() if task else name,
         group=group.decode() if group else None,
@@ -101,8 +101,8 @@ def find(wanted: Filter, shapes: Shapes) -> Generator[Script[Any], Any, Page]:
 
 
 def _place(cursor: str) -> tuple[int, int, str]:
-    created, number, function = cursor.split(":", 2)
-    return int(created), int(number), function
+    arrival, number, function = cursor.split(":", 2)
+    return int(arrival), int(number), function
 
 
 def counts() -> Generator[Script[Any], Any, list[Counts]]:

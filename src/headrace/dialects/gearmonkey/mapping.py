@@ -15,7 +15,7 @@ import base64
 import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -43,6 +43,7 @@ class Shape:
         self.default = own[0].default if single else inspect.Parameter.empty
         self.kind, self.optional = _kind(hints.get(self.name, Any))
         self.returns = _kind(hints.get("return", Any))[0]
+        self._before = b"{%s:" % _encode(self.name)
 
     # -- arguments --
 
@@ -78,7 +79,7 @@ class Shape:
             return given  # no text: the codec will say so
 
     def _named(self, value: bytes) -> bytes:
-        return b"{%s:%s}" % (_encode(self.name), value)
+        return self._before + value + b"}"
 
 
 def _kind(annotation: Any) -> tuple[type | None, bool]:
@@ -121,6 +122,11 @@ class Shapes:
     def to_body(self, task: str, given: bytes) -> bytes:
         shape = self.of(task)
         return given if shape is None else shape.to_body(given)
+
+    def reader(self, task: str) -> Callable[[bytes], bytes]:
+        """`to_body` of one task, for many inputs."""
+        shape = self.of(task)
+        return (lambda given: given) if shape is None else shape.to_body
 
     def to_output(self, task: str, result: bytes | None) -> tuple[bytes, str]:
         """What a peer finds as the job's output, and how it was made."""

@@ -17,6 +17,9 @@ Fields = dict[bytes, bytes]
 
 
 _HEAD = Struct(">IHHdddddBHH")
+_HELD_SIZE = 12
+_HAND_OUT = Struct(">8xIHI")
+"""Token and ref, in six bytes; before them stands when it was taken. See lua/held.lua."""
 _NONE = Raw()
 
 
@@ -46,7 +49,8 @@ def _split(record: bytes) -> tuple[tuple[Any, ...], str, Rest]:
     head = _HEAD.unpack_from(record)
     worker = _HEAD.size + head[9]
     end = worker + head[10]
-    return head, record[worker:end].decode(), _rest(record[end:]) if len(record) > end else Rest()
+    rest = record[end:-6]  # the ref stands last
+    return head, record[worker:end].decode(), _rest(rest) if rest else Rest()
 
 
 def _bytes(value: Raw) -> bytes | None:
@@ -61,20 +65,39 @@ def fields(flat: Sequence[bytes]) -> Fields:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def lease(entry: Any, shapes: Shapes) -> Lease:
-    """A job that was handed out: see lua/take.lua."""
-    name, number, label, given, record, level, spare = entry[:7]
-    (token, attempts, crashes, created, due, ref, *_), _, rest = _split(record)
-    function = name.decode()
-    task = rest.task or function
-    return Lease(
-        int(ref), token, rest.id or f"{function}:{number.decode()}", task, label.decode(), shapes.to_body(task, given),
-        _bytes(rest.options), _bytes(rest.data), attempts, crashes, rest.max,
-        _LEVELS.get(level, 0) if rest.priority is None else rest.priority, int(created), int(due), rest.deferred,
-        bool(spare), rest.cancelling,
-    )  # fmt: skip
+def leases(runs: Sequence[Any], shapes: Shapes) -> list[tuple[Lease, tuple[str, bytes, bytes]]]:
+    """Jobs that were handed out (see lua/take.lua), each with its task, function and number."""
+    found = []
+    for function, label, level, spare, numbers, inputs, packed in runs:
+        name, queue, priority, is_spare = function.decode(), label.decode(), _LEVELS.get(level, 0), bool(spare)
+        to_body = shapes.reader(name)
+        start = _HELD_SIZE + len(label)
+        head = start + _HAND_OUT.size
+        for number, given, record in zip(numbers, inputs, packed, strict=True):
+            token, high, low = _HAND_OUT.unpack_from(record, start)
+            ref = (high << 32) + low
+            _, attempts, crashes, created, due, _, _, _, _, s, w = _HEAD.unpack_from(record, head)
+            rest = record[head + _HEAD.size + s + w : -6]
+            if rest.startswith(_ONLY_ID) and rest[5] == len(rest) - 6:
+                lease = Lease(
+                    ref, token, rest[6:].decode(), name, queue, to_body(given), None, None, attempts, crashes, 3,
+                    priority, int(created), int(due), None, is_spare,
+                )  # fmt: skip
+            else:
+                more = _rest(rest) if rest else Rest()
+                task = more.task or name
+                lease = Lease(
+                    ref, token, more.id or f"{name}:{number.decode()}", task, queue, shapes.to_body(task, given),
+                    _bytes(more.options), _bytes(more.data), attempts, crashes, more.max,
+                    priority if more.priority is None else more.priority, int(created), int(due), more.deferred,
+                    is_spare, more.cancelling,
+                )  # fmt: skip
+            found.append((lease, (lease.task, function, number)))
+    return found
 
 
+_ONLY_ID = b"\x81\xa2id\xd9"
+"""How the rest of a record mostly begins, in msgpack: nothing but an id, of 32 to 255 bytes; its length follows."""
 _LEVELS = {b"high": 1, b"low": -1}
 
 

@@ -163,11 +163,12 @@ class GearMonkeyStore:
     ) -> Operation[Turn]:
         def read(reply: Reply, _: bool) -> Turn:
             now, due, verdicts, entries, dropped = reply
-            leases = [records.lease(entry, self.shapes) for entry in entries]
             for outcome in outcomes:
                 self._runs.pop(outcome.ref, None)
-            for lease, entry in zip(leases, entries, strict=True):
-                self._runs[lease.ref] = (lease.task, f"{entry[1].decode()}:{entry[0].decode()}")
+            leases = []
+            for lease, run in records.leases(entries, self.shapes):
+                leases.append(lease)
+                self._runs[lease.ref] = run
             for name in dropped:
                 log.warning("job %s has gone or has ended: its number is dropped from the queue", name.decode())
             self._has_room[session] = take is not None and len(leases) < take.slots

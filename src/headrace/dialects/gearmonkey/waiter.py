@@ -4,13 +4,16 @@
 whoever hears of a new job and finds none looks again after a few milliseconds, and then less and less often.
 
 A busy worker hears two events for each of its own jobs, and cares for neither. So what comes is not taken apart into
-messages: it is searched for the few bytes that are news.
+messages: it is searched for the few bytes that are news. And a worker that has had no room for a while stops listening
+to the protocol's channels; when it has room again it subscribes, and takes the server's confirmation as news, since it
+may have missed some.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,8 +21,10 @@ import msgspec
 from headrace.dialects.gearmonkey.protocol import SIDE, channel
 from headrace.dialects.gearmonkey.requests import DEFAULT_QUEUE
 from headrace.errors import JobNotFound
+from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
+from headrace.store.redis.troubles import BROKEN
 from headrace.store.redis.waiter import Ear
 
 LOOK_AGAIN = (0.002, 0.02, 0.2)
@@ -27,6 +32,9 @@ LOOK_AGAIN = (0.002, 0.02, 0.2)
 LOOK_SECONDS = 1.0
 """An idle worker looks at least this often: "BRPOP … 1", and a job pushed by hand makes no event."""
 CREATED = b"create:"
+SUBSCRIBED = b"$9\r\nsubscribe\r\n"
+ENOUGH = 16_384
+"""Bytes heard without having room, after which a worker stops listening: some hundred events."""
 
 
 class ChannelEar(Ear):
@@ -51,13 +59,37 @@ class ChannelEar(Ear):
         self._taken_before = 0
         self._look_at: list[float] = []
         self._tail = b""
+        self._loud: list[str] = []
+        """The protocol's channels."""
+        self._listening = True
+        self._in_vain = 0
 
     def _topics(self) -> Sequence[str]:
         channels, self._marks = self._channels()
+        self._loud = [name for name in channels if not name.startswith(SIDE)]
         self._tail = b""
+        self._listening, self._in_vain = True, 0
         return channels
 
+    def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
+        if self._has_room() is not False:
+            self._in_vain = 0
+            if not self._listening and self._connection is not None:
+                with suppress(*BROKEN):  # the course itself finds out
+                    self._listen(again=True)
+        return super()._course(timeout)
+
+    def _listen(self, *, again: bool) -> None:
+        verb = b"SUBSCRIBE" if again else b"UNSUBSCRIBE"
+        command = pack(verb, *(name.encode() for name in self._loud))
+        self._connection.send_packed_command([command], check_health=False)
+        self._listening = again
+
     def _is_news(self, said: bytes) -> bool:
+        if self._has_room() is False:
+            self._in_vain += len(said)
+            if self._in_vain > ENOUGH and self._listening:
+                self._listen(again=False)
         came = self._tail + said
         heard = any(mark in came for mark in self._marks)
         if CREATED in came:
@@ -94,7 +126,7 @@ def for_worker(
         accepted = msgspec.msgpack.decode(found, type=list[str]) if found else []
         functions = dict.fromkeys((*accepted, *(queue for queue in queues if queue != DEFAULT_QUEUE)))
         ours = [f"{SIDE}{session}:told", *(f"{SIDE}{function}:wake" for function in functions)]
-        return [*ours, *map(channel, functions)], [CREATED, SIDE.encode()]
+        return [*ours, *map(channel, functions)], [CREATED, SUBSCRIBED, SIDE.encode()]
 
     question: Script[tuple[bool, int]] = Script(
         "listen", (session.encode(),), lambda reply, _: (bool(reply[0]), int(reply[1]))

@@ -28,7 +28,7 @@ local function cancel(id)
   local record = read_record(fn, number)
   record.state = 'cancelled'
   if status == 'error' then
-    call('SET', record_key(fn, number), build(record), 'EX', math.max(call('TTL', job_key(fn, number)), 1))
+    write_ended(fn, number, build(record))
     return 1
   end
   check_function(fn)

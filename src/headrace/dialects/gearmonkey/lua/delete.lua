@@ -16,7 +16,8 @@ for i = 2, #ARGV do
       let_go(session_id, { { place_of(fn, number), held } })
     end
     remove_from_line(fn, number)
-    call('DEL', job_key(fn, number), record_key(fn, number), 'lock:' .. fn .. ':' .. number)
+    call('DEL', job_key(fn, number), 'lock:' .. fn .. ':' .. number)
+    forget_record(fn, number)
     if record.id then
       call('DEL', id_key(record.id))
     end

@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  session id
 -- ARGV[3]  number of the request
--- ARGV[4]  msgpack: outcomes (see settle.lua)
+-- ARGV[4]  outcomes (see settle.lua)
 -- ARGV[5]  msgpack: hand-outs that were spare and have been started
 -- ARGV[6]  msgpack: what to take (see take.lua), or false
 -- Answers  {now, next due or -1, verdicts, leases (see take.lua), numbers that were dropped}
@@ -22,11 +22,14 @@ local function taken_before()
   for _, pair in ipairs(read_all_held(session.id)) do
     local held = pair[2]
     if held.request == number then
-      leases[#leases + 1] = { held.fn, held.number, held.label, call('HGET', job_key(held.fn, held.number), 'input') or '',
-        held.blob, held.level, held.spare and 1 or 0, select(2, hand_out_of(held)) }
+      leases[#leases + 1] = { held.fn, held.label, held.level, held.spare and 1 or 0, { held.number },
+        { call('HGET', job_key(held.fn, held.number), 'input') or '' }, { hand_out(held) }, held.ref }
     end
   end
   table.sort(leases, function(a, b) return a[8] < b[8] end)
+  for _, lease in ipairs(leases) do
+    lease[8] = nil
+  end
   return leases
 end
 
@@ -39,7 +42,7 @@ if repeated then
     verdicts[i] = tonumber(session.verdicts:sub(i, i))
   end
 else
-  verdicts = settle_all(session, cmsgpack.unpack(ARGV[4]))
+  verdicts = settle_all(session, ARGV[4])
   call('HSET', session_key(session.id), 'verdicts', table.concat(verdicts))
 end
 local wanted = cmsgpack.unpack(ARGV[6])

@@ -1,24 +1,41 @@
--- What sessions hold, by place (ID:FN): the fields of HELD, function, number, label, and the job's record. Beside it stands a
--- member of the function's leases, which is what any other reaper would go by. Who holds a job is rarely asked, and only of
--- busy ones: the open sessions are asked in turn, so that taking need not write it down.
+-- What sessions hold, by place (ID:FN): the fields of HELD, label, hand-out, and the job's record as it was before. Beside it
+-- stands a member of the function's leases, which is what any other reaper would go by. Who holds a job is rarely asked, and only
+-- of busy ones: the open sessions are asked in turn, so that taking need not write it down.
 
-local HELD = '>BdBHHH'
+-- level, request, spare, length of the label
+local HELD, HELD_SIZE = '>BdBH', 12
+-- when it was taken, token, ref
+local HAND_OUT, HAND_OUT_SIZE = '>dI4I6', 18
 local LEVEL_NUMBERS = { scheduled = 1, high = 2, normal = 3, low = 4 }
 
-local function pack_held(held)
-  return struct.pack(HELD, LEVEL_NUMBERS[held.level], held.request, held.spare and 1 or 0, #held.fn, #held.number, #held.label)
-    .. held.fn .. held.number .. held.label .. held.blob
+-- What jobs that are handed out together have in common.
+local function held_prefix(level, request, spare, label)
+  return struct.pack(HELD, LEVEL_NUMBERS[level], request, spare and 1 or 0, #label) .. label
 end
 
-local function unpack_held(packed)
-  local level, request, spare, f, n, l, at = struct.unpack(HELD, packed)
-  local held = { level = LEVELS[level], request = request, spare = spare == 1 }
-  held.fn, held.number = packed:sub(at, at + f - 1), packed:sub(at + f, at + f + n - 1)
-  held.label, held.blob = packed:sub(at + f + n, at + f + n + l - 1), packed:sub(at + f + n + l)
+-- A session as records name it: lengths of its id and its name, and both.
+local function owner_of(id, name)
+  return struct.pack('>HH', #id, #name) .. id .. name
+end
+
+-- The whole of it; `blob` is the record as of now.
+local function unpack_held(session_id, place, packed)
+  local level, request, spare, length, at = struct.unpack(HELD, packed)
+  local held = { level = LEVELS[level], request = request, spare = spare == 1, label = packed:sub(at, at + length - 1) }
+  held.number, held.fn = place:match('^(%d+):(.+)$')
+  held.taken, held.token, held.ref, at = struct.unpack(HAND_OUT, packed, at + length)
+  local record = parse(packed:sub(at))
+  record.started, record.token, record.ref = held.taken, held.token, held.ref
+  record.session, record.worker = session_id, call('HGET', SIDE .. session_id .. ':session', 'name') or ''
+  held.blob = build(record)
   return held
 end
 
-local AT_ONCE = 1000 -- Lua cannot pass many more arguments than this
+-- As whoever asked for jobs is told of it: see take.lua.
+local function hand_out(held)
+  return held_prefix(held.level, held.request, held.spare, held.label)
+    .. struct.pack(HAND_OUT, held.taken, held.token, held.ref) .. held.blob
+end
 
 local function held_key(id)
   return SIDE .. id .. ':held'
@@ -28,15 +45,13 @@ local function place_of(fn, number)
   return number .. ':' .. fn
 end
 
--- Of the places named, those that the session holds.
+-- Of each of the places named, what the session holds there, packed; false where it holds nothing.
 local function read_held(session_id, places)
-  local found = {}
-  for first = 1, #places, AT_ONCE do
-    local last = math.min(first + AT_ONCE - 1, #places)
-    local values = call('HMGET', held_key(session_id), unpack(places, first, last))
-    for i = first, last do
-      local value = values[i - first + 1]
-      found[places[i]] = value and unpack_held(value) or nil
+  local found, n = {}, #places
+  for first = 1, n, AT_ONCE do
+    local values = call('HMGET', held_key(session_id), unpack(places, first, math.min(first + AT_ONCE - 1, n)))
+    for i = 1, #values do
+      found[first + i - 1] = values[i]
     end
   end
   return found
@@ -46,19 +61,14 @@ local function read_all_held(session_id)
   local found = {}
   local flat = call('HGETALL', held_key(session_id))
   for i = 1, #flat, 2 do
-    found[#found + 1] = { flat[i], unpack_held(flat[i + 1]) }
+    found[#found + 1] = { flat[i], unpack_held(session_id, flat[i], flat[i + 1]) }
   end
   return found
 end
 
 local function write_held(session_id, held)
-  call('HSET', held_key(session_id), place_of(held.fn, held.number), pack_held(held))
-end
-
--- Which hand-out it is: token and ref.
-local function hand_out_of(held)
-  local token, _, _, _, _, ref = struct.unpack('>I4HHddd', held.blob)
-  return token, ref
+  call('HSET', held_key(session_id), place_of(held.fn, held.number),
+    hand_out(held))
 end
 
 -- Who holds a job: session, and what is held; or nothing.
@@ -67,7 +77,7 @@ local function holder_of(fn, number)
   for _, session_id in ipairs(call('ZRANGE', SESSIONS, 0, -1)) do
     local value = call('HGET', held_key(session_id), place)
     if value then
-      return session_id, unpack_held(value)
+      return session_id, unpack_held(session_id, place, value)
     end
   end
 end
@@ -82,54 +92,28 @@ local function current_blob(fn, number)
   return held and held.blob or read_blob(fn, number)
 end
 
--- Many members of one key, in pieces.
-local function in_pieces(command, key, values)
-  for first = 1, #values, 2 * AT_ONCE do
-    call(command, key, unpack(values, first, math.min(first + 2 * AT_ONCE - 1, #values)))
+-- A list per key, made when it is first asked for.
+local function list_in(lists, key)
+  local list = lists[key]
+  if not list then
+    list = {}
+    lists[key] = list
   end
+  return list
 end
 
--- Record hand-outs: a list of {place, held}.
-local function hold(session_id, list, until_when)
-  local places, leases, fn = {}, {}, nil
-  local function write()
-    in_pieces('HSET', held_key(session_id), places)
-    in_pieces('ZADD', leases_key(fn), leases)
-    places, leases = {}, {}
-  end
-  local n = 1
-  for _, pair in ipairs(list) do -- those of a function mostly stand together
-    local held = pair[2]
-    if fn ~= held.fn then
-      if fn then write() end
-      fn, n = held.fn, 1
-    end
-    places[n], places[n + 1] = pair[1], pack_held(held)
-    leases[n], leases[n + 1] = until_when, held.level .. ':' .. held.number
-    n = n + 2
-  end
-  if fn then write() end
-end
-
--- The reverse.
+-- Hand-outs that are over: a list of {place, held}.
 local function let_go(session_id, list)
-  local places, leases, fn = {}, {}, nil
-  local function write()
-    in_pieces('HDEL', held_key(session_id), places)
-    in_pieces('ZREM', leases_key(fn), leases)
-    places, leases = {}, {}
-  end
-  local n = 0
-  for _, pair in ipairs(list) do
+  local places, leases = {}, {}
+  for i, pair in ipairs(list) do
     local held = pair[2]
-    if fn ~= held.fn then
-      if fn then write() end
-      fn, n = held.fn, 0
-    end
-    n = n + 1
-    places[n], leases[n] = pair[1], held.level .. ':' .. held.number
+    local mine = list_in(leases, held.fn)
+    places[i], mine[#mine + 1] = pair[1], held.level .. ':' .. held.number
   end
-  if fn then write() end
+  in_pieces('HDEL', held_key(session_id), places)
+  for fn, members in pairs(leases) do
+    in_pieces('ZREM', leases_key(fn), members)
+  end
 end
 
 -- Spare hand-outs that have been started are no longer spare.
@@ -142,8 +126,7 @@ local function note_started(session_id, refs)
     started[ref] = true
   end
   for _, pair in ipairs(read_all_held(session_id)) do
-    local _, ref = hand_out_of(pair[2])
-    if started[ref] then
+    if started[pair[2].ref] then
       pair[2].spare = false
       write_held(session_id, pair[2])
     end

@@ -15,7 +15,8 @@
 --
 --   headrace:gm:FN:leases       zset    jobs held by headrace workers: member LEVEL:ID, score: until when
 --   headrace:gm:FN:workers      zset    sessions registered in count:FN: score: until when
---   headrace:gm:FN:job:ID       string  what the protocol has no field for (see record.lua)
+--   headrace:gm:FN:jobs         hash    what the protocol has no field for, of jobs that have not ended: ID -> see record.lua
+--   headrace:gm:FN:N:ended      hash    the same of jobs that have; N: the number without its last three digits
 --   headrace:gm:FN:orphans      zset    jobs seen in no queue and in nobody's hands: score: since when
 --   headrace:gm:FN:wake         channel a job was put back in line (no event of the protocol tells)
 --   headrace:gm:ID:id           string  where the job with this id of ours is: FN:ID
@@ -25,13 +26,16 @@
 --   headrace:gm:sessions        zset    the open sessions: score: until when without a sign of life
 --   headrace:gm:functions       set     functions with leases or registered sessions
 --   headrace:gm:refs            string  the last hand-out
+--   headrace:gm:lock            list    what lock lists are copied from, within one step
+--   headrace:gm:arrivals        string  how many jobs with an id of ours were put
 --
 -- ARGV[1] is empty, or a test's clock. No KEYS: the names follow from the data, as the protocol's own do.
 local call = redis.call
 local SIDE = 'headrace:gm:'
-local SESSIONS, FUNCTIONS, REFS = SIDE .. 'sessions', SIDE .. 'functions', SIDE .. 'refs'
+local SESSIONS, FUNCTIONS, REFS, ARRIVALS = SIDE .. 'sessions', SIDE .. 'functions', SIDE .. 'refs', SIDE .. 'arrivals'
 local LEVELS = { 'scheduled', 'high', 'normal', 'low' }
-local KEEP_JOB, KEEP_LOCK = 90000, 10 -- seconds: the protocol's 25 hours, and its 10 seconds
+local KEEP_JOB, KEEP_LOCK = '90000', '10' -- seconds: the protocol's 25 hours, and its 10 seconds
+local AT_ONCE = 1000 -- Lua cannot pass many more arguments than this
 
 local now, steady
 if ARGV[1] == '' then
@@ -55,10 +59,6 @@ local function job_key(fn, number)
   return 'job:' .. fn .. ':' .. number
 end
 
-local function record_key(fn, number)
-  return SIDE .. fn .. ':job:' .. number
-end
-
 local function queue_key(fn, level)
   return 'queue:' .. fn .. ':' .. level
 end
@@ -69,6 +69,13 @@ end
 
 local function id_key(id)
   return SIDE .. id .. ':id'
+end
+
+-- Many members of one key, in pieces. Numbers should be text already: Redis is slow to write them.
+local function in_pieces(command, key, values)
+  for first = 1, #values, 2 * AT_ONCE do
+    call(command, key, unpack(values, first, math.min(first + 2 * AT_ONCE - 1, #values)))
+  end
 end
 
 local function check_type(key, wanted)

@@ -27,7 +27,13 @@ for _, job in ipairs(jobs) do
   end
 end
 
-local answers = {}
+-- Our own jobs get a place in the order of arrival; what we know beside the protocol is written at the end, by function.
+local ours = 0
+for _, job in ipairs(jobs) do
+  ours = ours + (job[7] and 1 or 0)
+end
+local arrival = ours > 0 and call('INCRBY', ARRIVALS, ours) - ours or 0
+local records, answers = {}, {}
 for i, job in ipairs(jobs) do
   local fn, input, level, due, delay, id = job[1], job[2], job[3], job[4], job[5], job[7]
   local known = id and call('GET', id_key(id))
@@ -39,7 +45,8 @@ for i, job in ipairs(jobs) do
       due = delay < 0 and now or now + delay
     end
     -- Should uid:FN have been lost, an old job's output and expiry would show through.
-    call('DEL', job_key(fn, number), record_key(fn, number), 'lock:' .. fn .. ':' .. number)
+    call('DEL', job_key(fn, number), 'lock:' .. fn .. ':' .. number)
+    forget_record(fn, number)
     call('HSET', job_key(fn, number), 'status', 'idle', 'input', input)
     call('PUBLISH', 'channel:' .. fn, 'create:' .. number)
     if level == 'scheduled' then
@@ -49,9 +56,16 @@ for i, job in ipairs(jobs) do
     end
     if id then
       call('SET', id_key(id), fn .. ':' .. number)
-      call('SET', record_key(fn, number), head(0, 0, 0, now, due, 0, 0, 0, 0, '', '') .. job[8])
+      arrival = arrival + 1
+      local known_by_us = records[fn] or {}
+      records[fn] = known_by_us
+      known_by_us[#known_by_us + 1] = number
+      known_by_us[#known_by_us + 1] = head(0, 0, 0, now, due, arrival, 0, 0, 0, '', '') .. job[8] .. NEVER
     end
     answers[i] = { number, 0 }
   end
+end
+for fn, known_by_us in pairs(records) do
+  in_pieces('HSET', jobs_key(fn), known_by_us)
 end
 return answers

@@ -9,11 +9,15 @@
 local session = guard(ARGV[2])
 mark_seen(session)
 register(session)
-local until_when = steady + session.timeout
-local held, all = {}, read_all_held(session.id)
-for _, pair in ipairs(all) do
-  held[select(2, hand_out_of(pair[2]))] = pair
-  call('ZADD', leases_key(pair[2].fn), 'XX', until_when, pair[2].level .. ':' .. pair[2].number)
+local until_when, held, members = digits(steady + session.timeout), {}, {}
+for _, pair in ipairs(read_all_held(session.id)) do
+  local mine = list_in(members, pair[2].fn)
+  held[pair[2].ref] = pair
+  mine[#mine + 1] = until_when
+  mine[#mine + 1] = pair[2].level .. ':' .. pair[2].number
+end
+for fn, leases in pairs(members) do
+  in_pieces('ZADD', leases_key(fn), leases)
 end
 note_started(session.id, cmsgpack.unpack(ARGV[4]))
 local answers, gone = {}, {}

@@ -21,7 +21,8 @@ end
 for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
   local fn, id = locate(report[3])
   local place = fn and place_of(fn, id) or ''
-  local held = read_held(session.id, { place })[place]
+  local packed = read_held(session.id, { place })[1]
+  local held = packed and unpack_held(session.id, place, packed)
   local record = held and parse(held.blob)
   local ours = held and record.ref == report[1] and record.token == report[2] and call('EXISTS', job_key(held.fn, held.number)) == 1
   if ours then

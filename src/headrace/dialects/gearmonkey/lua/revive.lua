@@ -20,6 +20,7 @@ for i = 2, #ARGV do
     call('HDEL', job, 'output', 'status:dividend', 'status:divisor')
     call('PERSIST', job)
     call('DEL', 'lock:' .. fn .. ':' .. number)
+    forget_record(fn, number)
     write_record(fn, number, record)
     remove_from_line(fn, number) -- a peer may have finished it while it waited
     call('LPUSH', queue_key(fn, level_of(record, nil)), number)

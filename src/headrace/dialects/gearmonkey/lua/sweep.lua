@@ -55,13 +55,21 @@ end
 flush_put_back()
 
 -- Our keys end with their jobs, whoever finished them: a few are looked at each time.
+-- Those of one function that have not ended are one key, of which a few are picked at random.
 local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*', 'COUNT', KEYS_AT_ONCE)
 for _, key in ipairs(page[2]) do
-  local place = key:sub(-3) == ':id' and call('GET', key) or key:sub(#SIDE + 1):gsub(':job:(%d+)$', ':%1')
-  local fn, number = place:match('^(.+):(%d+)$')
-  if fn and call('EXISTS', job_key(fn, number)) == 0 then
-    call('DEL', key)
-    forgotten = forgotten + (key:sub(-3) == ':id' and 0 or 1)
+  if key:sub(-3) == ':id' then
+    local fn, number = (call('GET', key) or ''):match('^(.+):(%d+)$')
+    if fn and call('EXISTS', job_key(fn, number)) == 0 then
+      call('DEL', key)
+    end
+  elseif key:sub(-5) == ':jobs' then
+    local fn = key:sub(#SIDE + 1, -6)
+    for _, number in ipairs(call('HRANDFIELD', key, KEYS_AT_ONCE)) do
+      if call('EXISTS', job_key(fn, number)) == 0 then
+        forgotten = forgotten + call('HDEL', key, number)
+      end
+    end
   end
 end
 if closed == SESSIONS_AT_ONCE or returned >= LEASES_AT_ONCE then

@@ -23,49 +23,50 @@ local function next_of(group, most)
   end
 end
 
--- A job becomes ours: "Publish a 'start' event", "Update the job status", and the lease beside it.
-local function hand_out(session, request, ref, fn, level, number, blob, label, spare)
-  local key = job_key(fn, number)
-  local known = call('HMGET', key, 'status', 'input')
-  if known[1] ~= 'idle' and known[1] ~= 'busy' then
-    return nil -- deleted, expired, or finished by a worker that was slow: its number is dropped
-  end
-  call('PUBLISH', 'channel:' .. fn, 'start:' .. number)
-  call('HSET', key, 'status', 'busy')
-  local token, attempts, crashes, created, due, _, _, finished, result, s, w, at = struct.unpack(HEAD, blob)
-  local taken = head(token + 1, attempts, crashes, created, due, ref, now, finished, result, session.id, session.name)
-    .. blob:sub(at + s + w)
-  local held = { fn = fn, number = number, level = level, request = request, spare = spare, label = label, blob = taken }
-  return { fn, number, label, known[2] or '', taken, level, spare and 1 or 0 }, { place_of(fn, number), held }
-end
-
--- `wanted`: {labels, slots, spare, round robin}.
+-- `wanted`: {labels, slots, spare, round robin}. Answers with hand-outs, those of one line together: {function, label, level,
+-- 1 if they are spare, numbers, inputs, hand-outs with records}; and with numbers that were dropped.
 local function take(session, request, wanted)
-  local groups, leases, dropped, taken = {}, {}, {}, {}
+  local groups, runs, dropped = {}, {}, {}
   for i, label in ipairs(wanted[1]) do
     groups[i] = { label = label, functions = label == 'default' and session.tasks or { label }, line = 1 }
   end
   local slots, most, round_robin = wanted[2], wanted[2] + wanted[3], wanted[4] and #wanted[1] > 1
-  local refs = tonumber(call('GET', REFS) or 0)
+  local refs, count = tonumber(call('GET', REFS) or 0), 0
+  local held, until_when = {}, digits(steady + session.timeout)
   local empty, at = 0, 1
-  while #leases < most and empty < #groups do
+  while count < most and empty < #groups do
     local group = groups[at]
-    local fn, level, numbers = next_of(group, round_robin and 1 or math.min(most - #leases, 1000))
+    -- Those that are spare are a run of their own.
+    local room = count < slots and slots - count or most - count
+    local fn, level, numbers = next_of(group, round_robin and 1 or math.min(room, AT_ONCE))
     if fn then
       empty = 0
-      local keys = {}
-      for i, number in ipairs(numbers) do
-        keys[i] = record_key(fn, number)
-      end
-      local blobs = call('MGET', unpack(keys))
-      for i, number in ipairs(numbers) do
-        local ref = refs + #leases + 1
-        local lease, held = hand_out(session, request, ref, fn, level, number, blobs[i] or NEW, group.label, #leases >= slots)
-        if lease then
-          leases[#leases + 1], taken[#taken + 1] = lease, held
-        else
+      local spare, key, channel = count >= slots, 'job:' .. fn .. ':', 'channel:' .. fn
+      local prefix, member = held_prefix(level, request, spare, group.label), level .. ':'
+      local blobs = call('HMGET', jobs_key(fn), unpack(numbers))
+      local given, inputs, hand_outs, leases, n = {}, {}, {}, {}, 0
+      for i = 1, #numbers do
+        local number = numbers[i]
+        local job = key .. number
+        local known = call('HMGET', job, 'status', 'input')
+        local status = known[1]
+        if status == 'idle' or status == 'busy' then
+          -- "Publish a 'start' event", "Update the job status", and the lease beside it.
+          call('PUBLISH', channel, 'start:' .. number)
+          call('HSET', job, 'status', 'busy')
+          n, count = n + 1, count + 1
+          local blob = blobs[i] or NEW
+          local packed = prefix .. struct.pack(HAND_OUT, now, struct.unpack('>I4', blob) + 1, refs + count) .. blob
+          given[n], inputs[n], hand_outs[n] = number, known[2] or '', packed
+          held[2 * count - 1], held[2 * count] = number .. ':' .. fn, packed
+          leases[2 * n - 1], leases[2 * n] = until_when, member .. number
+        else -- deleted, expired, or finished by a worker that was slow
           dropped[#dropped + 1] = fn .. ':' .. number
         end
+      end
+      if n > 0 then
+        in_pieces('ZADD', leases_key(fn), leases)
+        runs[#runs + 1] = { fn, group.label, level, spare and 1 or 0, given, inputs, hand_outs }
       end
       if round_robin then
         at = at % #groups + 1
@@ -75,9 +76,9 @@ local function take(session, request, wanted)
       at = at % #groups + 1
     end
   end
-  if leases[1] then
-    call('INCRBY', REFS, #leases)
-    hold(session.id, taken, steady + session.timeout)
+  if count > 0 then
+    call('INCRBY', REFS, count)
+    in_pieces('HSET', held_key(session.id), held)
   end
-  return leases, dropped
+  return runs, dropped
 end
