@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.dialects.gearmonkey import Client, GearMonkeyStore
-from headrace.errors import MaybeApplied
+from headrace.errors import MaybeApplied, StoreCorrupt
 from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take, Verdict
 from store.redis import servers
 from store.redis.proxy import TO_CLIENT, Proxy
@@ -55,3 +56,17 @@ def test_an_exchange_whose_answer_got_lost_is_repeated(url: str, raw: Any, proxy
         assert (list(turn.verdicts), [lease.id for lease in turn.leases]) == ([Verdict.OK], ["b"])
         assert raw.lrange("queue:f:normal", 0, -1) == [b"3"]
         assert raw.hget("job:f:1", "status") == b"success"
+
+
+def test_a_wait_that_is_refused_leaves_its_connection_in_order(url: str, raw: Any) -> None:
+    """The lock and the job are asked for at once: both answers are read, whatever the first one says."""
+    with Client(url) as client:
+        number = client.run("f", "x")
+        raw.set(f"lock:f:{number}", "no list")
+        with pytest.raises(StoreCorrupt):
+            client.wait("f", number, timeout=5)
+        job = client.get("f", number)
+        assert job is not None
+        assert (job.status, job.input) == ("idle", "x")
+        with pytest.raises(StoreCorrupt):
+            asyncio.run(client.await_("f", number, timeout=5))

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from headrace.dialects.gearmonkey import records
-from headrace.dialects.gearmonkey.driver import Command
+from headrace.dialects.gearmonkey.driver import Both, Command
 from headrace.dialects.gearmonkey.events import Happening, Listener
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_LOCK,
@@ -272,25 +272,34 @@ def _wait(function: str, number: int, timeout: float, *, alone: bool = False) ->
     It is there for one waiter, for ten seconds, and not at all if the worker died before its last step. `alone`: the
     job has just been put, nobody else can be waiting for it yet.
     """
-    look_first = not alone
     end = time.monotonic() + timeout if timeout else None
+    job: JobInfo | None
+    if not alone:
+        job = yield _get(function, number)
+        if job is None or job.finished:
+            return _found(function, number, job)
     while True:
-        if look_first:
-            job: JobInfo | None = yield _get(function, number)
-            if job is None:
-                raise JobNotFound(f"{function}:{number}")
-            if job.finished:
-                return job
-            if end is not None and time.monotonic() >= end:
-                raise JobTimeout(function, number, timeout)
-        look_first = True
         seconds = SLICE if end is None else min(SLICE, max(end - time.monotonic(), 0.01))
-        unlocked = yield Command(
-            "BRPOP", lock_key(function, number), f"{seconds:.3f}", read=lambda reply: reply is not None, repeatable=True
-        )
+        unlocked, job = yield Both(_lock(function, number, seconds), _get(function, number))
         if unlocked and not alone:
             # Somebody else may be waiting for the same job: the lock is left as it was found.
             yield _put_back(function, number)
+        if job is None or job.finished:
+            return _found(function, number, job)
+        if end is not None and time.monotonic() >= end:
+            raise JobTimeout(function, number, timeout)
+
+
+def _found(function: str, number: int, job: JobInfo | None) -> JobInfo:
+    if job is None:
+        raise JobNotFound(f"{function}:{number}")
+    return job
+
+
+def _lock(function: str, number: int, seconds: float) -> Command[bool]:
+    return Command(
+        "BRPOP", lock_key(function, number), f"{seconds:.3f}", read=lambda reply: reply is not None, repeatable=True
+    )
 
 
 def _put_back(function: str, number: int) -> Script[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headrace.clock import Clock
 from headrace.errors import StoreCorrupt, Unsupported
@@ -41,6 +41,21 @@ class Command(Script[T]):
         self.reads = reads
 
 
+class Both(Script[tuple[Reply, T]], Generic[T]):
+    """Two plain commands that are sent at once; the server turns to the second when it has answered the first."""
+
+    __slots__ = ("pair",)
+
+    answers = 2
+
+    def __init__(self, first: Command[Any], second: Command[T]) -> None:
+        def read(reply: Reply, unsure: bool) -> tuple[Any, T]:
+            return first.read(reply[0], unsure), second.read(reply[1], unsure)
+
+        super().__init__("", (), read, repeatable=first.repeatable and (second.repeatable or second.reads))
+        self.pair = (first, second)
+
+
 class GearMonkeyDriver(Driver):
     """Connections to the server where the peers are."""
 
@@ -55,6 +70,8 @@ class GearMonkeyDriver(Driver):
     def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
         if isinstance(script, Command):
             return pack(*script.arguments)
+        if isinstance(script, Both):
+            return b"".join(pack(*command.arguments) for command in script.pair)
         clock = b"" if self._clock is None else requests.clock(self._clock.now(), self._clock.steady())
         verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
         return pack(verb, text, b"0", clock, *script.arguments)

@@ -99,9 +99,9 @@ class Driver:
         try:
             try:
                 # A node that we are sent to for once may not have the script, and listens to us but once.
-                reply = self._ask(connection, self._command(script, whole=asking is not None), journey)
+                reply = self._ask(connection, self._command(script, whole=asking is not None), journey, script.answers)
             except wire.NoScriptError:
-                reply = self._ask(connection, self._command(script, whole=True), journey)
+                reply = self._ask(connection, self._command(script, whole=True), journey, script.answers)
             good = True
         except wire.ResponseError:
             good = True
@@ -114,10 +114,18 @@ class Driver:
         return reply
 
     @staticmethod
-    def _ask(connection: Any, command: bytes, journey: Journey) -> Reply:
+    def _ask(connection: Any, command: bytes, journey: Journey, answers: int) -> Reply:
         connection.send_packed_command([command], check_health=False)
         journey.sent = True
-        return connection.read_response()
+        if answers == 1:
+            return connection.read_response()
+        replies: list[Reply] = []
+        for _ in range(answers):  # all of them, whatever they say: the connection is used again
+            try:
+                replies.append(connection.read_response())
+            except wire.ResponseError as error:
+                replies.append(error)
+        return _unless_refused(replies)
 
     def command(self, *arguments: str | bytes) -> Reply:
         """A single plain command, as `doctor` needs some. Raises what redis-py raises."""
@@ -176,9 +184,10 @@ class Driver:
         good = False
         try:
             try:
-                reply = await self._aask(connection, self._command(script, whole=asking is not None), journey)
+                command = self._command(script, whole=asking is not None)
+                reply = await self._aask(connection, command, journey, script.answers)
             except wire.NoScriptError:
-                reply = await self._aask(connection, self._command(script, whole=True), journey)
+                reply = await self._aask(connection, self._command(script, whole=True), journey, script.answers)
             good = True
         except wire.ResponseError:
             good = True
@@ -191,10 +200,18 @@ class Driver:
         return reply
 
     @staticmethod
-    async def _aask(connection: Any, command: bytes, journey: Journey) -> Reply:
+    async def _aask(connection: Any, command: bytes, journey: Journey, answers: int) -> Reply:
         await connection.send_packed_command([command], check_health=False)
         journey.sent = True
-        return await connection.read_response()
+        if answers == 1:
+            return await connection.read_response()
+        replies: list[Reply] = []
+        for _ in range(answers):
+            try:
+                replies.append(await connection.read_response())
+            except wire.ResponseError as error:
+                replies.append(error)
+        return _unless_refused(replies)
 
     async def _loop_shelf(self) -> LoopShelf:
         loop = asyncio.get_running_loop()
@@ -248,3 +265,11 @@ class Driver:
         for loop, shelf in list(self._loops.items()):
             shelf.close(loop)
         self._loops.clear()
+
+
+def _unless_refused(replies: list[Reply]) -> list[Reply]:
+    """Raises the first error among them."""
+    for reply in replies:
+        if isinstance(reply, wire.ResponseError):
+            raise reply
+    return replies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from headrace.store.contract import Operation
 
@@ -17,6 +17,9 @@ class Script(Operation[T], Generic[T]):
     """One call of one script. `read` makes sense of the reply; it is told when the request had to be sent again."""
 
     __slots__ = ("arguments", "name", "read", "repeatable")
+
+    answers: ClassVar[int] = 1
+    """How many the server gives: several commands may be sent at once, and the reply is a list then."""
 
     def __init__(
         self,
