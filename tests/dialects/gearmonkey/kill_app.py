@@ -1,4 +1,4 @@
-"""Run by the kill tests: an app for `headrace worker`, and (as a program) the protocol's own worker."""
+"""Run by the kill tests: an app for `headrace worker`, and (as a program) the protocol's own worker, or a client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 from headrace import Headrace
-from headrace.dialects.gearmonkey import Worker
+from headrace.dialects.gearmonkey import OPT_BLOCKING, Client, Worker
 
 
 def witness(given: str) -> str:
@@ -21,7 +21,9 @@ app = Headrace()
 app.task(name="work")(witness)
 
 if __name__ == "__main__":
-    worker = Worker(sys.argv[1], lease=1.0)
+    if sys.argv[2:] == ["call"]:
+        Client(sys.argv[1]).run("work", "j1", options=OPT_BLOCKING)
+    worker = Worker(sys.argv[1], lease=1.0, strict=sys.argv[2:] == ["strict"])
     worker.accept("work", witness)
     if sys.argv[2:] == ["burst"]:
         worker.run_until_empty()

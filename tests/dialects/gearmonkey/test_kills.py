@@ -121,10 +121,11 @@ def test_a_job_that_kills_its_workers_is_an_error_in_the_end(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("program", list(servers.programs())[:1], scope="session")
+@pytest.mark.parametrize("mode", ["leased", "strict"])
 def test_a_worker_that_leaves_on_a_signal_takes_its_count_back(
-    url: str, raw: Any, tmp_path: Path, number: signal.Signals
+    url: str, raw: Any, tmp_path: Path, number: signal.Signals, mode: str
 ) -> None:
-    with started(url, tmp_path) as process:
+    with started(url, tmp_path, mode) as process:
         eventually(lambda: raw.get("count:work") == b"1", "the worker to register")
         process.send_signal(number)
         assert process.wait(20) == 0
@@ -151,6 +152,21 @@ def test_a_worker_taken_for_dead_registers_again(url: str, raw: Any) -> None:
     assert raw.get("count:work") == b"0"
     loop._waiter.close()
     store.close()
+
+
+@pytest.mark.parametrize("program", list(servers.programs())[:1], scope="session")
+def test_a_client_that_dies_while_it_waits_leaves_a_whole_job(
+    url: str, raw: Any, client: Client, tmp_path: Path
+) -> None:
+    with started(url, tmp_path, "call") as process:
+        eventually(lambda: raw.llen("queue:work:normal") == 1, "the job to be put")
+        process.kill()
+        process.wait()
+    assert client.store.doctor.advice() == []
+    with started(url, tmp_path, "burst") as worker:
+        assert worker.wait(20) == 0
+    check_the_end(raw, 1)
+    assert raw.lrange("lock:work:1", 0, -1) == [b"OK"]
 
 
 @pytest.mark.parametrize(

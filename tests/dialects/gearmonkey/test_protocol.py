@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -24,11 +26,12 @@ from headrace.dialects.gearmonkey import (
 )
 from headrace.dialects.gearmonkey.driver import source
 from headrace.dialects.gearmonkey.protocol import TAKE_DUE, TAKE_DUE_SHA, function_of
-from headrace.errors import ConfigurationError, JobFailed, JobNotFound, NoWorkers, Unsupported
+from headrace.errors import ConfigurationError, JobFailed, JobNotFound, NoWorkers, StoreCorrupt, Unsupported
 from processes import eventually
 from store.redis import servers
 
 from .conftest import published
+from .places import DATABASE
 
 
 def worker_for(url: str, *functions: str, work: Callable[[str], Any] | None = None, **options: Any) -> Worker:
@@ -93,6 +96,34 @@ def test_several_jobs_are_put_in_one_step(client: Client, raw: Any) -> None:
     with pytest.raises(NoWorkers):
         client.run_many("mail", ["a", "b"], options=OPT_ROLLCALL)
     assert raw.get("uid:mail") == b"3"
+
+
+def test_a_call_for_several_jobs_is_one_request_and_all_or_nothing(client: Client, raw: Any) -> None:
+    client.run_many("mail", ["a"])  # loads the script
+    raw.config_resetstat()
+    assert client.run_many("mail", ["b", "c"], "low") == [2, 3]
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
+    before = published(raw)
+    for wrong in ({"inputs": ["d", 5]}, {"inputs": "text"}, {"inputs": ["d"], "options": OPT_BLOCKING}):
+        with pytest.raises(ConfigurationError):
+            client.run_many("mail", **wrong)
+    assert published(raw) == before
+
+
+def test_several_jobs_from_an_event_loop(client: Client, raw: Any) -> None:
+    assert asyncio.run(client.arun_many("mail", ["a", "b"], "high")) == [1, 2]
+    assert raw.lrange("queue:mail:high", 0, -1) == [b"2", b"1"]
+    with pytest.raises(NoWorkers):
+        asyncio.run(client.arun_many("mail", ["c"], options=OPT_ROLLCALL))
+    assert raw.get("uid:mail") == b"2"
+
+
+@pytest.mark.parametrize("given", ["abc", "-1", "1.5", ""])
+def test_a_last_number_that_is_none_means_no_job(client: Client, raw: Any, given: str) -> None:
+    raw.set("uid:mail", given)
+    with pytest.raises(StoreCorrupt, match="uid:mail is not a number"):
+        client.run("mail", "x")
+    assert raw.keys("*") == [b"uid:mail"]
 
 
 def test_a_number_used_before_shows_nothing_of_the_old_job(client: Client, raw: Any) -> None:
@@ -255,6 +286,19 @@ def test_counts_go_up_and_down(url: str, raw: Any, strict: bool) -> None:
     assert (raw.get("count:f"), raw.get("count:g:h")) == (b"0", b"0")
 
 
+def test_a_count_that_somebody_deleted_does_not_become_negative(url: str, raw: Any) -> None:
+    with running(worker_for(url, "f")):
+        eventually(lambda: raw.get("count:f") == b"1", "the worker to register")
+        raw.delete("count:f")
+    assert int(raw.get("count:f") or 0) == 0
+
+
+def test_the_published_script_is_there_for_peers(url: str, raw: Any, strict: bool) -> None:
+    raw.script_flush()
+    run_all(worker_for(url, "f", strict=strict))
+    assert raw.script_exists(TAKE_DUE_SHA) == [True]
+
+
 def test_a_job_that_is_gone_does_not_stop_a_worker(client: Client, url: str, raw: Any, strict: bool) -> None:
     client.run("f:x", "gone")
     raw.delete("job:f:x:1")
@@ -332,6 +376,45 @@ def test_the_strict_worker_sends_the_published_commands_and_no_other(client: Cli
     assert used - connecting - inside_the_script == {
         "script", "incr", "evalsha", "brpop", "hget", "publish", "hmset", "expire", "lpush", "decr",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("program", list(servers.programs())[:1], scope="session")
+def test_the_strict_worker_word_for_word(client: Client, url: str, raw: Any) -> None:
+    """Every command about the function, with all its words, in the document's order."""
+    client.run("f", "x")
+    worker = Worker(url, strict=True)
+
+    @worker.accept("f")
+    def work(given: str) -> str:
+        worker.update(1, 2)
+        return given.upper()
+
+    with raw.monitor() as monitor:
+        run_all(worker)
+        raw.echo("over")
+        heard = list(takewhile(lambda entry: entry["command"] != "ECHO over", monitor.listen()))
+    said = [entry["command"] for entry in heard if entry["client_type"] != "lua" and entry["db"] == DATABASE]
+    about_f = [re.sub(r"(scheduled) \d{10}$", r"\1 NOW", words) for words in said if ":f" in words or "SCRIPT" in words]
+    due = f"EVALSHA {TAKE_DUE_SHA} 1 queue:f:scheduled NOW"
+    take = "BRPOP queue:f:high queue:f:normal queue:f:low 1"
+    assert about_f == [
+        f"SCRIPT LOAD {TAKE_DUE}",
+        "INCR count:f",
+        due,
+        take,
+        "HGET job:f:1 input",
+        "PUBLISH channel:f start:1",
+        "HMSET job:f:1 status busy",
+        "HMSET job:f:1 status:dividend 1 status:divisor 2",
+        "HMSET job:f:1 status success output X",
+        "EXPIRE job:f:1 90000",
+        "PUBLISH channel:f finish:1",
+        "LPUSH lock:f:1 OK",
+        "EXPIRE lock:f:1 10",
+        due,
+        take,
+        "DECR count:f",
+    ]
 
 
 def test_the_published_script_has_the_published_hash() -> None:

@@ -138,9 +138,20 @@ class Client:
         *,
         scheduled: float | datetime | None = None,
     ) -> list[int]:
-        """Create several jobs in one step: all of them or none. (They are not waited for.)"""
-        all_ = [_request(function, given, priority, options & ~Option.BLOCKING, scheduled) for given in inputs]
-        return self._driver.run(Steps(lambda: _run(all_, options & ~Option.BLOCKING, 0, "raise")))
+        """Create several jobs in one step, all of them or none; answers with their numbers. `wait` waits for one."""
+        return self._driver.run(_put(_requests(function, inputs, priority, options, scheduled)))
+
+    async def arun_many(
+        self,
+        function: str,
+        inputs: Sequence[str | bytes],
+        priority: str = Priority.NORMAL,
+        options: Option = Option.NONE,
+        *,
+        scheduled: float | datetime | None = None,
+    ) -> list[int]:
+        """`run_many` without blocking the event loop."""
+        return await self._driver.arun(_put(_requests(function, inputs, priority, options, scheduled)))
 
     # -- get and wait --
 
@@ -214,6 +225,16 @@ def _request(
     return [function, binary(encoded), str(priority), due, -1, bool(options & Option.ROLLCALL), False]
 
 
+def _requests(
+    function: str, inputs: Sequence[str | bytes], priority: str, options: Option, scheduled: float | datetime | None
+) -> list[list[Any]]:
+    if options & Option.BLOCKING:
+        raise ConfigurationError("Several jobs are put, not waited for: leave OPT_BLOCKING out, and wait for each.")
+    if isinstance(inputs, str | bytes):
+        raise ConfigurationError("inputs is a list of inputs, one for each job.")
+    return [_request(function, given, priority, options, scheduled) for given in inputs]
+
+
 def _check_timeout(timeout: float) -> None:
     if not timeout >= 0:
         raise ConfigurationError(f"timeout is a number of seconds, 0 (for ever) or more, not {timeout!r}.")
@@ -222,10 +243,7 @@ def _check_timeout(timeout: float) -> None:
 def _run(
     requests: list[list[Any]], options: Option, timeout: float, on_timeout: str
 ) -> Generator[Script[Any], Any, list[int]]:
-    put: Script[list[int]] = Script(
-        "put", (pack(requests),), lambda reply, _: [int(number) for number, _ in reply], repeatable=False
-    )
-    numbers: list[int] = yield put
+    numbers: list[int] = yield _put(requests)
     if options & Option.BLOCKING:
         function = requests[0][0]
         try:
@@ -237,6 +255,10 @@ def _run(
         if job.status == Status.ERROR:
             raise JobFailed(f"{function}:{numbers[0]}", "error", "", job.output or "", "")
     return numbers
+
+
+def _put(requests: list[list[Any]]) -> Script[list[int]]:
+    return Script("put", (pack(requests),), lambda reply, _: [int(number) for number, _ in reply], repeatable=False)
 
 
 def _get(function: str, number: int) -> Command[JobInfo | None]:

@@ -14,7 +14,7 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from headrace.codec import describe_error
-from headrace.dialects.gearmonkey.driver import Command
+from headrace.dialects.gearmonkey.driver import Command, GearMonkeyDriver
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_JOB,
     KEEP_LOCK,
@@ -31,6 +31,14 @@ from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.errors import MaybeApplied, StoreCorrupt, StoreError, StoreUnavailable
 
 log = logging.getLogger("headrace.gearmonkey")
+
+
+def load_script(driver: GearMonkeyDriver) -> None:
+    """ "NOTE: Always check if the sha1 hash matches SCRIPT LOAD's output value." """
+    load: Command[bytes] = Command("SCRIPT", "LOAD", TAKE_DUE, read=lambda reply: reply, repeatable=True)
+    answer = driver.run(load).decode()
+    if answer != TAKE_DUE_SHA:
+        raise StoreCorrupt(f"The server calls the published script {answer}, not {TAKE_DUE_SHA}.")
 
 
 class StrictLoop:
@@ -53,7 +61,7 @@ class StrictLoop:
 
     def run(self, *, burst: bool) -> None:
         # "On worker start: SCRIPT LOAD … INCR count:{FN}"
-        self._load()
+        load_script(self._driver)
         for function in self._works:
             self._send("INCR", f"count:{function}")
         try:
@@ -75,12 +83,6 @@ class StrictLoop:
                 except StoreError as error:
                     log.warning("%s", error)
 
-    def _load(self) -> None:
-        # "NOTE: Always check if the sha1 hash matches SCRIPT LOAD's output value."
-        answer = self._send("SCRIPT", "LOAD", TAKE_DUE, repeatable=True).decode()
-        if answer != TAKE_DUE_SHA:
-            raise StoreCorrupt(f"The server calls the published script {answer}, not {TAKE_DUE_SHA}.")
-
     def _next(self) -> tuple[str, str] | None:
         """A due scheduled job; only if there is none, the next of the lists."""
         for function in self._works:
@@ -99,7 +101,7 @@ class StrictLoop:
         except StoreError as error:
             if not isinstance(error.__cause__, NoScriptError):
                 raise
-        self._load()  # the server was restarted, or somebody flushed its scripts
+        load_script(self._driver)  # the server was restarted, or somebody flushed its scripts
         return self._send(*words)
 
     def update(self, dividend: float, divisor: float) -> None:

@@ -19,7 +19,7 @@ from headrace.clock import SystemClock
 from headrace.codec import describe_error, encode_error
 from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
-from headrace.dialects.gearmonkey.strict import StrictLoop
+from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
 from headrace.errors import ConfigurationError, HeadraceError, SessionGone, StoreError, StoreUnavailable
 from headrace.job import Charge, Kind, Lease, Outcome, Report, SessionInfo, Take, Turn, Verdict
 from headrace.store import Operation
@@ -161,6 +161,7 @@ class Loop:
         self._insist(lambda number: self._store.report(self._info.id, number, [said]))
 
     def run(self, *, burst: bool) -> None:
+        load_script(self._store.driver)  # peers call it by its hash, and rely on workers to have loaded it
         self._store.run(self._store.open(self._info))
         keeper = threading.Thread(target=self._keep, name="headrace-gearmonkey", daemon=True)
         keeper.start()
