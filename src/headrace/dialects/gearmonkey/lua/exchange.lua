@@ -6,7 +6,7 @@
 -- ARGV[5]  msgpack: hand-outs that were spare and have been started
 -- ARGV[6]  msgpack: what to take (see take.lua), or false
 -- Answers  {now, next due or -1, verdicts, leases (see take.lua), numbers that were dropped}
---@include prelude record held session settle take
+--@include prelude record held session take
 
 local session, number = guard(ARGV[2]), tonumber(ARGV[3])
 if number < session.number then
@@ -41,8 +41,12 @@ if repeated then
   for i = 1, #session.verdicts do
     verdicts[i] = tonumber(session.verdicts:sub(i, i))
   end
-else
+elseif ARGV[4] ~= '' then
+  -- Set up only where there is something to settle: one who was just woken is handed its job sooner.
+--@include settle
   verdicts = settle_all(session, ARGV[4])
+end
+if not repeated and (verdicts[1] or session.verdicts ~= '') then
   call('HSET', session_key(session.id), 'verdicts', table.concat(verdicts))
 end
 local wanted = cmsgpack.unpack(ARGV[6])
