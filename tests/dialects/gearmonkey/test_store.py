@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from headrace import Backoff, Headrace, JobCancelled, JobFailed, MoveTo, NoWorkers, Retry, Snooze, Unsupported, current
 from headrace.cli import cli
 from headrace.dialects.gearmonkey import OPT_BLOCKING, Client, GearMonkeyStore
-from headrace.job import Filter, Kind, State
+from headrace.job import Filter, Kind, Outcome, SessionInfo, State, Take, Verdict
 from processes import eventually
 from volume import volume
 
@@ -341,19 +341,21 @@ def test_a_worker_without_room_stops_listening_and_hears_again(app: Headrace, ra
 
 
 def test_many_done_at_once_have_the_locks_of_the_document(app: Headrace, raw: Any, client: Client) -> None:
-    @app.task(name="t")
-    def task(number: int) -> int:
-        return number
-
-    raw.lpush("lock:t:5", "OK")  # somebody's, from before
-    app.enqueue_many([task.call(number) for number in range(1, 5)])
-    raw.lpush("lock:t:5", "OK")
-    app.enqueue_many([task.call(number) for number in range(5, 61)])
-    raw.lpush("lock:t:9", "OK")  # a peer that does not wait for the end
-    app.worker(slots=60).run_until_empty()
-    for number in range(1, 61):
-        assert raw.lrange(f"lock:t:{number}", 0, -1) == ([b"OK"] * 2 if number == 9 else [b"OK"])
-        assert 0 < raw.ttl(f"lock:t:{number}") <= 10
-        assert 89_990 < raw.ttl(f"job:t:{number}") <= 90_000
+    client.run_many("t", [str(number) for number in range(1, 61)])
+    raw.lpush("lock:t:9", "OK")  # somebody has pushed to it already
+    store = store_of(app)
+    store.run(store.open(SessionInfo(id="s", name="w", queues=("t",), timeout=600_000)))
+    leases = store.run(store.exchange("s", 1, take=Take(("t",), 60))).leases
+    done = [
+        Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE, began=1, ended=1) for lease in leases
+    ]
+    assert set(store.run(store.exchange("s", 2, done, steady=1)).verdicts) == {Verdict.OK}
+    with raw.pipeline(transaction=True) as look:
+        for number in range(1, 61):
+            look.lrange(f"lock:t:{number}", 0, -1).ttl(f"lock:t:{number}").ttl(f"job:t:{number}")
+        found = look.execute()
+    assert found[::3] == [[b"OK"] * 2 if number == 9 else [b"OK"] for number in range(1, 61)]
+    assert all(0 < seconds <= 10 for seconds in found[1::3])
+    assert all(89_990 < seconds <= 90_000 for seconds in found[2::3])
     assert not raw.exists("headrace:gm:lock", "headrace:gm:t:jobs")
-    assert 89_990 < raw.ttl("headrace:gm:t::ended") <= 90_000
+    assert 89_900 < raw.ttl("headrace:gm:t::ended") <= 90_000
