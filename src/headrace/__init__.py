@@ -18,6 +18,7 @@ from headrace.errors import (
     Unsupported,
     WaitFor,
 )
+from headrace.events import Event
 from headrace.handle import Job
 from headrace.job import State
 from headrace.retry import Backoff
@@ -31,6 +32,7 @@ __all__ = [
     "Call",
     "Cancelled",
     "Context",
+    "Event",
     "Fail",
     "Headrace",
     "HeadraceError",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
+from headrace.events import AsyncEvents, Events, wanted
 from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
@@ -288,11 +289,11 @@ class Headrace:
         like = task is not None and is_glob(task)
         if like or tag is not None or tracked is not None or worker is not None:
             facet(self.store, Tags)
-        wanted = Filter(
+        query = Filter(
             states=named, queue=queue, task=None if like else task, task_like=task if like else None,
             group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
         )  # fmt: skip
-        return (Job(self, found.id, snapshot=found) for page in pages(self.store, wanted) for found in page)
+        return (Job(self, found.id, snapshot=found) for page in pages(self.store, query) for found in page)
 
     def failures(self, limit: int = 50) -> dict[str, int]:
         """The groups with the most failed jobs, and how many; most first.
@@ -354,6 +355,51 @@ class Headrace:
         from headrace.queue import Queue  # noqa: PLC0415  (most programs only enqueue)
 
         return Queue(self, name)
+
+    def events(
+        self,
+        *,
+        job: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        what: str | Collection[str] | None = None,
+        tracked: bool = False,
+        timeout: Duration | None = None,
+    ) -> Events:
+        """What happens to jobs from now on, one event after the other. Without `timeout` it waits for ever.
+
+        `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
+        done, failed, retried, deferred, released, crashed, moved, waiting, cancelling, cancelled, revived, edited,
+        deleted, lost, timed out. `tracked`: only of jobs that somebody keeps an eye on. `timeout`: end after so long
+        without an event that fits. An event `missed` says that some were lost: the reader was slow, or the store was
+        away.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task(name="greet")
+        ... def greet(name: str) -> str:
+        ...     return f"Hello, {name}!"
+        >>> with app.events(timeout=0.1) as events:
+        ...     job = greet.enqueue("world")
+        ...     app.worker().run_until_empty()
+        ...     [(event.what, event.task) for event in events]
+        [('created', 'greet'), ('started', 'greet'), ('done', 'greet')]
+        """
+        test = wanted(job=job, queue=queue, task=task, what=what, tracked=tracked)
+        return Events(self.store, test, timeout)
+
+    def aevents(
+        self,
+        *,
+        job: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        what: str | Collection[str] | None = None,
+        tracked: bool = False,
+        timeout: Duration | None = None,
+    ) -> AsyncEvents:
+        """The same for `async for`. It listens from the first step on, or from `async with app.aevents() as events`."""
+        test = wanted(job=job, queue=queue, task=task, what=what, tracked=tracked)
+        return AsyncEvents(self.store, test, timeout)
 
     # -- workers --
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -18,6 +18,7 @@ from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.events import AsyncEvents, Events
 
 R = TypeVar("R")
 
@@ -144,6 +145,14 @@ class Job(Generic[R]):
         """What happened to the job so far, oldest first. Always a fresh look."""
         events = self.app.store.run(self.app.store.history(self.id))
         return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
+
+    def events(self, *, what: str | Collection[str] | None = None, timeout: Duration | None = None) -> Events:
+        """What happens to it from now on: see `Headrace.events`."""
+        return self.app.events(job=self.id, what=what, timeout=timeout)
+
+    def aevents(self, *, what: str | Collection[str] | None = None, timeout: Duration | None = None) -> AsyncEvents:
+        """The same for `async for`."""
+        return self.app.aevents(job=self.id, what=what, timeout=timeout)
 
     # -- waiting --
 

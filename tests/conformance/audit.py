@@ -71,6 +71,7 @@ class Audit:
         self.starts: dict[tuple[str, str], list[int]] = {}
         """Of each lane, on the store's clock, since that was last set back."""
         self.now = 0
+        self.cursors = [side.run(side.listen()) for side in (store, model)] if Facet.EVENTS in store.facets else []
 
     def look(self, request: Request, answer: Any) -> None:
         """Compare all that can be seen, and check what must always be true."""
@@ -111,6 +112,18 @@ class Audit:
             self._queues(rule, after)
             self._lanes(request, rule, after)
         self.before = after
+        self.events(rule)
+
+    def events(self, rule: str) -> None:
+        """I19: those who listen are told the same, job by job, in order. (To be asked at least every minute.)"""
+        if not self.cursors:
+            return
+        batches = [
+            side.run(side.events(cursor)) for side, cursor in zip((self.store, self.model), self.cursors, strict=True)
+        ]
+        self.cursors = [batch.cursor for batch in batches]
+        mine, models = (sorted(batch.events, key=lambda event: event.job) for batch in batches)
+        check(mine == models, f"I19: other events {rule} than the model's", *mine, "and not", *models)
 
     def _ties(self, rule: str, after: dict[str, Snapshot]) -> None:
         """I20: whoever is blocked has a reason, and can tell it."""

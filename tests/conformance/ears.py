@@ -10,8 +10,10 @@ from collections.abc import Sequence
 class Ear:
     """News and pokes are told apart: arming forgets old news, but never a poke."""
 
-    def __init__(self, ears: list[Ear], *, session: str = "", queues: Sequence[str] = (), job: str = "") -> None:
-        self.session, self.queues, self.job = session, tuple(queues), job
+    def __init__(
+        self, ears: list[Ear], *, session: str = "", queues: Sequence[str] = (), job: str = "", events: bool = False
+    ) -> None:
+        self.session, self.queues, self.job, self.events = session, tuple(queues), job, events
         self.changed = threading.Condition()
         self.news = self.poked = False
         self.ears = ears
@@ -30,13 +32,14 @@ class Ear:
     def arm(self) -> None:
         self.news = False
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> bool:
         with self.changed:
-            self.changed.wait_for(lambda: self.news or self.poked, timeout)
+            stirred = self.changed.wait_for(lambda: self.news or self.poked, timeout)
             self.news = self.poked = False
+            return stirred
 
-    async def wait_async(self, timeout: float | None) -> None:
-        await asyncio.to_thread(self.wait, timeout)
+    async def wait_async(self, timeout: float | None) -> bool:
+        return await asyncio.to_thread(self.wait, timeout)
 
     def close(self) -> None:
         self.ears.remove(self)

@@ -46,7 +46,17 @@ from headrace.settings import DEFINITIONS, checked
 from headrace.stats import DAY, tally_of
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Operation
-from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, Tally
+from headrace.store.facets import (
+    DETAIL,
+    Batch,
+    Circumstances,
+    DayStats,
+    Edit,
+    Happening,
+    LaneSnapshot,
+    QueueControl,
+    Tally,
+)
 
 from .ears import Ear, NoGuard
 
@@ -54,6 +64,8 @@ T = TypeVar("T")
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 PROMOTED_AT_MOST = 1_000
+LISTENS = 60_000
+EVENTS_KEPT = 10_000
 
 
 class Step(Operation[T]):
@@ -184,7 +196,7 @@ class Model:
 
     url = "model:"
     facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY, Facet.EVENTS
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False
@@ -209,6 +221,9 @@ class Model:
         self.ran: list[tuple[str, int, int, int]] = []
         """Queue, day, wait and run of all jobs that were ever done."""
         self.counted: Counter[tuple[str, str, int]] = Counter()
+        self.listened_until = 0
+        self.happenings: list[Happening] = []
+        """Since somebody first listened."""
 
     def run(self, operation: Operation[T]) -> T:
         assert isinstance(operation, Step)
@@ -248,6 +263,7 @@ class Model:
             if same_id and same_id is not holder and not same_id.state.final:
                 return Put(new.id, False)
             if holder:
+                self._happened(holder, "deleted", "replaced")
                 self._remove(holder)
             self._make_way(new)
         self._insert(new)
@@ -269,6 +285,7 @@ class Model:
 
     def _make_way(self, new: NewJob) -> None:
         if new.id in self.jobs:
+            self._happened(self.jobs[new.id], "deleted", "replaced")
             self._remove(self.jobs[new.id])
         for job in self.jobs.values():
             if job.unique_key == new.unique_key:
@@ -298,6 +315,7 @@ class Model:
             lane=new.lane,
         )
         self._note(job, "created")
+        self._happened(job, "created")
         if job.lane is not None:
             self._define_lane(job, job.lane)
         culprit = self._come_after(job, new.after, job.if_failed)
@@ -362,11 +380,14 @@ class Model:
         if job is None or job.state is State.DONE:
             return False
         if job.state is State.RUNNING:
+            if not job.cancelling:
+                self._happened(job, "cancelling")
             job.cancelling = True
             self._tell(session=job.session)
         elif job.state is not State.CANCELLED:
             self._finish(job, State.CANCELLED, self.clock.now())
             self._note(job, "cancelled")
+            self._happened(job, "cancelled")
         return True
 
     def delete(self, ids: Sequence[str]) -> Step[list[bool]]:
@@ -376,6 +397,7 @@ class Model:
         job = self.jobs.get(job_id)
         if job is None:
             return False
+        self._happened(job, "deleted")
         self._remove(job)
         return True
 
@@ -405,6 +427,7 @@ class Model:
         job.attempts = job.crashes = 0
         job.error = job.group = job.finished = job.deferred_since = None
         self._note(job, "revived")
+        self._happened(job, "revived")
         self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
         job.delay = None
         self._wait_in_line(job, self.clock.now())
@@ -479,8 +502,10 @@ class Model:
         held = sorted(self._held(session), key=lambda job: job.ref)
         for job in held:
             died = not job.spare if crashed is None else job.ref in crashed
-            kind = Kind.CRASHED if died else Kind.RELEASED
-            self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=kind), 0)
+            kind, note = (Kind.CRASHED, "its worker died") if died else (Kind.RELEASED, "")
+            if crashed is None:
+                self._happened(job, "lost", worker=job.worker)
+            self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=kind, note=note), 0)
             job.token += 1
         session.closed = True
         return [job.id for job in held]
@@ -515,7 +540,7 @@ class Model:
         ended = (State.DONE, State.FAILED, State.CANCELLED)
         given_up = [job for job in self.jobs.values() if self._given_up(job)]
         for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
-            self._delete(job.id)
+            self._remove(job)
         self._work_off()
         for key in list(self.lanes):
             self._forget_lane(key)
@@ -632,10 +657,12 @@ class Model:
             return False
         if report.progress is not None:
             job.progress = report.progress
+            self._happened(job, "progress", "{:.14g}/{:.14g}".format(*report.progress), job.worker)
         if report.data is not None:
             job.data = report.data
         for at, line in report.log:
             self._note(job, "log", line, self.clock.now() - (steady - at))
+            self._happened(job, "log", line, job.worker)
         return True
 
     def _is_repeat(self, session: Session, number: int) -> bool:
@@ -667,6 +694,7 @@ class Model:
             job.spare = spare
             job.started = now
             self._note(job, "started")
+            self._happened(job, "started", worker=job.worker)
             self._started_in_lane(job)
         for lane in self.lanes.values():
             lane.taken = 0
@@ -710,6 +738,14 @@ class Model:
         return Verdict.OK
 
     def _end(self, job: Job, outcome: Outcome, steady: int, given_back: str = "released") -> None:
+        self._apply(job, outcome, steady, given_back)
+        what = job.events[-1].what
+        if outcome.kind is Kind.WAITING and what == "failed":
+            return  # told already
+        detail = outcome.note if job.finished is None else (job.group or "") if what == "failed" else ""
+        self._happened(job, what, detail, job.worker)
+
+    def _apply(self, job: Job, outcome: Outcome, steady: int, given_back: str) -> None:
         """The table "What an outcome does"."""
         now = self.clock.now()
         kind = outcome.kind
@@ -948,6 +984,7 @@ class Model:
         job.error, job.group = rules.dependency_error(why), rules.DEPENDENCY
         self._finish(job, State.FAILED, self.clock.now())
         self._note(job, "failed")
+        self._happened(job, "failed", rules.DEPENDENCY)
 
     # -- lanes --
 
@@ -1116,6 +1153,7 @@ class Model:
             if getattr(change, name) is not None:
                 setattr(job, name, getattr(change, name))
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
+            self._happened(job, "edited")
             return True
         queue, due = job.queue, job.due
         self._leave(job)
@@ -1128,6 +1166,7 @@ class Model:
             job.delay = change.delay if self._unmet(job) else None
         if job.queue != queue:
             self._left_lane(job, queue)
+        self._happened(job, "edited")
         self._wait_in_line(job, due)
         return True
 
@@ -1247,6 +1286,38 @@ class Model:
     def _lease(self, job: Job) -> Lease:
         same = [name for name in Lease.__struct_fields__ if name != "cancelled"]
         return Lease(**{name: getattr(job, name) for name in same}, cancelled=job.cancelling)
+
+    # -- events --
+
+    def listen(self) -> Step[str]:
+        return Step(self._listen)
+
+    def _listen(self) -> str:
+        self.listened_until = self.clock.steady() + LISTENS
+        return str(len(self.happenings))
+
+    def events(self, cursor: str, limit: int = 1_000) -> Step[Batch]:
+        return Step(self._events, int(cursor), limit)
+
+    def _events(self, after: int, limit: int) -> Batch:
+        dropped = max(0, len(self.happenings) - EVENTS_KEPT)
+        missed = self.clock.steady() >= self.listened_until or after < dropped
+        self._listen()
+        found = self.happenings[max(after, dropped) :][:limit]
+        return Batch(found, str(max(after, dropped) + len(found)), missed)
+
+    def hearer(self) -> Ear:
+        return Ear(self.ears, events=True)
+
+    def _happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
+        if self.clock.steady() < self.listened_until:
+            detail = detail.encode()[:DETAIL].decode(errors="ignore")
+            self.happenings.append(
+                Happening(self.clock.now(), what, job.id, job.task, job.queue, worker, detail, job.tracked)
+            )
+            for ear in self.ears:
+                if ear.events:
+                    ear.hear()
 
     # -- waiting --
 

@@ -38,7 +38,7 @@ from headrace.store.facets import Edit
 from .actors import Held, Request, Worker
 from .audit import Audit, check
 from .choosing import Chooser, Replay
-from .model import WAITING, Model
+from .model import LISTENS, WAITING, Model
 from .words import Refused, comparable, in_words, job_in_words
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000
@@ -724,6 +724,7 @@ class World:
     def _advance(self, milliseconds: int) -> None:
         self.say(f"{milliseconds:,} ms pass")
         self.clock.advance(milliseconds)
+        self.audit.events("after a while")
         self.latest = max(self.latest, self.clock.now())
 
     def jump(self) -> None:
@@ -797,3 +798,5 @@ class World:
         self.sweep()
         check(not self.jobs, "L2: jobs that are not purged", *self.jobs)
         self.audit.statistics()
+        self.clock.advance(LISTENS)  # and nobody listens any more
+        self.store.run(self.store.sweep())

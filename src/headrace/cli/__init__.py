@@ -25,6 +25,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "why": ("why", "Say why a job is not running, or what became of it."),
         "queues": ("queues", "Count the jobs of each queue; pause, resume and limit queues."),
         "peek": ("queues", "Show what stands in line in a queue."),
+        "events": ("events", "Tell what happens to jobs, as it happens."),
+        "top": ("top", "Watch queues, running jobs and failures live."),
         "workers": ("workers", "List the worker processes."),
         "failures": ("failures", "Count failed jobs by what went wrong."),
         "stats": ("stats", "Show how long jobs waited and ran, and what went wrong."),

@@ -176,32 +176,43 @@ class Settings(Protocol):
 # -- events ------------------------------------------------------------------------------------------
 
 
+HAPPENINGS = (
+    "created", "started", "progress", "log", "done", "failed", "retried", "deferred", "released", "crashed", "moved",
+    "waiting", "cancelling", "cancelled", "revived", "edited", "deleted", "lost", "timed out",
+)  # fmt: skip
+"""What may happen to a job, as docs/contract.md tells."""
+
+DETAIL = 1_000
+"""The most bytes that are kept of an event's detail."""
+
+
 class Happening(Struct, frozen=True, gc=False):
     """Something that happened to a job, as those who listen are told."""
 
-    number: int
     at: int
     what: str
-    """created, started, progress, done, failed, retried, released, crashed, moved, blocked, cancelled, cancelling,
-    revived, edited, deleted, lost"""
+    """One of `HAPPENINGS`."""
     job: str
     task: str = ""
     queue: str = ""
     worker: str = ""
+    """Who ran it, where a run has begun, gone on or ended."""
     detail: str = ""
+    """`done/total` of progress, a line of the log, the group of a failure, a few words about the rest."""
     tracked: bool = False
 
 
 class Batch(Struct, frozen=True):
-    """Events in order, where to go on, and whether some were dropped before them because the reader was slow."""
+    """Events in order, and where to go on."""
 
     events: list[Happening]
     cursor: str
     missed: bool = False
+    """Some before these were not kept: the reader was slow, or the store had forgotten that it listens."""
 
 
 class Events(Protocol):
-    """Telling those who listen. Events are kept only while somebody listens, and only so many."""
+    """Telling those who listen. Events are kept only while somebody listens, and about the last 10,000 of them."""
 
     def listen(self) -> Operation[str]:
         """Begin to listen: the cursor to read from. Reading keeps it up; a minute without, and nobody listens."""

@@ -18,7 +18,8 @@ from headrace.store.redis.waiter import Ear
 
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
-    "revive", "listen", "watch", "get", "find", "find by tag", "find by worker", "history", "counts", "sessions",
+    "revive", "listen", "watch", "hear", "get", "find", "find by tag", "find by worker", "history", "counts",
+    "sessions",
     "tag", "track", "tags", "failures", "listen to a pattern", "settings", "set settings", "stats",
 )  # fmt: skip
 
@@ -49,10 +50,12 @@ def question(ear: Ear) -> Script[tuple[bool, int]]:
 
 
 class Scene:
-    """Jobs in every state and of every kind; a session that holds some, one that has expired; a listener; a watcher."""
+    """Jobs in every state and of every kind; a session that holds some, one that has expired; a listener; a watcher;
+    and somebody who listens to events."""
 
     def __init__(self, store: RedisStore, clock: ManualClock) -> None:
         self.store, self.clock = store, clock
+        self.cursor = store.run(store.listen())
         dead = Worker(store, clock, "dead", timeout=1_000)
         self.worker = worker = Worker(store, clock)
         put(store, "long gone")
@@ -85,6 +88,7 @@ class Scene:
         worker.renew()
         Worker(store, clock, "listener", "elsewhere").take(1)
         store.run(question(store.watcher("run 1")))
+        store.driver.command("PEXPIRE", store.keys.events, "30000")
 
     def requests(self) -> dict[str, Request]:
         store, worker, held = self.store, self.worker, self.held
@@ -126,6 +130,7 @@ class Scene:
             "listen": lambda: question(store.waiter("session of listener", ["nothing here"])),
             "listen to a pattern": lambda: question(store.waiter("session of listener", ["nothing*", "here"])),
             "watch": lambda: question(store.watcher("run 2")),
+            "hear": lambda: store.events(self.cursor),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
             "find by tag": lambda: store.find(Filter(tag="blue", states=(State.READY,))),

@@ -189,12 +189,14 @@ def _value(driver: Any, key: bytes) -> Any:
             return sorted(driver.command("SMEMBERS", key))
         case b"list":
             return driver.command("LRANGE", key, "0", "-1")
+        case b"stream":
+            return [fields for _, fields in driver.command("XRANGE", key, "-", "+")]  # the ids are times
         case _:
             return driver.command("GET", key)
 
 
 def rows(store: Any) -> dict[str, int]:
     """How much there is at each key, sessions and what only listens left out."""
-    leave_out = ("meta", "sessions", "session:", "hungry:", "patterns", "watched", "settings", "stat")
+    leave_out = ("meta", "sessions", "session:", "hungry:", "patterns", "watched", "settings", "stat", "events")
     names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
     return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}

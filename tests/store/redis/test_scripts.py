@@ -30,7 +30,7 @@ from .servers import Server, contents, programs, shared
 
 WRITES = {
     b"hset", b"hdel", b"zadd", b"zrem", b"zremrangebyrank", b"zremrangebyscore", b"zpopmin", b"sadd", b"srem", b"rpush",
-    b"ltrim", b"lrem", b"del", b"unlink", b"pexpire", b"publish",
+    b"ltrim", b"lrem", b"del", b"unlink", b"pexpire", b"publish", b"xadd",
 }  # fmt: skip
 
 

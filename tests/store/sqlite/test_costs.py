@@ -22,6 +22,8 @@ WHOLE_INDEXES = {
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
     "ended_first": "reads the first entry",
+    "event_any": "reads the first row",
+    "event_newest": "looks into a table with a row per table",
     "failures": "counts the failed ones, which are bounded",
     "next_due": "reads the first entry of its index",
     "queue_running": "looks at every open session",

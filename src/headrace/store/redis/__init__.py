@@ -35,7 +35,7 @@ from headrace.job import (
 from headrace.settings import checked
 from headrace.store import rules, told
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
+from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
 from headrace.store.redis import finding, records, requests, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
@@ -44,7 +44,7 @@ from headrace.store.redis.operation import Reply, Script, Steps
 try:
     from headrace.store.redis import doctor
     from headrace.store.redis.driver import Driver
-    from headrace.store.redis.waiter import Ear, WorkerEar
+    from headrace.store.redis.waiter import Ear, Hearer, WorkerEar
 except ModuleNotFoundError as missing:
     raise ConfigurationError(
         "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
@@ -67,7 +67,7 @@ class RedisStore:
 
     leases_in_jobs = False
     facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY,
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY, Facet.EVENTS,
     }  # fmt: skip
 
     def __init__(
@@ -185,6 +185,20 @@ class RedisStore:
 
     def watcher(self, job_id: str) -> Waiter:
         return Ear.for_job(self.driver, job_id)
+
+    def listen(self) -> Operation[str]:
+        return Script("hear", (b"", b"1"), lambda reply, _: str(reply[0].decode()))
+
+    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
+        def read(reply: Reply, _: bool) -> Batch:
+            reached, missed, *told = reply
+            events = [event for entry in told if (event := records.happening(entry)) is not None]
+            return Batch(events, reached.decode(), bool(missed))
+
+        return Script("hear", (cursor.encode(), b"%d" % limit), read)
+
+    def hearer(self) -> Waiter:
+        return Hearer(self.driver)
 
     # -- workers --
 

@@ -26,7 +26,7 @@ TYPES = {
     "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash", "patterns": "zset",
     "settings": "hash", "stats": "zset", "stat:": "hash",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
-    "bell:": "list",
+    "bell:": "list", "events": "stream",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a lane, a session or a job."""
 
@@ -46,6 +46,7 @@ class Keys:
         self.namespace = namespace
         self.prefix = f"{{{namespace}}}:"
         self.job = f"{self.prefix}job"
+        self.events = f"{self.prefix}events"
         self.known = tuple(self.prefix + name for name in KNOWN)
 
     def wake(self, session: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.errors import StoreCorrupt
 from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
-from headrace.store.facets import LaneSnapshot, QueueControl
+from headrace.store.facets import Happening, LaneSnapshot, QueueControl
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
 
@@ -204,6 +205,18 @@ def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
         blocked=blocked,
         next_start=int(next_start) if next_start else None,
     )
+
+
+def happening(entry: bytes) -> Happening | None:
+    """An entry of the stream of events; None for one that is not ours."""
+    try:
+        (at,) = _TIME.unpack_from(entry)
+        reader = _Reader(entry, _TIME.size)
+        what, job_id, task, queue, worker = (reader.short().decode() for _ in range(5))
+        detail = reader.short().decode(errors="ignore")  # may have been cut in the middle of a character
+        return Happening(int(at), what, job_id, task, queue, worker, detail, entry[reader.at] == 1)
+    except (StructError, IndexError, UnicodeDecodeError):
+        return None
 
 
 def event(entry: bytes) -> Event:

@@ -48,13 +48,14 @@ class Ear:
     """A waiter.
 
     `question` is a script that says whether there is news already, and in how many milliseconds there will be (or -1).
+    Without one, whoever has listened to another connection meanwhile, or cannot listen at all, takes that as news.
     """
 
     def __init__(
         self,
         driver: Driver,
         channel: str,
-        question: Script[tuple[bool, int]],
+        question: Script[tuple[bool, int]] | None,
         has_room: Callable[[], bool | None],
     ) -> None:
         self._driver = driver
@@ -171,6 +172,8 @@ class Ear:
                 if (yield None):
                     self._failures = 0
                     self._asked = 0.0
+                    if self._question is None:
+                        return True
                 else:
                     self._failures += 1
             elif (heard := self._heard(self._socket in stirred)) is None:
@@ -183,7 +186,7 @@ class Ear:
                 return True
             ask_at = self._ask_at()
             if ask_at is not None and now >= ask_at:
-                news, milliseconds = yield self._question
+                news, milliseconds = (True, -1) if self._question is None else (yield self._question)
                 self._asked = time.monotonic()
                 if news:
                     return True
@@ -373,3 +376,65 @@ class WorkerEar(Ear):
     def close(self) -> None:
         self._hang_up_line()
         super().close()
+
+
+class Hearer(Ear):
+    """An ear for events: blocks at the end of their stream, on a connection of its own."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver, "", None, lambda: False)
+        self._stream = driver.keys.events.encode()
+        self._last = b"0-0"
+        self._blocks = False
+
+    def arm(self) -> None:
+        if self._connection is None or self._blocks:
+            super().arm()
+            return
+        try:
+            self._block()
+        except (*BROKEN, wire.ResponseError):
+            self._hang_up()  # `wait` will try again
+
+    def _subscribe(self) -> None:
+        self._connection = self._driver.opener.open()
+        self._socket = self._connection._sock.fileno()
+        self._poll.register(self._socket, select.POLLIN)
+        try:
+            self._block()
+        except BaseException:
+            self._hang_up()
+            raise
+
+    def _block(self) -> None:
+        """Whatever comes after the present end of the stream is news, even if it comes before we block."""
+        newest = pack(b"XREVRANGE", self._stream, b"+", b"-", b"COUNT", b"1")
+        self._connection.send_packed_command([newest], check_health=False)
+        found = self._connection.read_response()
+        self._last = found[0][0] if found else b"0-0"
+        self._read_on()
+
+    def _read_on(self) -> None:
+        milliseconds = b"%d" % int(PING_SECONDS * 1000)
+        words = (b"XREAD", b"COUNT", b"1", b"BLOCK", milliseconds, b"STREAMS", self._stream, self._last)
+        self._connection.send_packed_command([pack(*words)], check_health=False)
+        self._blocks = True
+        self._tested = time.monotonic() + PING_SECONDS
+
+    def _heard(self, stirred: bool) -> bool | None:
+        if not stirred:
+            return None if time.monotonic() >= self._tested + PING_SECONDS else False
+        self._blocks = False
+        try:
+            if self._connection.read_response() is not None:
+                return True
+            self._read_on()  # the server lets nobody block for ever, so that we know that it is there
+        except wire.ResponseError:
+            return True  # whoever reads the stream will be told what is wrong
+        except BROKEN:
+            return None
+        return False
+
+    def _hang_up(self) -> None:
+        super()._hang_up()
+        self._blocks = False

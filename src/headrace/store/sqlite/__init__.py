@@ -36,8 +36,9 @@ from headrace.job import (
 from headrace.settings import checked
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
+from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
 from headrace.store.sqlite import (
+    audience,
     circumstances,
     client,
     editing,
@@ -50,7 +51,7 @@ from headrace.store.sqlite import (
     upkeep,
     worker,
 )
-from headrace.store.sqlite.bell import WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
+from headrace.store.sqlite.bell import HEARER, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import PutOne, Step, Transaction
@@ -74,7 +75,7 @@ class SqliteStore:
 
     leases_in_jobs = False
     facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY, Facet.EVENTS
     }  # fmt: skip
 
     def __init__(
@@ -107,6 +108,7 @@ class SqliteStore:
         self._trying_bells = Lock()
         self._bells_tried = self._db.in_memory or options["immutable"] == "1"
         self._gongs: set[Gong] = set()
+        self._audience = audience.Audience(self._find_bells, self._db.in_memory)
 
     # -- running --
 
@@ -121,16 +123,26 @@ class SqliteStore:
 
     def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):
-            return cast("T", self._put_one(step))
+            if self._audience.surely_nobody(self._clock):
+                return cast("T", self._put_one(step))
+            jobs = [step.job]
+            step = cast("Step[T]", Step(lambda tx: client.put(tx, jobs, self._run_folder)))
         if not step.writes:
             return self._db.read(lambda connection: step.work(self._begin(connection)))
         if (glance := step.glance) is not None:
-            seen = self._db.read(lambda connection: glance(self._begin(connection)))
+            seen = self._db.read(lambda connection: glance(self._with_audience(connection, Transaction())))
             if seen is not None:
                 return seen
         tx = Transaction()
-        answer = self._db.write(lambda connection: step.work(self._begin(connection, tx)))
+        answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
         self._ring(tx)
+        return answer
+
+    @staticmethod
+    def _work(step: Step[T], tx: Transaction) -> T:
+        answer = step.work(tx)
+        if tx.happenings:
+            audience.record(tx)
         return answer
 
     def _put_one(self, step: PutOne) -> list[Put]:
@@ -146,6 +158,12 @@ class SqliteStore:
     def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
         return (tx or Transaction()).begin(connection, self._clock.now(), self._clock.steady())
 
+    def _with_audience(self, connection: apsw.Connection, tx: Transaction) -> Transaction:
+        """A transaction that knows whether anybody wants to hear of it."""
+        self._begin(connection, tx)
+        tx.listened = self._audience.anybody(tx)
+        return tx
+
     async def arun(self, operation: Operation[T]) -> T:
         return await asyncio.to_thread(self.run, operation)
 
@@ -159,7 +177,9 @@ class SqliteStore:
                 bells.ring_workers(tx.queues)
             if tx.ended:
                 bells.ring_watchers(tx.ended)
-        elif self._gongs and (tx.ended or tx.queues or tx.stop):
+            if tx.happenings:
+                bells.ring_hearers()
+        elif self._gongs and (tx.ended or tx.queues or tx.stop or tx.happenings):
             for gong in tuple(self._gongs):
                 gong.strike()
 
@@ -267,6 +287,30 @@ class SqliteStore:
 
     def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
         return Step(lambda tx: circumstances.circumstances(tx, job_id, self._run_folder), writes=False)
+
+    # -- events --
+
+    def listen(self) -> Operation[str]:
+        return Step(
+            lambda tx: str(self._audience.listen(tx, may_write=True)),
+            glance=lambda tx: self._audience.listen(tx, may_write=False),
+        )
+
+    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
+        return Step(
+            lambda tx: cast("Batch", self._audience.read(tx, cursor, limit, may_write=True)),
+            glance=lambda tx: self._audience.read(tx, cursor, limit, may_write=False),
+        )
+
+    def hearer(self) -> Waiter:
+        seen = self.run(Step(audience.newest, writes=False))
+
+        def look(tx: Transaction) -> bool:
+            nonlocal seen
+            before, seen = seen, audience.newest(tx)
+            return seen != before
+
+        return self._waiter(HEARER, 0, look)
 
     # -- workers --
 

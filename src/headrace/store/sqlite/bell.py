@@ -28,7 +28,7 @@ from headrace.glob import is_glob
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
-WORKER, WATCHER = 2, 3
+WORKER, WATCHER, HEARER = 2, 3, 4
 """What a sleeper listens for: also its state while it sleeps."""
 
 _STATES = 64
@@ -36,6 +36,7 @@ _ENTRIES = _STATES + SLOTS
 _ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
 _HIGH = struct.Struct("<I")
+_UNTIL, _UNTIL_AT = struct.Struct("q"), 8  # in the machine's own order, as only that is written in one go
 
 
 def queue_key(queues: Iterable[str]) -> int:
@@ -94,6 +95,19 @@ class Bells:
         """These jobs have ended."""
         if self._sleeper(WATCHER, _STATES) >= 0:
             self._ring(WATCHER, {job_key(job_id) for job_id in job_ids}.__contains__)
+
+    def ring_hearers(self) -> None:
+        """There are events."""
+        self._ring(HEARER, lambda _: True)
+
+    @property
+    def listened_until(self) -> int:
+        """Until when somebody listens to events, on the steady clock; 0: nobody ever has."""
+        return int(_UNTIL.unpack_from(self._map, _UNTIL_AT)[0])
+
+    @listened_until.setter
+    def listened_until(self, steady: int) -> None:
+        _UNTIL.pack_into(self._map, _UNTIL_AT, steady)
 
     def _high(self) -> int:
         return int(_HIGH.unpack_from(self._map, 0)[0])
@@ -182,7 +196,7 @@ class Bells:
         self._sender.close()
 
 
-_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER)}
+_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER, HEARER)}
 
 
 def _datagram_socket() -> socket.socket:

@@ -14,6 +14,7 @@ from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
     AFTER,
     CANCELLED,
+    CANCELLING,
     DONE,
     FAILED,
     HISTORY,
@@ -70,7 +71,7 @@ def plain(job: NewJob) -> bool:
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
     tx.queues.update(job.queue for job in jobs)
-    if all(map(plain, jobs)):
+    if not tx.listened and all(map(plain, jobs)):
         tx.connection.executemany(SQL["put"], [row_of(job, tx.now) for job in jobs])
         return [Put(job.id, True) for job in jobs]
     rules.check_batch(jobs)
@@ -94,6 +95,7 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
             return Put(clash, False)
     tx.execute(SQL["put"], row_of(job, tx.now))
     if tx.connection.changes():
+        tx.happened(tx.connection.last_insert_rowid(), "created")
         if len(job.body) > INLINE:
             tx.execute(SQL["blob_put"], (job.id, 0, job.body))
         for tag in job.tags:
@@ -123,6 +125,7 @@ def _make_way(tx: Transaction, job: NewJob) -> str | None:
             return job.id
         doomed[seq] = (state, flags)
     for seq, (state, flags) in doomed.items():
+        tx.happened(seq, "deleted", "replaced")
         remove(tx, seq, state, flags)
     return None
 
@@ -138,16 +141,19 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
     if not found:
         return False
     job = Standing(*found[0])
-    seq, state = job.seq, job.state
+    seq, state, flags = job.seq, job.state, job.flags
     if state == RUNNING:
         tx.execute(SQL["cancel_running"], (seq,))
         tx.stop = True
+        if not flags & CANCELLING:
+            tx.happened(seq, "cancelling")
     elif state == DONE:
         return False
     elif state != CANCELLED:
         if state == FAILED:
             _remember_end(tx, seq, "failed")
         tx.execute(SQL["cancel_waiting"], (seq, tx.now))
+        tx.happened(seq, "cancelled")
         tx.ended.append(job_id)
         if state < DONE:
             line.ended(tx, job, CANCELLED)
@@ -177,6 +183,7 @@ def _delete_one(tx: Transaction, job_id: str) -> bool:
     if not found:
         return False
     seq, state, flags, *_ = found[0]
+    tx.happened(seq, "deleted")
     remove(tx, seq, state, flags)
     tx.ended.append(job_id)
     tx.stop = tx.stop or state == RUNNING
@@ -227,6 +234,7 @@ def _revive_one(tx: Transaction, job_id: str) -> bool:
     _remember_end(tx, seq, ended)
     tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
     tx.execute(SQL["revive"], (seq, tx.now))
+    tx.happened(seq, "revived")
     tx.queues.add(queue)
     if flags & AFTER:
         relations.come_back(tx, seq)

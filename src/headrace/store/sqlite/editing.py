@@ -28,6 +28,7 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
+    tx.happened(job.seq, "edited")
     if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
         return True
     queue = change.queue or job.queue

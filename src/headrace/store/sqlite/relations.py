@@ -225,6 +225,7 @@ def _fail_with(tx: Transaction, job: Standing, parent_id: str, how: int) -> None
 
 def _fail(tx: Transaction, job: Standing, why: str) -> None:
     tx.execute(SQL["fail_dependent"], (job.seq, tx.now, rules.dependency_error(why)))
+    tx.happened(job.seq, "failed", rules.DEPENDENCY)
     tx.ended.append(job.id)
     stats.count(tx, job.queue, tx.now, stats.FAILURES)
     line.ended(tx, job, FAILED)

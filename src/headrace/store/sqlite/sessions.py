@@ -158,6 +158,8 @@ def close_session(
     guilty = None if crashed is None else frozenset(crashed)
     for ref, token, job_id, flags in tx.rows(SQL["held"], (session.seq,)):
         charged = not flags & SPARE if guilty is None else ref in guilty
+        if guilty is None:
+            tx.happened(ref, "lost", worker=session.name)
         take_away(tx, session, (ref, token, job_id), charged)
         given_back.append(job_id)
     tx.execute(SQL["session_close"], (session.seq, tx.now))

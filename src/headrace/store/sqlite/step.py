@@ -7,9 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from headrace.job import NewJob, Put, State
+from headrace.job import NewJob, Put, Ref, State
 from headrace.settings import DEFINITIONS
 from headrace.store.contract import Operation
+from headrace.store.facets import DETAIL
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
@@ -40,7 +41,18 @@ INLINE = 1_000
 class Transaction:
     """One transaction: its connection, its time, and what to tell sleepers once it is committed."""
 
-    __slots__ = ("_settings", "connection", "ended", "execute", "now", "queues", "steady", "stop")
+    __slots__ = (
+        "_settings",
+        "connection",
+        "ended",
+        "execute",
+        "happenings",
+        "listened",
+        "now",
+        "queues",
+        "steady",
+        "stop",
+    )
 
     connection: apsw.Connection
     execute: Callable[..., apsw.Cursor]
@@ -55,6 +67,10 @@ class Transaction:
         self.stop = False
         """A running job is to stop: all workers should look."""
         self._settings: dict[str, int] = {}
+        self.listened = False
+        """Somebody wants to hear of events."""
+        self.happenings: list[tuple[object, ...]] = []
+        """What they will be told: rows of `event`."""
 
     def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
         """Time is read inside the transaction: it never goes back between two that follow each other."""
@@ -83,6 +99,14 @@ class Transaction:
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""
         return self.execute(statement, values).fetchall()
+
+    def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
+        """Tell those who listen, if anybody does, what happened to a job. Its row must (still) be there."""
+        if self.listened:
+            short = detail.encode()[:DETAIL].decode(errors="ignore")
+            for job_id, task, queue, flags in self.rows(SQL["event_about"], (seq,)):
+                tracked = 1 if flags & TRACKED else 0
+                self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
 
 
 class Step(Operation[T], Generic[T]):

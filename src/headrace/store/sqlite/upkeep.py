@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from headrace.job import Ref, Swept
 from headrace.store.sqlite import lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
+from headrace.store.sqlite.audience import forgotten, newest
 from headrace.store.sqlite.client import erase
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
@@ -74,7 +75,7 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
         return None
     if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
-    if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)):
+    if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)) or forgotten(tx):
         return None
     return Swept()
 
@@ -110,6 +111,8 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
         tx.execute(SQL["progress_set"], ("results", step[1]))
     stats.forget(tx)
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
+    if forgotten(tx):
+        tx.execute(SQL["event_drop"], (newest(tx),))
     more = relations.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= purged >= PURGE_STEP or _results_to_drop(tx) is not None

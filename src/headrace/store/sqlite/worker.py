@@ -76,6 +76,8 @@ def exchange(
             line.promote(tx)
             next_due = _next_due(tx)
         leases = _take(tx, session, number, take, special=any_lane or any_control)
+        for lease in leases if tx.listened else ():
+            tx.happened(lease.ref, "started", worker=session.name)
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, unreleased)
     tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
@@ -179,6 +181,8 @@ def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], 
         if tx.connection.total_changes() - before == len(outcomes):
             tx.execute("RELEASE settle")
             tx.ended += [outcome.id for outcome in outcomes]
+            for outcome in outcomes if tx.listened else ():
+                tx.happened(outcome.ref, "done", worker=session.name)
             return [Verdict.OK] * len(outcomes)
         tx.execute("ROLLBACK TO settle")
         tx.execute("RELEASE settle")
@@ -243,6 +247,7 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
             outcome.data, outcome.error, group,
         ),
     )  # fmt: skip
+    what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, ""))
     if before is not None:
         if final:
             line.ended(tx, before, new_state)
@@ -251,11 +256,16 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
         elif not relations.wait_for_children(tx, before, outcome.after):
             return Verdict.OK
     if eventful:
-        what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED[kind])
         _remember_run(tx, session.name, outcome.ref, (what, outcome.note), began, ended)
     elif worded:
         tx.execute(SQL["remember_start"], (outcome.ref,))
         _remember_run(tx, session.name, outcome.ref, ("failed", outcome.note), None, ended)
+    if new_state == FAILED:
+        tx.happened(outcome.ref, "failed", group or "", session.name)
+    elif new_state == CANCELLED:
+        tx.happened(outcome.ref, "cancelled", "", session.name)
+    else:
+        tx.happened(outcome.ref, what, outcome.note, session.name)
     if moved and outcome.body is not None:
         set_body(tx, outcome.ref, job_id, outcome.body)
     _tell(tx, job_id, queue, new_state)
@@ -302,6 +312,7 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
     if values[7]:
         tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
     tx.ended.append(outcome.id)
+    tx.happened(outcome.ref, "done", worker=session.name)
     return Verdict.OK
 
 
@@ -357,7 +368,10 @@ def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> b
     done, total = entry.progress or (None, None)
     if not tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data)):
         return False
+    if entry.progress is not None:
+        tx.happened(entry.ref, "progress", "{:.14g}/{:.14g}".format(*entry.progress), session.name)
     for at, words in entry.log:
+        tx.happened(entry.ref, "log", words, session.name)
         tx.execute(SQL["remember"], (entry.ref, at + lag, "log", words, session.name))
     if entry.log:
         tx.execute(SQL["mark_history"], (entry.ref,))

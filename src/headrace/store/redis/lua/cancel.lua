@@ -14,6 +14,9 @@ for i, id in ipairs(ids) do
   else
     answer[i] = 1
     if job.state == RUNNING then
+      if band(job.flags, CANCELLING) == 0 then
+        happened(job, 'cancelling')
+      end
       job.flags = with(job.flags, CANCELLING)
       change(job)
       local session = session_of(job.session)
@@ -26,6 +29,7 @@ for i, id in ipairs(ids) do
       end
       leave_state(job)
       finish(job, CANCELLED, now)
+      happened(job, 'cancelled')
     end
   end
 end

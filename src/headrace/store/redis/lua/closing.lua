@@ -22,6 +22,9 @@ local function give_back(session, guilty)
     else
       crashed = band(job.flags, SPARE) == 0
     end
+    if not guilty then
+      happened(job, 'lost', '', session.name)
+    end
     end_run(session, job, {
       kind = crashed and K_CRASHED or K_RELEASED, charge = 0, delay = 0, note = crashed and 'its worker died' or '',
     })

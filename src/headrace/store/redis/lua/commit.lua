@@ -253,4 +253,5 @@ local function commit(first)
       end
     end
   end
+  tell_listeners()
 end

@@ -11,6 +11,7 @@ for i, id in ipairs(ids) do
   local job = find_job(id)
   answer[i] = job and 1 or 0
   if job then
+    happened(job, 'deleted')
     remove(job)
   end
 end

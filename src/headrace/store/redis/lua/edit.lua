@@ -25,6 +25,7 @@ local function edit(job)
   end
   move(job, { queue = queue, body = body, options = options })
   change(job)
+  happened(job, 'edited')
   if not moves then
     return
   end

@@ -41,3 +41,10 @@ local function packed_more(id)
   local more = plan.more[id]
   return more and cmsgpack.pack(more) or call('HGET', MORE_KEY, id)
 end
+
+-- Tell those who listen, if anybody does, what happened to a job, as it is now. Who removes it tells so before.
+local function happened(job, what, detail, worker)
+  if somebody_listens() then
+    happened_to(job.id, job.put, 1, what, detail or '', worker or '', more_of(job).tracked)
+  end
+end

@@ -129,6 +129,7 @@ local function end_run(session, job, outcome)
     keep_group(job, story, nil)
     tell(job, story)
     finish(job, DONE, ended)
+    happened(job, 'done', '', session.name)
     return
   end
   if outcome.error then
@@ -154,8 +155,8 @@ local function end_run(session, job, outcome)
   if group then
     keep_group(job, story, group)
   end
+  local what = outcome.what or charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
   if not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING) then
-    local what = outcome.what or charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
     if job.started > 0 and (outcome.began or outcome.what) then
       remember(job, job.started, 'started', '', session.name)
     end
@@ -170,16 +171,22 @@ local function end_run(session, job, outcome)
   tell(job, story)
   if state then
     finish(job, state, ended)
+    if state == CANCELLED then
+      happened(job, 'cancelled', '', session.name)
+    else
+      happened(job, 'failed', group, kind == K_WAITING and '' or session.name) -- nobody ran it into what it waits for
+    end
     return
   end
   if kind == K_AGAIN and charge == C_ATTEMPT then
-    happened(job.queue, ended, 'retries')
+    tally_up(job.queue, ended, 'retries')
   end
   if kind == K_MOVED then
     change_queue(job, outcome.queue)
     move(job, outcome)
     job.attempts, job.crashes = 0, 0
   end
+  happened(job, what, outcome.note, session.name)
   if kind == K_AGAIN or kind == K_MOVED then
     job.due = math.max(outcome.at or now + outcome.delay, 0)
     wait_in_line(job)

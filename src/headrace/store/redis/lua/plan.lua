@@ -210,7 +210,7 @@ local function wait_in_line(job)
   end
 end
 
-local fold, happened -- stats.lua has them
+local fold, tally_up -- stats.lua has them
 
 -- To a final state.
 local function finish(job, state, finished)
@@ -224,7 +224,7 @@ local function finish(job, state, finished)
   count(job.queue, state, 1)
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
-    happened(job.queue, job.finished, 'failures')
+    tally_up(job.queue, job.finished, 'failures')
   end
   plan.ended[#plan.ended + 1] = job.id
   change(job)

@@ -43,6 +43,7 @@
 --   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when. Also of a pattern
 --   {ns}:bell:<session>   list    what a session is blocked on that waits and takes in one: an entry rings
 --   {ns}:watched          zset    jobs whose end somebody waits for: score until when
+--   {ns}:events           stream  what happened (see below); there only while somebody listens
 --
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
 --
@@ -132,4 +133,39 @@ end
 -- Used where giving work back is the way to have memory again.
 local function even_when_full()
   call('DEL', PREFIX .. 'nothing')
+end
+
+-- What happened, for those who listen. The stream {ns}:events is there while somebody does: nothing is written for nobody.
+--
+--   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
+local EVENTS = PREFIX .. 'events'
+local EVENT_FORMAT = '>dHc0Hc0Hc0Hc0Hc0Hc0B'
+local EVENTS_KEPT, DETAIL_SIZE = 10000, 1000
+local listened = nil
+local happenings = {}
+
+-- Asked once in a script, however often it matters.
+local function somebody_listens()
+  if listened == nil then
+    listened = call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
+  end
+  return listened
+end
+
+-- What happened to a job whose record, or template of one, has the names of its queue and its task at `at`.
+local function happened_to(id, record, at, what, detail, worker, tracked)
+  local good, queue, task = pcall(unpack_from, '>Hc0Hc0', record, at)
+  if not good then
+    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+  end
+  detail = detail:sub(1, DETAIL_SIZE)
+  happenings[#happenings + 1] = pack(EVENT_FORMAT, now, #what, what, #id, id, #task, task, #queue, queue,
+    #worker, worker, #detail, detail, tracked and 1 or 0)
+end
+
+-- Written last. Telling is a courtesy: a user who may not write to streams gets jobs done all the same.
+local function tell_listeners()
+  for _, event in ipairs(happenings) do
+    redis.pcall('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'e', event)
+  end
 end

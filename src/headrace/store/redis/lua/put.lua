@@ -97,6 +97,9 @@ local function insert_plain(id, queue, due, priority, max_crashes, flags, put)
   line[#line + 1] = -priority
   line[#line + 1] = pack('>I6I6', due, arrival) .. id
   lengths[queue] = lengths[queue] + 1
+  if somebody_listens() then
+    happened_to(id, put, 1, 'created', '', '')
+  end
 end
 
 -- What only some jobs have; the answer is why it has to fail at once, or nil.
@@ -119,6 +122,7 @@ local function insert(job)
   arrival = arrival + 1
   job.arrival = arrival
   local reason = job.more and prepare(job)
+  happened(job, 'created')
   if reason then
     job.state = BLOCKED
     relations.fail(job, reason)
@@ -148,6 +152,7 @@ local function put_unique(job)
     if same and same.id ~= held.id and same.state < DONE then
       return same.id
     end
+    happened(held, 'deleted', 'replaced')
     remove(held)
     same = find_job(job.id)
   end
@@ -155,6 +160,7 @@ local function put_unique(job)
     if same.state < DONE then
       return same.id
     end
+    happened(same, 'deleted', 'replaced')
     remove(same)
   end
   return insert(job)

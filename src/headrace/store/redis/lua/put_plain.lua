@@ -56,6 +56,9 @@ for i = 1, n do
       line[#line + 1] = due .. number .. id
     end
     numbers[queue] = numbers[queue] + 1
+    if somebody_listens() then
+      happened_to(id, template, 42, 'created', '', '')
+    end
   end
 end
 for queue, line in pairs(lines) do
@@ -86,4 +89,5 @@ for queue, line in pairs(lines) do
     wake(name, math.min(numbers[queue], 16))
   end
 end
+tell_listeners()
 return stamp

@@ -14,7 +14,7 @@ local function quick_take(session, request)
   local members = call('LRANGE', row, 0, slots - 1)
   local n = #members
   if n == 0 or n >= slots or queue:find('[*?%[]')
-    or call('EXISTS', PREFIX .. 'line:' .. queue, PREFIX .. 'control', PREFIX .. 'releasing') ~= 0 then
+    or call('EXISTS', PREFIX .. 'line:' .. queue, PREFIX .. 'control', PREFIX .. 'releasing', EVENTS) ~= 0 then
     return nil
   end
   local ids, changed, records, heads = {}, {}, {}, taken_heads(false)

@@ -120,6 +120,7 @@ makers.relations = function()
     keep_group(job, story, 'dependency')
     tell(job, story)
     finish(job, FAILED, now)
+    happened(job, 'failed', 'dependency')
   end
 
   -- Blocked while it waits for others.

@@ -29,6 +29,7 @@ while at <= #sent do
     if band(given, 1) ~= 0 then
       story.progress, story.total = progress, total
       job.flags = with(job.flags, HAS_PROGRESS)
+      happened(job, 'progress', string.format('%.14g/%.14g', progress, total), session.name)
     end
     if band(given, 2) ~= 0 then
       keep_data(job, story, data)
@@ -41,6 +42,7 @@ while at <= #sent do
     ago, line, at = unpack_from('>dIc0', sent, at)
     if held then
       remember(job, now - ago, 'log', line, session.name)
+      happened(job, 'log', line, session.name)
       change(job)
     end
   end

@@ -32,6 +32,7 @@ for i, id in ipairs(ids) do
       job.flags = without(job.flags, HAS_DEFERRED)
       tell(job, story)
     end
+    happened(job, 'revived')
     relations.revive(job)
     lanes.join(job)
     wait_in_line(job)

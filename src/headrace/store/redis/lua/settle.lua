@@ -83,6 +83,9 @@ local function settle_all(session, kept)
         happy[n], scores[n] = id, stamp
         numbers[queue] = (numbers[queue] or 0) + 1
         verdicts[i] = OK
+        if somebody_listens() then
+          happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'done', '', session.name)
+        end
       end
     end
     if not record then

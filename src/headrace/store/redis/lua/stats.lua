@@ -59,7 +59,7 @@ local function tally(lengths)
 end
 
 -- A retry, or a failure.
-happened = function(queue, at, what)
+tally_up = function(queue, at, what)
   local sums = sums_of(queue, floor(at / DAY))
   sums[what] = sums[what] + 1
 end

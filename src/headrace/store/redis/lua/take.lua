@@ -175,12 +175,19 @@ local function choose(queues, wanted, in_turn)
   return ids, from
 end
 
+local function tell_start(session, id, record)
+  if somebody_listens() then
+    happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'started', '', session.name)
+  end
+end
+
 local function begin_run(session, request, job, spare)
   job.state = RUNNING
   job.token = job.token + 1
   job.session, job.request, job.started, job.finished = session.number, request, now, 0
   job.flags = with(without(job.flags, SPARE), spare and RUN + SPARE or RUN)
   change(job)
+  happened(job, 'started', '', session.name)
 end
 
 local function hand_out(session, request, ids, from, slots)
@@ -196,6 +203,7 @@ local function hand_out(session, request, ids, from, slots)
       n = n + 1
       given[n] = id
       numbers[queue] = (numbers[queue] or 0) + 1
+      tell_start(session, id, record)
     else
       local job = find_job(id)
       if job and job.state == READY then

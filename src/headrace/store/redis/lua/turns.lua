@@ -68,6 +68,7 @@ makers.turns = function()
     local job = not record and find_job(id)
     if record then
       rewrite(id, record)
+      tell_start(session, id, record)
     elseif job and job.state == READY then
       begin_run(session, request, job, spare)
     else

@@ -233,6 +233,26 @@ CREATE TABLE control (
     paused_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
+-- What happened, for those who listen: written only while somebody does, and the last 10,000 are kept. The number of an event
+-- is never given out twice (AUTOINCREMENT): a gap tells a reader that it has missed some.
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    what TEXT NOT NULL,
+    job TEXT NOT NULL,
+    task TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    tracked INTEGER NOT NULL
+) STRICT;
+
+-- Until when somebody listens, on the steady clock. One row, and only where no bells can be hung (see audience.py).
+CREATE TABLE audience (
+    one INTEGER PRIMARY KEY,
+    until INTEGER NOT NULL
+) STRICT;
+
 -- For people: read-only by nature, stable across versions of the schema.
 CREATE VIEW jobs AS
 SELECT

@@ -1,0 +1,69 @@
+"""`headrace events`: what happens to jobs, line by line."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headrace.cli import visible
+from headrace.cli.options import DURATION, existing_store, json_option, store_options
+from headrace.cli.output import STYLES
+from headrace.errors import ConfigurationError
+
+
+@click.command("events")
+@store_options
+@json_option
+@click.option("--job", metavar="ID", help="Only of this job.")
+@click.option("--queue", metavar="GLOB", help="Only of these queues.")
+@click.option("--task", metavar="GLOB", help="Only of these tasks, as in 'shop.mail:*'.")
+@click.option("--what", metavar="WORD,...", help="Only these, as in failed,retried.")
+@click.option("--tracked", is_flag=True, help="Only of jobs that somebody keeps an eye on.")
+@click.option("--timeout", type=DURATION, help="End after so long without an event, as in 10s.")
+def events_command(
+    store: str | None,
+    app_path: str | None,
+    as_json: bool,
+    job: str | None,
+    queue: str | None,
+    task: str | None,
+    what: str | None,
+    tracked: bool,
+    timeout: int | None,
+) -> None:
+    """Tell what happens to jobs, as it happens.
+
+    One line per event, until Ctrl-C: time, what, job, task, queue, worker, and a few words more. With --json each line
+    is a JSON document. A line "missed" says that some were lost, because the reader was slow or the store was away.
+
+    \b
+    Examples:
+      headrace events --what failed,retried --queue 'mail*'
+      headrace events --json | jq .job
+    """
+    from headrace.events import Events, wanted
+
+    try:
+        test = wanted(
+            job=job, queue=queue, task=task, what=what.split(",") if what is not None else None, tracked=tracked
+        )
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error), param_hint="--what") from None
+    with existing_store(store, app_path) as opened, Events(opened, test, _seconds(timeout)) as events:
+        for event in events:
+            if as_json:
+                document = {**event._asdict(), "at": event.at.isoformat(timespec="milliseconds")}
+                click.echo(json.dumps(document, ensure_ascii=False))
+                continue
+            shown = click.style(f"{event.what:<10}", fg=_COLOURS.get(event.what))
+            words = (event.job, event.task, event.queue, event.worker, event.detail)
+            rest = "  ".join(visible(word).replace("\n", "↵") for word in words if word)
+            click.echo(f"{event.at.astimezone():%H:%M:%S.%f}"[:12] + f"  {shown}  {rest}")
+
+
+_COLOURS = {name: style.split()[-1] for name, style in STYLES.items() if style != "dim"}
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,553 @@
+"""`headrace top`: queues, running jobs, failures and workers, live.
+
+Three parts that know nothing of each other: `State` and what keys do to it, a renderer, and the loop that has the
+terminal. Counts are asked for when events say that something happened, at most once a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.cli.options import existing_store, json_option, shown_url, store_options
+from headrace.cli.output import cell, console, show_json
+from headrace.events import PASSING
+from headrace.spoken import iso, length, now_ms
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from headrace.job import Counts, SessionSnapshot, Snapshot
+    from headrace.store import Store
+    from headrace.store.facets import Happening
+
+REFRESH = 1.0
+"""Seconds between two looks at the counts, at least."""
+QUIET = 5.0
+"""And when nothing happens."""
+WINDOW = 10
+"""Seconds over which rates are measured."""
+SHOWN_STATES = ("ready", "scheduled", "blocked", "running", "failed")
+LIMIT = 200
+"""Running jobs and failures that are looked at."""
+ENDS_OR_REVIVES = ("failed", "cancelled", "revived", "deleted")
+"""Events after which other jobs are failed than before."""
+
+HELP = """\
+q  quit            up, down    select a line      tab  queues, jobs, failures, workers
+p  pause or resume the queue   c  cancel the job  r  revive the failed job
+f  failures        ?  this help"""
+
+
+# -- what is shown ------------------------------------------------------------------------------------
+
+
+class View(NamedTuple):
+    """A list that can be selected in."""
+
+    name: str
+    headings: tuple[str, ...]
+    numbers: str = ""
+
+
+VIEWS = (
+    View("queues", ("queue", *SHOWN_STATES, "in/s", "out/s"), " ".join((*SHOWN_STATES, "in/s", "out/s"))),
+    View("jobs", ("job", "task", "queue", "worker", "since", "progress")),
+    View("failures", ("job", "task", "queue", "group", "when")),
+    View("workers", ("worker", "state", "running", "queues"), "running"),
+)
+QUEUES, JOBS, FAILURES, WORKERS = range(len(VIEWS))
+
+
+class Look(Struct, frozen=True):
+    """What a store has, at one moment: per view, its lines, each with what an action on it needs to know."""
+
+    at: int = 0
+    lines: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ((), (), (), ())
+
+
+class State(Struct, frozen=True):
+    """All that the screen depends on."""
+
+    look: Look = Look()
+    view: int = QUEUES
+    selected: int = 0
+    help: bool = False
+    message: str = ""
+    where: str = ""
+
+    @property
+    def lines(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return self.look.lines[self.view]
+
+
+class Action(NamedTuple):
+    """Something to do: `quit`, `pause`, `cancel` or `revive`, and to what."""
+
+    what: str
+    about: str = ""
+
+
+KEYS = {
+    "\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down", "\t": "tab", "k": "up", "j": "down",
+}  # fmt: skip
+"""What terminals send for keys with names."""
+
+_ACTIONS = {"p": ("pause", QUEUES), "c": ("cancel", JOBS), "r": ("revive", FAILURES)}
+
+
+def press(state: State, key: str) -> tuple[State, Action | None]:
+    """What a key does: another state, and perhaps something to do.
+
+    >>> state, action = press(State(), "f")
+    >>> VIEWS[state.view].name, action
+    ('failures', None)
+    >>> press(State(), "q")[1]
+    Action(what='quit', about='')
+    """
+    key = KEYS.get(key, key)
+    if key == "q":
+        return state, Action("quit")
+    if state.help:
+        return replace(state, help=False), None
+    state = replace(state, message="")
+    if key == "?":
+        return replace(state, help=True), None
+    if key == "tab":
+        return replace(state, view=(state.view + 1) % len(VIEWS), selected=0), None
+    if key == "f":
+        return replace(state, view=QUEUES if state.view == FAILURES else FAILURES, selected=0), None
+    if key in ("up", "down"):
+        moved = state.selected + (1 if key == "down" else -1)
+        return replace(state, selected=max(0, min(moved, len(state.lines) - 1))), None
+    if key in _ACTIONS:
+        what, view = _ACTIONS[key]
+        if state.view != view:
+            return replace(state, message=f"{what}: select one of the {VIEWS[view].name} first (tab)."), None
+        if state.selected < len(state.lines):
+            return state, Action(what, state.lines[state.selected][0])
+    return state, None
+
+
+def seen(state: State, look: Look) -> State:
+    """The state after another look: the selection stays within what there is."""
+    state = replace(state, look=look)
+    return replace(state, selected=max(0, min(state.selected, len(state.lines) - 1)))
+
+
+def render(state: State, width: int, height: int) -> RenderableType:
+    """The screen, of exactly this size or smaller."""
+    from rich.console import Group
+    from rich.text import Text
+
+    title = Text("headrace top  ", style="bold", no_wrap=True, overflow="ellipsis")
+    title.append(f"{_title_numbers(state)}  {state.where}", style="not bold")
+    footer = Text(
+        state.message or "q quit  tab list  up/down select  p pause  c cancel  r revive  f failures  ? help",
+        style="yellow" if state.message else "dim", no_wrap=True, overflow="ellipsis",
+    )  # fmt: skip
+    if state.help:
+        return Group(title, Text(), Text(HELP), Text(), footer)
+    rest = height - 2
+    parts: list[RenderableType] = [title]
+    # The list that is selected gets what the others leave; each has a title, a heading and a line at least.
+    others = [view for view in range(len(VIEWS)) if view != state.view]
+    share = {view: min(len(state.look.lines[view]), max(1, rest // 6)) for view in others}
+    room = rest - sum(2 + max(1, lines) for lines in share.values()) - 2
+    share[state.view] = max(1, room)
+    for view in range(len(VIEWS)):
+        parts += [_heading(state, view), _table(state, view, share[view], width)]
+    return Group(*parts, footer)
+
+
+def _title_numbers(state: State) -> str:
+    queues = state.look.lines[QUEUES]
+    if not queues:
+        return "no jobs"
+    rates = [sum(float(cells[at]) for _, cells in queues) for at in (-2, -1)]
+    return f"in {rates[0]:.1f}/s  out {rates[1]:.1f}/s"
+
+
+def _heading(state: State, view: int) -> RenderableType:
+    from rich.text import Text
+
+    mark = "▸ " if view == state.view else "  "
+    return Text(
+        f"{mark}{VIEWS[view].name} ({len(state.look.lines[view])})", style="bold cyan" if mark.strip() else "cyan"
+    )
+
+
+def _table(state: State, view: int, lines: int, width: int) -> Table:
+    from rich.table import Table
+
+    _, headings, numbers = VIEWS[view]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
+    for heading in headings:
+        right = heading in numbers.split()
+        table.add_column(
+            heading.upper(), no_wrap=True, overflow="ellipsis", justify="right" if right else "left",
+            ratio=None if right else 1,
+        )  # fmt: skip
+    all_lines = state.look.lines[view]
+    first = max(0, state.selected - lines + 1) if view == state.view else 0
+    for i, (_, cells) in enumerate(all_lines[first : first + lines], first):
+        chosen = view == state.view and i == state.selected
+        table.add_row(*(cell(text) for text in cells), style="reverse" if chosen else "")
+    if not all_lines:
+        table.add_row("-")
+    return table
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+class Rates:
+    """How many jobs come and go per second, per queue, from events."""
+
+    def __init__(self) -> None:
+        self._moments: deque[tuple[float, str, str]] = deque()
+        self._began = time.monotonic()
+
+    def hear(self, events: Sequence[Happening]) -> None:
+        now = time.monotonic()
+        self._moments.extend((now, event.what, event.queue) for event in events if event.what in ("created", "done"))
+
+    def now(self) -> dict[str, tuple[float, float]]:
+        """Per queue: in and out per second, over the last ten seconds or since the beginning."""
+        now = time.monotonic()
+        while self._moments and self._moments[0][0] < now - WINDOW:
+            self._moments.popleft()
+        span = max(1.0, min(WINDOW, now - self._began))
+        counted = Counter((queue, what) for _, what, queue in self._moments)
+        return {queue: (counted[queue, "created"] / span, counted[queue, "done"] / span) for queue, _ in list(counted)}
+
+
+def take_look(store: Store, rates: Rates, before: Look | None = None) -> Look:
+    """All that is shown, from the store. With a look `before`, no job has failed or ceased to be since."""
+    now = now_ms()
+    counts = store.run(store.counts())
+    sessions = store.run(store.sessions())
+    return Look(
+        now,
+        (
+            tuple(_queue_lines(store, counts, rates.now())),
+            tuple(_running_line(job, now) for job in _running(store, sessions)),
+            tuple(map(_failed_line, _failed(store))) if before is None else before.lines[FAILURES],
+            tuple(map(_worker_line, sessions)),
+        ),
+    )
+
+
+def _running(store: Store, sessions: Sequence[SessionSnapshot]) -> list[Snapshot]:
+    """What runs: where it can be asked for by worker, without a search through all that waits."""
+    from headrace.job import Filter
+    from headrace.job import State as JobState
+    from headrace.store.contract import Facet
+
+    states = (JobState.RUNNING,)
+    if Facet.TAGS not in store.facets:
+        return store.run(store.find(Filter(states=states, limit=LIMIT))).jobs
+    found: list[Snapshot] = []
+    for name in sorted({session.info.name for session in sessions if session.running}):
+        found += store.run(store.find(Filter(states=states, worker=name, limit=LIMIT))).jobs
+        if len(found) >= LIMIT:
+            break
+    return found[:LIMIT]
+
+
+def _failed(store: Store) -> list[Snapshot]:
+    """The latest failures, the newest first."""
+    from headrace.job import Filter
+    from headrace.job import State as JobState
+
+    found = store.run(store.find(Filter(states=(JobState.FAILED,), limit=LIMIT))).jobs
+    return sorted(found, key=lambda job: -(job.finished or 0))
+
+
+def _queue_lines(
+    store: Store, counts: Sequence[Counts], rates: dict[str, tuple[float, float]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    from headrace.job import State as JobState
+
+    paused = paused_queues(store)
+    by_queue = {entry.queue: entry.by_state for entry in counts}
+    for queue in sorted({*by_queue, *paused, *rates}):
+        numbers = [str(by_queue.get(queue, {}).get(JobState(state), 0)) for state in SHOWN_STATES]
+        come, go = rates.get(queue, (0.0, 0.0))
+        name = f"{queue} (paused)" if queue in paused else queue
+        yield queue, (name, *numbers, f"{come:.1f}", f"{go:.1f}")
+
+
+def paused_queues(store: Store) -> set[str]:
+    """The queues that somebody has paused, where a store knows of such."""
+    from headrace.store.contract import Facet
+    from headrace.store.facets import Queues, facet
+
+    if Facet.LANES not in store.facets:
+        return set()
+    controls = store.run(facet(store, Queues).controls())
+    return {control.queue for control in controls if control.paused_at is not None}
+
+
+def _running_line(job: Snapshot, now: int) -> tuple[str, tuple[str, ...]]:
+    done = "" if job.progress is None else f"{100 * job.progress[0] / (job.progress[1] or 1):.0f} %"
+    since = length(max(0, now - (job.started or now)))
+    return job.id, (job.id, job.task, job.queue, job.worker, since, "cancelling" if job.cancelling else done)
+
+
+def _failed_line(job: Snapshot) -> tuple[str, tuple[str, ...]]:
+    when = time.strftime("%m-%d %H:%M:%S", time.localtime((job.finished or 0) / 1000))
+    return job.id, (job.id, job.task, job.queue, job.group or "", when)
+
+
+def _worker_line(session: SessionSnapshot) -> tuple[str, tuple[str, ...]]:
+    state = "alive" if session.alive else "dead"
+    return session.info.id, (session.info.name, state, str(session.running), ", ".join(session.info.queues))
+
+
+def document(look: Look) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "at": iso(look.at),
+        **{
+            view.name: [
+                {
+                    heading: json.loads(text) if heading in view.numbers.split() else text
+                    for heading, text in zip(view.headings, cells, strict=True)
+                }
+                for _, cells in lines
+            ]
+            for view, lines in zip(VIEWS, look.lines, strict=True)
+        },
+    }
+
+
+# -- acting -------------------------------------------------------------------------------------------
+
+
+def act(store: Store, action: Action) -> str:
+    """Do what a key asked for; answers with what to say."""
+    from headrace.store.contract import Facet
+    from headrace.store.facets import Queues, facet
+
+    about = action.about
+    if action.what == "cancel":
+        return f"{about}: {'cancelled' if store.run(store.cancel([about]))[0] else 'done already'}"
+    if action.what == "revive":
+        return f"{about}: {'revived' if store.run(store.revive([about]))[0] else 'not revived'}"
+    if Facet.LANES not in store.facets:
+        return "This store cannot pause queues."
+    control = facet(store, Queues)
+    if about in paused_queues(store):
+        store.run(control.resume(about))
+        return f"{about}: resumed"
+    store.run(control.pause(about, by="headrace top"))
+    return f"{about}: paused"
+
+
+# -- the loop -----------------------------------------------------------------------------------------
+
+
+@click.command("top")
+@store_options
+@json_option
+@click.option("--once", is_flag=True, help="Look once, print, end.")
+@click.option("--plain", is_flag=True, help="Print the screen again and again instead of drawing it.")
+def top_command(store: str | None, app_path: str | None, as_json: bool, once: bool, plain: bool) -> None:
+    """Watch queues, running jobs and failures live.
+
+    Shows how many jobs each queue has and how many come and go per second; what runs, where and how far it is; the
+    latest failures; the workers. Follows events, so it looks only when something happens, and at most once a second.
+    The keys are shown at the bottom. Without a terminal, or with --plain, it prints now and then.
+
+    \b
+    Examples:
+      headrace top --store redis://localhost/0
+      headrace top --once --json
+    """
+    with existing_store(store, app_path) as opened:
+        where = shown_url(opened.url)
+        if once:
+            look = take_look(opened, Rates())
+            if as_json:
+                show_json(document(look))
+            else:
+                _print(State(look=look, where=where))
+        elif plain or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            _print_for_ever(opened, where, as_json)
+        else:
+            _draw(opened, where)
+
+
+def _print(state: State) -> None:
+    terminal = console()
+    lines = sum(len(lines) for lines in state.look.lines)
+    width = min(terminal.width, 200)
+    terminal.print(render(state, width, lines + 4 * len(VIEWS) + 4))
+
+
+def _print_for_ever(store: Store, where: str, as_json: bool) -> None:
+    with _follow(store) as follow:
+        while True:
+            look = follow.look()
+            if as_json:
+                click.echo(json.dumps(document(look), ensure_ascii=False))
+            else:
+                _print(State(look=look, where=where))
+                click.echo()
+            follow.wait()
+
+
+class _Follower:
+    """Knows when it is time to look again."""
+
+    def __init__(self, store: Store) -> None:
+        from headrace.store.facets import Events, facet
+
+        self.rates = Rates()
+        self._looked = 0.0
+        self._failures: Look | None = None
+        """The last look, as long as its failures are those that there are."""
+        self._store = store
+        self._facet = facet(store, Events)
+        self._cursor = store.run(self._facet.listen())
+        self._ear = self._facet.hearer()
+        self._attention = threading.Event()
+
+    def look(self) -> Look:
+        self._looked = time.monotonic()
+        self._failures = take_look(self._store, self.rates, self._failures)
+        return self._failures
+
+    def poke(self) -> None:
+        """Something else wants attention: end the present or the next `wait`."""
+        self._attention.set()
+        self._ear.poke()
+
+    def wait(self) -> bool:
+        """Until it is time to look again (True), or somebody pokes (False)."""
+        happened = False
+        while True:
+            self._ear.arm()
+            if self._attention.is_set():
+                self._attention.clear()
+                return False
+            batch = self._store.run(self._facet.events(self._cursor, 10_000))
+            self._cursor = batch.cursor
+            self.rates.hear(batch.events)
+            if batch.missed or any(event.what in ENDS_OR_REVIVES for event in batch.events):
+                self._failures = None
+            happened = happened or bool(batch.events) or batch.missed
+            left = self._looked + (REFRESH if happened else QUIET) - time.monotonic()
+            if left <= 0:
+                return True
+            if happened:  # no need to be told of every single event until then
+                self._attention.wait(min(left, 0.2))
+            else:
+                self._ear.wait(left)
+
+    def close(self) -> None:
+        self._ear.close()
+
+
+@contextmanager
+def _follow(store: Store) -> Iterator[_Follower]:
+    follower = _Follower(store)
+    try:
+        yield follower
+    finally:
+        follower.close()
+
+
+@contextmanager
+def _keyboard(poke: Callable[[], None]) -> Iterator[SimpleQueue[str]]:
+    """Standard input, key by key and without echo. Calls `poke` when there is one, and when the window changes."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    typed: SimpleQueue[str] = SimpleQueue()
+
+    def listen() -> None:
+        while text := os.read(descriptor, 64):
+            for key in keys_in(text.decode(errors="replace")):
+                typed.put(key)
+            poke()
+        typed.put("q")  # the terminal is gone
+        poke()
+
+    before = termios.tcgetattr(descriptor)
+    resized = signal.signal(signal.SIGWINCH, lambda *_: poke())
+    try:
+        tty.setcbreak(descriptor)
+        threading.Thread(target=listen, daemon=True).start()
+        yield typed
+    finally:
+        signal.signal(signal.SIGWINCH, resized)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def keys_in(text: str) -> list[str]:
+    """What was typed, taken apart into keys.
+
+    >>> keys_in("a" + chr(27) + "[Aq")
+    ['a', '\\x1b[A', 'q']
+    """
+    keys = []
+    while text:
+        size = next((len(name) for name in KEYS if len(name) > 1 and text.startswith(name)), 1)
+        keys.append(text[:size])
+        text = text[size:]
+    return keys
+
+
+def _draw(store: Store, where: str) -> None:
+    from rich.live import Live
+
+    terminal = console()
+    state: State | None = State(where=where)
+    with (
+        _follow(store) as follow,
+        Live(console=terminal, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
+        _keyboard(follow.poke) as typed,
+    ):
+        due = True
+        while state is not None:
+            try:
+                if due:
+                    state = seen(state, follow.look())
+                live.update(render(state, terminal.width, terminal.height), refresh=True)
+                due = follow.wait()
+                state, acted = _obey(store, state, typed)
+                due = due or acted
+            except PASSING as error:
+                assert state is not None
+                state, due = replace(state, message=str(error)), True
+                live.update(render(state, terminal.width, terminal.height), refresh=True)
+                time.sleep(REFRESH)
+
+
+def _obey(store: Store, state: State, typed: SimpleQueue[str]) -> tuple[State | None, bool]:
+    """Do what keys say: the state after them (None: the end), and whether that changed anything in the store."""
+    acted = False
+    while not typed.empty():
+        state, action = press(state, typed.get())
+        if action is not None and action.what == "quit":
+            return None, False
+        if action is not None:
+            state, acted = replace(state, message=act(store, action)), True
+    return state, acted

@@ -1,0 +1,2 @@
+-- Until when somebody listens.
+SELECT until FROM audience WHERE one = 1

@@ -1,0 +1,2 @@
+-- Events that are not kept any longer.
+DELETE FROM event WHERE seq <= ?1

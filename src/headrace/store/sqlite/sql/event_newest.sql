@@ -1,0 +1,2 @@
+-- The number of the newest event there ever was.
+SELECT seq FROM sqlite_sequence WHERE name = 'event'

@@ -1,0 +1,330 @@
+"""`headrace top`: keys and screen as functions, and the real thing in a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace import Headrace
+from headrace.cli import top
+from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Look, Rates, State, press, render, seen
+from headrace.job import State as JobState
+from headrace.store.facets import Happening
+from processes import WorkerProcess, environment
+from store.redis import servers
+
+LOOK = Look(
+    0,
+    (
+        tuple((f"q{i}", (f"q{i}", "1", "0", "0", "2", "3", "1.0", "0.5")) for i in range(30)),
+        tuple((f"j{i}", (f"j{i}", "shop.mail:send", f"q{i}", "host-17", "3 s", "25 %")) for i in range(30)),
+        tuple((f"f{i}", (f"f{i}", "shop.mail:send" * 5, "q0", "ValueError", "3 s ago")) for i in range(30)),
+        (("s", ("host-17", "alive", "3", "q0, q1")),),
+    ),
+)
+
+
+def pressed(keys: list[str], state: State | None = None) -> tuple[State, Action | None]:
+    state, action = state or State(look=LOOK), None
+    for key in keys:
+        state, action = press(state, key)
+    return state, action
+
+
+# -- keys --
+
+
+@pytest.mark.parametrize(
+    ("keys", "view", "selected", "action"),
+    [
+        ([], QUEUES, 0, None),
+        (["q"], QUEUES, 0, Action("quit")),
+        (["\x1b[B", "down", "j"], QUEUES, 3, None),
+        (["\x1b[B", "\x1b[A", "\x1b[A"], QUEUES, 0, None),
+        (["j"] * 100, QUEUES, 29, None),
+        (["\t"], JOBS, 0, None),
+        (["\t"] * 4, QUEUES, 0, None),
+        (["j", "f"], FAILURES, 0, None),
+        (["f", "f"], QUEUES, 0, None),
+        (["j", "p"], QUEUES, 1, Action("pause", "q1")),
+        (["\t", "j", "c"], JOBS, 1, Action("cancel", "j1")),
+        (["f", "j", "j", "r"], FAILURES, 2, Action("revive", "f2")),
+        (["x"], QUEUES, 0, None),
+    ],
+)
+def test_keys(keys: list[str], view: int, selected: int, action: Action | None) -> None:
+    state, asked = pressed(keys)
+    assert (state.view, state.selected, asked) == (view, selected, action)
+
+
+@pytest.mark.parametrize(("key", "words"), [("c", "jobs"), ("r", "failures")])
+def test_a_key_for_another_list_says_so(key: str, words: str) -> None:
+    state, action = pressed([key])
+    assert action is None
+    assert f"select one of the {words} first" in state.message
+    assert pressed(["j"], state)[0].message == ""
+
+
+def test_nothing_can_be_done_to_nothing() -> None:
+    for keys in (["p"], ["\t", "c"], ["f", "r"], ["j"], ["\x1b[A"]):
+        state, action = pressed(keys, State())
+        assert (action, state.selected) == (None, 0)
+
+
+def test_help_comes_and_goes() -> None:
+    state, _ = pressed(["?"])
+    assert state.help
+    state, action = pressed(["c"], state)
+    assert (state.help, action) == (False, None)
+    assert pressed(["?", "q"])[1] == Action("quit")
+
+
+def test_the_selection_stays_within_what_there_is() -> None:
+    state, _ = pressed(["j"] * 20)
+    fewer = Look(1, (LOOK.lines[0][:5], (), (), ()))
+    assert seen(state, fewer).selected == 4
+    assert seen(state, Look()).selected == 0
+
+
+# -- screen --
+
+
+def screen(state: State, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), legacy_windows=False)
+    with console.capture() as captured:
+        console.print(render(state, width, height))
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (80, 18)])
+@pytest.mark.parametrize("view", range(len(VIEWS)))
+def test_it_fits(view: int, size: tuple[int, int]) -> None:
+    lines = screen(State(look=LOOK, view=view, where="sqlite:///jobs.db"), *size)
+    assert len(lines) <= size[1]
+    assert max(map(len, lines)) <= size[0]
+    for name in ("queues (30)", "jobs (30)", "failures (30)", "workers (1)"):
+        assert any(name in line for line in lines), name
+    assert any(line.startswith(f"▸ {VIEWS[view].name}") for line in lines)
+
+
+def test_what_is_selected_is_visible() -> None:
+    text = "\n".join(screen(State(look=LOOK, view=FAILURES, selected=29)))
+    assert "f29" in text
+    assert "f0 " not in text
+
+
+def test_nothing_is_shown_as_nothing() -> None:
+    text = "\n".join(screen(State(where="x")))
+    assert "no jobs" in text
+    assert "queues (0)" in text
+
+
+def test_what_jobs_say_cannot_draw() -> None:
+    line = ("j", ("j", "evil\x1b[2Jtask", "q", "w", "1 s", ""))
+    text = "\n".join(screen(State(look=Look(0, ((), (line,), (), ())), view=JOBS), 120))
+    assert "evil\\x1b[2Jtask" in text
+
+
+def test_help_and_messages_are_shown() -> None:
+    assert "pause or resume" in "\n".join(screen(State(look=LOOK, help=True)))
+    assert screen(State(look=LOOK, message="q1: paused"))[-1].strip() == "q1: paused"
+
+
+def test_rates_come_from_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(top.time, "monotonic", lambda: now)
+    rates = Rates()
+    now = 105.0
+    rates.hear([Happening(0, "created", "j", "t", "q")] * 10 + [Happening(0, "done", "j", "t", "q")] * 5)
+    assert rates.now() == {"q": (2.0, 1.0)}
+    now = 114.0
+    rates.hear([Happening(0, "started", "j", "t", "q"), Happening(0, "created", "j", "t", "r")])
+    assert rates.now() == {"q": (1.0, 0.5), "r": (0.1, 0.0)}
+    now = 120.0
+    assert rates.now() == {"r": (0.1, 0.0)}
+
+
+# -- once, and without a terminal --
+
+
+def test_once_for_programs(app: Headrace, ask: Callable[..., Any]) -> None:
+    app.tasks["cli.shop:send"].enqueue("ada")
+    failed = app.tasks["cli.shop:fail"].enqueue()
+    app.worker(queues=("default",)).run_until_empty()
+    found = ask("top", "--once")
+    assert [(queue["queue"], queue["ready"], queue["failed"]) for queue in found["queues"]] == [
+        ("default", 0, 1),
+        ("mail", 1, 0),
+    ]
+    assert [job["job"] for job in found["failures"]] == [failed.id]
+    assert found["jobs"] == []
+
+
+def test_once_for_people(app: Headrace, run: Callable[..., Any]) -> None:
+    app.tasks["cli.shop:send"].enqueue("ada")
+    output = run("top", "--once").output
+    assert re.search(r"mail +1 +0 +0 +0 +0", output)
+
+
+def test_without_a_terminal_it_prints_when_something_happens(app: Headrace, url: str) -> None:
+    app.store.run(app.store.counts())
+    command = [sys.executable, "-m", "headrace", "top", "--store", url, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["queues"] == []
+        app.tasks["cli.shop:add"].enqueue(1, 2)
+        second = json.loads(process.stdout.readline())
+        assert second["queues"][0]["ready"] == 1
+        assert second["queues"][0]["in/s"] > 0
+        process.kill()
+
+
+# -- in a terminal --
+
+
+class Terminal:
+    """`headrace top` in a pseudo-terminal."""
+
+    def __init__(self, url: str) -> None:
+        self.pid, self.descriptor = pty.fork()
+        if self.pid == 0:
+            command = [sys.executable, "-m", "headrace", "top", "--store", url]
+            os.execve(sys.executable, command, environment(TERM="xterm", LINES="", COLUMNS=""))
+        self.resize(80, 24)
+        self.text = ""
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def type(self, keys: str) -> None:
+        self.text = ""
+        os.write(self.descriptor, keys.encode())
+
+    def shows(self, pattern: str) -> None:
+        """Wait until it has drawn something that fits."""
+        end = time.monotonic() + 20
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < end, self.text[-4_000:]
+            if select.select([self.descriptor], [], [], 0.1)[0]:
+                self.text += self.read()
+
+    def read(self) -> str:
+        try:
+            return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(self.descriptor, 65_536).decode(errors="replace"))
+        except OSError:
+            return ""
+
+    def wait(self) -> int:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if select.select([self.descriptor], [], [], 0.05)[0]:
+                self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = 0
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError("it did not end")
+
+
+@contextmanager
+def terminal(url: str) -> Iterator[Terminal]:
+    made = Terminal(url)
+    try:
+        yield made
+    finally:
+        if made.pid:
+            os.kill(made.pid, signal.SIGKILL)
+            os.waitpid(made.pid, 0)
+        os.close(made.descriptor)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def test_the_real_thing(app: Headrace, url: str, worker: WorkerProcess, tmp_path: Path) -> None:
+    failed = app.tasks["cli.shop:fail"].enqueue()
+    with terminal(url) as shown:
+        shown.shows(r"failures \(1\)")
+        shown.shows("ValueError")
+        app.tasks["cli.shop:hold"].enqueue(str(tmp_path / "began"), str(tmp_path / "until"))
+        shown.shows(r"cli.shop:hold.*25 %")
+        shown.resize(120, 30)
+        shown.type("?")
+        shown.shows("pause or resume the queue")
+        shown.type(" ")
+        shown.type("f")
+        shown.shows(r"▸ failures")
+        shown.type("r")
+        shown.shows(f"{failed.id}: revived")
+        shown.type("f\t")
+        shown.shows(r"▸ jobs")
+        shown.type("c")
+        shown.shows(": cancelled")
+        (tmp_path / "until").touch()
+        shown.shows(r"jobs \(0\)")
+        shown.type("q")
+        assert shown.wait() == 0
+    app.job(failed.id).refresh()
+    assert app.job(failed.id).state is JobState.FAILED, "it was revived, and has failed again"
+    assert [line.what for line in app.job(failed.id).history].count("revived") == 1
+
+
+def test_ctrl_c_ends_it_and_gives_the_terminal_back(app: Headrace, url: str) -> None:
+    app.store.run(app.store.counts())
+    with terminal(url) as shown:
+        before = termios.tcgetattr(shown.descriptor)
+        shown.shows("no jobs")
+        assert termios.tcgetattr(shown.descriptor)[3] != before[3], "keys are read one by one"
+        shown.type("\x03")
+        assert shown.wait() == 130
+
+
+def test_workers_are_shown() -> None:
+    assert VIEWS[WORKERS].name == "workers"
+    assert "host-17" in "\n".join(screen(State(look=LOOK, view=WORKERS)))
+
+
+def test_on_redis() -> None:
+    with closing(Headrace(servers.fresh_url())) as app:
+
+        @app.task(name="add")
+        def add(a: int) -> int:
+            return 1 // a
+
+        jobs = [add.enqueue(a) for a in (0, 1, 2)]
+        app.worker().run_until_empty()
+        add.enqueue(3)
+        look = top.take_look(app.store, Rates())
+        (queue,) = look.lines[QUEUES]
+        assert queue == ("default", ("default", "1", "0", "0", "0", "1", "0.0", "0.0"))
+        assert [job_id for job_id, _ in look.lines[FAILURES]] == [jobs[0].id]
+        assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: revived"
+        assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: not revived"
+        assert top.act(app.store, Action("cancel", jobs[0].id)) == f"{jobs[0].id}: cancelled"
+        assert top.act(app.store, Action("cancel", jobs[1].id)) == f"{jobs[1].id}: done already"
+
+
+def test_a_queue_is_paused_and_resumed(app: Headrace) -> None:
+    app.tasks["cli.shop:send"].enqueue("ada")
+    assert top.act(app.store, Action("pause", "mail")) == "mail: paused"
+    assert [cells[0] for _, cells in top.take_look(app.store, Rates()).lines[QUEUES]] == ["mail (paused)"]
+    assert top.act(app.store, Action("pause", "mail")) == "mail: resumed"
+    assert top.paused_queues(app.store) == set()
