@@ -224,6 +224,8 @@ class Turn(Struct, frozen=True, gc=False):
     """When the next scheduled job of the store, of whatever queue, becomes due."""
     next_tick: int | None = None
     """When the next schedule ticks. Not later than `now`: somebody should tick it, and it may be you."""
+    ends: int | None = None
+    """Where leases live in jobs: when the first of these leases ends unless it is renewed."""
 
 
 class Report(Struct, kw_only=True, gc=False):
@@ -273,6 +275,8 @@ class Renewal(Struct, frozen=True, gc=False):
     cancelled: Sequence[str] = ()
     tokens: dict[str, Token] = {}
     """Where leases live in jobs and renewing changes the token: the new tokens, by job id."""
+    ends: int | None = None
+    """Where leases live in jobs: when the first of those that were renewed ends unless it is renewed again."""
 
 
 class Event(Struct, frozen=True, gc=False):

@@ -94,10 +94,10 @@ def _held_back(around: Circumstances) -> Why | None:
         return None
     if control.paused_by is not None:
         by = f" by {control.paused_by}" if control.paused_by else ""
+        since = f" since {local(control.paused_at, around.now)}" if control.paused_at is not None else ""
         return Why(
             "paused",
-            f"the queue {queue!r} is paused{by} since {local(control.paused_at, around.now)}. "
-            f"To go on: headrace queues resume {queue}",
+            f"the queue {queue!r} is paused{by}{since}. To go on: headrace queues resume {queue}",
         )
     if control.limit is not None and len(around.queue_running) >= min(control.limit, _SHOWN):
         holders = _listed([f"{job_id} on {worker}" for job_id, worker in around.queue_running])

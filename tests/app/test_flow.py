@@ -184,5 +184,5 @@ def test_a_store_without_relations_refuses_in_words(app: Headrace, monkeypatch: 
         job.depend(add=["x"])
     with pytest.raises(Unsupported, match="has no edit"):
         job.edit(priority=1)
-    with pytest.raises(Unsupported, match="has no lanes"):
+    with pytest.raises(Unsupported, match="has no queue controls"):
         app.queue("mail").pause()

@@ -196,7 +196,8 @@ class Model:
 
     url = "model:"
     facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY, Facet.EVENTS
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
+        Facet.WHY, Facet.EVENTS,
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False

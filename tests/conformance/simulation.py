@@ -98,7 +98,7 @@ MARKS = frozenset({
 })  # fmt: skip
 
 
-TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY})
+TOGETHER = frozenset({Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT, Facet.WHY})
 """Facets of jobs that wait for each other, in one way or another: a store has all of them or none."""
 MARKS_TOGETHER = frozenset({
     "a job waited for another",

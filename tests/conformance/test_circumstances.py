@@ -53,7 +53,7 @@ def test_of_many_that_it_waits_for_some_are_named(store: Store) -> None:
     assert found.unmet == 15
 
 
-@pytest.mark.needs(Facet.LANES)
+@pytest.mark.needs(Facet.QUEUES)
 def test_its_queue(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b", "c")
     store.run(store.pause("default", "me"))

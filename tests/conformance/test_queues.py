@@ -15,7 +15,7 @@ from headrace.store.facets import QueueControl
 
 from .helpers import TIMEOUT, Worker, ids, look, new, put, state, woken
 
-pytestmark = pytest.mark.needs(Facet.LANES)
+pytestmark = pytest.mark.needs(Facet.QUEUES)
 
 
 def pause(store: Store, queue: str, by: str = "") -> bool:
@@ -130,6 +130,7 @@ def test_every_way_out_makes_room(store: Store, worker: Worker, clock: ManualClo
     assert ids(other.take(9)) == "b"
 
 
+@pytest.mark.needs(Facet.LANES)
 def test_a_limit_and_lanes(store: Store, worker: Worker) -> None:
     put(store, "a", "b", lane=Lane("1"))
     put(store, "x", "y", lane=Lane("2"))
@@ -261,6 +262,7 @@ def test_settling_in_a_limited_queue_is_news(
     assert woken(ear)
 
 
+@pytest.mark.needs(Facet.LANES)
 def test_the_next_of_a_lane_is_news(store: Store, worker: Worker, sleeper: Worker, ear: Waiter) -> None:
     store.run(store.put([new("a", lane=Lane("k", limit=1)), new("b", lane=Lane("k", limit=1))]))
     lease = worker.take_one()

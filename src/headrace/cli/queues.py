@@ -75,7 +75,7 @@ def queues_command(ctx: click.Context, store: str | None, app_path: str | None, 
 
 
 def _controls(store: Store) -> list[QueueControl]:
-    return store.run(facet(store, Queues).controls()) if Facet.LANES in store.facets else []
+    return store.run(facet(store, Queues).controls()) if Facet.QUEUES in store.facets else []
 
 
 def _control_document(control: QueueControl | None) -> dict[str, object]:
@@ -90,7 +90,8 @@ def _remark(control: QueueControl | None, now: int) -> str:
     parts = []
     if control.paused_by is not None:
         by = f" by {control.paused_by}" if control.paused_by else ""
-        parts.append(f"paused{by} {ago(control.paused_at or now, now)}")
+        since = f" {ago(control.paused_at, now)}" if control.paused_at is not None else ""
+        parts.append(f"paused{by}{since}")
     if control.limit is not None:
         parts.append(f"at most {control.limit} at once")
     return ", ".join(parts)

@@ -92,7 +92,7 @@ def _all(store: Store) -> list[dict[str, Any]]:
         set(DEFINITIONS) | set(found), key=lambda name: (list(DEFINITIONS).index(name.partition(":")[0]), name)
     )
     entries = [_entry(name, found.get(name)) for name in names]
-    if Facet.LANES in store.facets:
+    if Facet.QUEUES in store.facets:
         limits = store.run(facet(store, Queues).controls())
         entries += [_limit(f"{CONCURRENCY}:{c.queue}", c.limit) for c in limits if c.limit is not None]
     return entries

@@ -31,7 +31,7 @@ class Relations(Protocol):
         """
 
 
-# -- lanes and queues: NewJob.lane, GLOBs in Take.queues ----------------------------------------------
+# -- queues: GLOBs in Take.queues ----------------------------------------------------------------------
 
 
 class QueueControl(Struct, frozen=True, kw_only=True):
@@ -42,6 +42,25 @@ class QueueControl(Struct, frozen=True, kw_only=True):
     """How many of its jobs may run at once."""
     paused_by: str | None = None
     paused_at: int | None = None
+
+
+class Queues(Protocol):
+    """Saying when, and how many, jobs of a queue run."""
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        """The queues that somebody has said something about, by name."""
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        """Hand out nothing more from a queue. False: it was paused already, and stays so as it is."""
+
+    def resume(self, queue: str) -> Operation[bool]:
+        """Go on. False: it was not paused."""
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        """At most so many jobs of a queue run at once, from now on; None: as many as come. What runs is left alone."""
+
+
+# -- lanes: NewJob.lane --------------------------------------------------------------------------------
 
 
 class LaneSnapshot(Struct, frozen=True, kw_only=True):
@@ -58,20 +77,8 @@ class LaneSnapshot(Struct, frozen=True, kw_only=True):
     """Before then the rate allows no other start."""
 
 
-class Queues(Protocol):
-    """Limits on what runs at once."""
-
-    def controls(self) -> Operation[list[QueueControl]]:
-        """The queues that somebody has said something about, by name."""
-
-    def pause(self, queue: str, by: str = "") -> Operation[bool]:
-        """Hand out nothing more from a queue. False: it was paused already, and stays so as it is."""
-
-    def resume(self, queue: str) -> Operation[bool]:
-        """Go on. False: it was not paused."""
-
-    def limit(self, queue: str, running: int | None) -> Operation[None]:
-        """At most so many jobs of a queue run at once, from now on; None: as many as come. What runs is left alone."""
+class Lanes(Protocol):
+    """Limits on what runs at once, by a key that jobs share."""
 
     def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
         """Look at a lane. None: it has no unfinished jobs, and its rate has nothing to remember."""
@@ -254,7 +261,8 @@ class Explaining(Protocol):
 
 _FACETS: dict[type, Facet] = {
     Relations: Facet.RELATIONS,
-    Queues: Facet.LANES,
+    Queues: Facet.QUEUES,
+    Lanes: Facet.LANES,
     Editing: Facet.EDIT,
     Tags: Facet.TAGS,
     Statistics: Facet.STATISTICS,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
+from headrace.glob import fits
 from headrace.job import Lease, Outcome, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
@@ -56,7 +57,9 @@ LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
 RENEW_SHARE = 3
-"""Held leases are checked this often within a session's time-out."""
+"""Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
+RENEW_SECONDS = 0.05
+"""But not more often than this."""
 
 
 class Pump:
@@ -113,6 +116,7 @@ class Pump:
         self._filled = 0.0
         self._reported = 0.0
         self._checked = time.monotonic()
+        self._renew_seconds = timeout / 1000 / RENEW_SHARE
         self._swept = 0.0
         self._next_due: int | None = None
         self._done_count = 0
@@ -342,6 +346,8 @@ class Pump:
         if not turn.leases:
             return
         self._filled = self._turned
+        if turn.ends is not None:
+            self._renew_seconds = min(self._renew_seconds, self._renewed_within(turn.ends - turn.now))
         threads: list[Context] = []
         coroutines: list[Context] = []
         isolated: list[Context] = []
@@ -373,7 +379,7 @@ class Pump:
 
     def _rotate(self, last: Lease) -> None:
         """The next batch begins with the queue after the one that was served last."""
-        place = self._queues.index(last.queue) + 1
+        place = next((i for i, name in enumerate(self._queues) if fits(name, last.queue)), -1) + 1
         self._queues = self._queues[place:] + self._queues[:place]
 
     # -- while jobs run --
@@ -453,7 +459,7 @@ class Pump:
         """Now and then: learn what was cancelled or lost, sweep up after the dead."""
         now = time.monotonic()
         since = now - self._checked
-        if since >= self._timeout / 1000 / RENEW_SHARE or (self._told and since >= NEWS_SECONDS):
+        if since >= self._renew_seconds or (self._told and since >= NEWS_SECONDS):
             self._checked = now
             self._told = False
             self._check_leases()
@@ -471,6 +477,7 @@ class Pump:
     def _check_leases(self) -> None:
         runs = {run.lease.id: run for run in (*self._running.values(), *self._waiting.values())}
         if not runs:
+            self._renew_seconds = self._renewed_within(self._timeout)
             return
         held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
         try:
@@ -478,6 +485,8 @@ class Pump:
         except (StoreUnavailable, MaybeApplied) as error:
             log.warning("%s", error)
             return
+        if renewal.ends is not None:
+            self._renew_seconds = self._renewed_within(renewal.ends - renewal.now)
         for job_id, token in renewal.tokens.items():
             runs[job_id].lease.token = self._tokens[job_id] = token
         for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
@@ -488,6 +497,10 @@ class Pump:
                 elif run.lease.ref in self._running:
                     log.info("job %s: %s", job_id, reason)
                     self._stop_run(run, reason)
+
+    def _renewed_within(self, lease: int) -> float:
+        """Seconds after which leases that last so many milliseconds are renewed."""
+        return max(min(lease, self._timeout) / 1000 / RENEW_SHARE, RENEW_SECONDS)
 
     def _sweep(self) -> None:
         try:
@@ -507,7 +520,7 @@ class Pump:
         now = time.monotonic()
         until = self._swept + SWEEP_SECONDS
         if self.in_hand:
-            until = min(until, self._checked + self._timeout / 1000 / RENEW_SHARE)
+            until = min(until, self._checked + self._renew_seconds)
         if self._waiting:
             until = min(until, self._filled + STUCK_SECONDS)
         if self._spoken:

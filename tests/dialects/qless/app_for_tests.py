@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from headrace import Headrace, current
 
@@ -21,3 +22,10 @@ def crash() -> None:
     """Dies with its process, the first time."""
     if current().attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="shop.Hold", queue="q")
+def hold(until: str) -> None:
+    """Runs until there is a file of that name."""
+    while not os.path.exists(until):
+        time.sleep(0.02)

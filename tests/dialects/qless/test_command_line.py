@@ -6,19 +6,29 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from headrace import Headrace, current
+from headrace.cli import cli
 from headrace.cli.qless import qless_command
 from headrace.dialects.qless import Client, Job, library, script
+from headrace.job import Filter, State
 from processes import children_of, environment, eventually, worker_process
 from store.redis.servers import Server
 
 from .recorder import Recorder
 from .test_workers import MODULE
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with closing(Client(server.url, hostname="peer")) as client:
+        yield client
 
 
 def test_script() -> None:
@@ -95,3 +105,85 @@ def test_the_ordinary_worker_program(qless: Recorder, server: Server, tmp_path: 
         assert found(jid).data == {"number": 4, "data": {"doubled": 8}}
         assert worker.stop() == 0
         eventually(lambda: client.workers.counts == [], "the end of all sessions")
+
+
+def test_short_locks_are_renewed_in_time(qless: Recorder, server: Server, tmp_path: Path) -> None:
+    """A lock that is shorter than the time after which sessions are renewed, and no grace period."""
+    with (
+        closing(Client(server.url, hostname="peer")) as client,
+        worker_process(
+            "dialects.qless.app_for_tests:app", f"qless+{server.url}", "--queues", "q", log=tmp_path / "log"
+        ),
+    ):
+        client.config.update({"q-heartbeat": 2, "grace-period": 0})
+        jid = client.queues["q"].put("shop.Hold", {"until": str(tmp_path / "end")})
+
+        def job() -> Job:
+            found = client.jobs[jid]
+            assert isinstance(found, Job)
+            return found
+
+        began = eventually(lambda: job().expires_at, "the lock")
+        eventually(lambda: job().expires_at >= began + 4, "renewals")
+        (tmp_path / "end").touch()
+        eventually(lambda: job().state == "complete", "the end")
+        assert [entry["what"] for entry in job().history] == ["put", "popped", "done"]
+
+
+def test_the_ordinary_command_line(qless: Recorder, server: Server, client: Client) -> None:
+    """Tags, tracking, failures and jobs of an installation, as of any other store."""
+
+    def headrace(*arguments: str) -> str:
+        answer = CliRunner().invoke(cli, [*arguments, "--store", f"qless+{server.url}"])
+        assert answer.exit_code == 0, answer.output
+        return answer.output
+
+    queue = client.queues["q"]
+    jids = [queue.put("shop.Double", {}, tags=["new"]) for _ in range(3)]
+    for job in queue.pop(2):
+        job.fail("no stock", "none left")
+    assert [line.split() for line in headrace("failures").splitlines()][1][:3] == ["no", "stock", "2"]
+    assert jids[0] in headrace("failures", "no stock")
+    assert "0 done, 0 retried, 2 failed (2 of them still)" in headrace("stats", "q")
+    headrace("tag", jids[2], "--add", "urgent", "--remove", "new")
+    assert job_tags(client, jids[2]) == ["urgent"]
+    assert "urgent" in headrace("tags")
+    assert jids[2] in headrace("jobs", "--tag", "urgent")
+    headrace("track", jids[1])
+    assert [job.jid for job in client.jobs.tracked()["jobs"]] == [jids[1]]
+    assert jids[1] in headrace("jobs", "--tracked")
+    headrace("queues", "pause", "q")
+    headrace("queues", "limit", "q", "3")
+    assert (queue.pop(), client.config["q-max-concurrency"]) == (None, 3)
+    assert "paused, at most 3 at once" in " ".join(headrace("queues").split())
+    headrace("queues", "resume", "q")
+    headrace("edit", jids[2], "--priority", "9", "--data", "[1]")
+    assert jids[2] in headrace("peek", "q")
+    job = queue.pop()
+    assert (job.jid, job.priority, job.data) == (jids[2], 9, {"data": [1]})
+    headrace("time-out", jids[2])
+    assert client.queues["q"].peek().jid == jids[2]
+    headrace("revive", "--group", "no stock")
+    assert client.jobs.failed() == {}
+
+
+def job_tags(client: Client, jid: str) -> list[str]:
+    job = client.jobs[jid]
+    assert isinstance(job, Job)
+    return job.tags
+
+
+def test_a_recurring_job_of_a_task(qless: Recorder, server: Server, client: Client) -> None:
+    seen: list[tuple[int, str | None]] = []
+    with closing(Headrace(f"qless+{server.url}")) as app:
+
+        @app.task(name="shop.Tidy", queue="q")
+        def tidy(depth: int) -> None:
+            job = app.job(current().id)
+            seen.append((depth, job.snapshot.schedule))
+
+        recurring = client.queues["q"].recur("shop.Tidy", {"depth": 3}, interval=60, retries=2)
+        app.worker(queues=["q"]).run_until_empty()
+        assert seen == [(3, recurring)]
+        (job,) = app.store.run(app.store.find(Filter(schedule=recurring))).jobs
+        assert (job.id, job.state, job.tick) == (f"{recurring}-1", State.DONE, job.created)

@@ -196,7 +196,7 @@ def test_what_qless_cannot_carry_is_refused_in_words(app: Headrace, qless: Recor
     @app.task(name="t")
     def task() -> None: ...
 
-    for options in ({"unique": True}, {"require_worker": True}, {"timeout": 5}):
+    for options in ({"unique": True}, {"require_worker": True}):
         with pytest.raises(Unsupported, match="Qless"):
             task.using(**options).enqueue()  # type: ignore[arg-type]
     assert qless.contents() == {}

@@ -8,14 +8,20 @@ touched.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.codec import decode_error
 from headrace.errors import Unsupported
-from headrace.job import Charge, Event, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.job import Charge, Event, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.stats import bucket_of
+from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.task import decode_overrides
+
+if TYPE_CHECKING:
+    from headrace.task import Task
 
 STATES = {
     "waiting": State.READY,
@@ -27,6 +33,21 @@ STATES = {
     "complete": State.DONE,
 }
 EVENTS = {"put": "created", "popped": "started", "done": "done", "failed": "failed", "timed-out": "crashed"}
+
+DEFAULT_RETRIES = 5
+"""What Qless gives a job that does not say."""
+NO_CHILDREN = (
+    "WaitFor: Qless unlocks a job only when those it depends on are complete, not when they have come to an end."
+)
+
+DAY_SECONDS = 86_400
+BARS = [
+    *range(1, 61),
+    *range(120, 3_601, 60),
+    *range(7_200, DAY_SECONDS + 1, 3_600),
+    *range(2 * DAY_SECONDS, 7 * DAY_SECONDS + 1, DAY_SECONDS),
+]
+"""Where the bars of a histogram end, in seconds."""
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
@@ -69,25 +90,10 @@ def split(data: str, said: str | bool | None) -> tuple[bytes, bytes | None, tupl
     return _encode(found), ours.get("data"), progress
 
 
-def new_job(job: NewJob, lower_first: bool) -> dict[str, Any]:
+def new_job(job: NewJob, tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> dict[str, Any]:
     """A job as the store's script takes it. What Qless cannot carry is refused here, before anything is sent."""
-    if job.unique_key is not None:
-        raise Unsupported(
-            'Qless has no unique jobs: a put with the id of a job that exists moves that job (put: "if the job exists '
-            'already this is a move"). Choose ids of your own with the Qless API, jid=....'
-        )
-    if job.require_worker:
-        raise Unsupported("Qless' workers do not say which queues they listen to, so nobody can be required there.")
-    retries = None
-    if job.options is not None:
-        overrides = decode_overrides(job.options)
-        if overrides.timeout is not None:
-            raise Unsupported(
-                "Qless has no field for a time-out of one call. Set timeout= on the task: workers know it from there."
-            )
-        retries = overrides.retries
-    # A lost lock costs one of the retries: a job must be given enough of them to outlive `max_crashes` - 1.
-    return {
+    _refuse(job)
+    told = {
         "jid": job.id,
         "klass": job.task,
         "data": job.body.decode(),
@@ -95,8 +101,55 @@ def new_job(job: NewJob, lower_first: bool) -> dict[str, Any]:
         "priority": -job.priority if lower_first else job.priority,
         "delay": (job.delay or 0) / 1000,
         "at": None if job.run_at is None else job.run_at / 1000,
-        "retries": max(5 if retries is None else retries, job.max_crashes - 1),
+        "retries": _retries(job, tasks.get(job.task)),
     }
+    ours: list[str] = []
+    if job.data is not None:
+        told["data"], said = Saying(job.body, job.data).on_the_wire()
+        ours += ("headrace", said)
+    if job.options is not None:
+        ours += ("headrace-options", job.options.decode())
+    if job.after:
+        told["after"] = list(job.after)
+        ours += ("headrace-after", _encode(job.after).decode())
+    if job.tags:
+        told["tags"] = list(dict.fromkeys(job.tags))
+    if ours:
+        told["ours"] = ours
+    return told
+
+
+def _refuse(job: NewJob) -> None:
+    if job.unique_key is not None:
+        raise Unsupported(
+            'Qless has no unique jobs: a put with the id of a job that exists moves that job (put: "if the job exists '
+            'already this is a move"). Choose ids of your own with the Qless API, jid=....'
+        )
+    if job.require_worker:
+        raise Unsupported("Qless' workers do not say which queues they listen to, so nobody can be required there.")
+    if job.lane is not None:
+        raise Unsupported(
+            'Qless has no lanes within a queue: there are "no throttles, resources or other kinds of limits beyond '
+            '<q>-max-concurrency". Give the jobs a queue of their own, and limit that.'
+        )
+    if job.after and job.if_failed is not IfFailed.WAIT:
+        raise Unsupported(
+            f"if_failed={job.if_failed.value!r}: in Qless a job that depends on one that has failed goes on waiting, "
+            "because only a completion unlocks it. Leave if_failed out, or write 'wait'."
+        )
+    if job.after and job.delay:
+        raise Unsupported(
+            "Qless counts a delay from the put, not from the moment when the jobs before are done. Say run_after= as a "
+            "time (a datetime, or words like '7pm tomorrow')."
+        )
+
+
+def _retries(job: NewJob, task: Task[Any, Any] | None) -> int:
+    """How many the record gets. A lost lock costs one, too: at least so many that `max_crashes` - 1 can be outlived."""
+    asked = None if job.options is None else decode_overrides(job.options).retries
+    if asked is None:
+        asked = max(DEFAULT_RETRIES, 0 if task is None else task.options.retries)
+    return max(asked, job.max_crashes - 1)
 
 
 def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
@@ -111,6 +164,7 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         task=job["klass"],
         queue=job["queue"],
         body=body,
+        options=_bytes(job["options"]),
         data=data,
         attempts=max(0, int(job["retries"]) - int(job["remaining"])),
         max_crashes=int(job["retries"]) + 1,
@@ -119,7 +173,19 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         due=milliseconds(history[0]["when"]),
         deferred_since=milliseconds(job["deferred"]) if job["deferred"] else None,
         spare=spare,
+        after=_after(job),
+        tick=milliseconds(history[0]["when"]) if job["spawned_from_jid"] else None,
     )
+
+
+def _bytes(text: str | bool | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else None
+
+
+def _after(job: dict[str, Any]) -> tuple[str, ...]:
+    """What a job comes after: as we have put it, and what it waits for in any case."""
+    known = msgspec.json.decode(job["after"]) if job["after"] else []
+    return tuple(dict.fromkeys([*(known or []), *(job["dependencies"] or [])]))
 
 
 def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
@@ -139,6 +205,9 @@ def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
         if settled.data is not None:
             saying.said["data"] = settled.data
         told["data"], told["said"] = saying.on_the_wire()
+    if settled.kind is Kind.WAITING:
+        told |= {"kind": int(Kind.FAILED), "group": "dependency", "message": NO_CHILDREN}
+        return {name: value for name, value in told.items() if value is not None}
     if settled.kind is Kind.MOVED:
         told["queue"], told["klass"] = settled.queue, settled.task
     if settled.error is not None or settled.kind in (Kind.FAILED, Kind.BROKEN):
@@ -183,12 +252,13 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
         state=state,
         priority=-priority if lower_first else priority,
         body=body,
-        options=None,
+        options=_bytes(job["options"]),
         created=created,
         due=milliseconds(job["due"]) if job["due"] else created,
         started=when.get("popped"),
         finished=when.get("done" if state is State.DONE else "failed") if state.final else None,
-        attempts=max(0, int(job["retries"]) - int(job["remaining"])) + (state is State.DONE),
+        # A run that ended its job for good is not taken off what remains.
+        attempts=max(0, int(job["retries"]) - int(job["remaining"])) + (state.final and int(job["remaining"]) >= 0),
         crashes=0,
         max_crashes=int(job["retries"]) + 1,
         token=job["token"] or "",
@@ -201,7 +271,77 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
         cancelling=False,
         unique_key=None,
         deferred_since=milliseconds(job["deferred"]) if job["deferred"] else None,
+        after=_after(job),
+        tags=tuple(sorted({str(tag) for tag in job["tags"] or []})),
+        tracked=bool(job["tracked"]),
+        schedule=job["spawned_from_jid"] or None,
+        tick=created if job["spawned_from_jid"] else None,
     )
+
+
+def edit(change: Edit, lower_first: bool) -> dict[str, Any]:
+    """What is to change about a job, as the store's script takes it; all but arguments and data."""
+    told = {
+        "queue": change.queue,
+        "priority": -change.priority if lower_first and change.priority is not None else change.priority,
+        "at": None if change.run_at is None else change.run_at / 1000,
+        "delay": None if change.delay is None else change.delay / 1000,
+        "options": None if change.options is None else change.options.decode(),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def rewritten(job: dict[str, Any], change: Edit) -> dict[str, str]:
+    """A job's object with other arguments or other data in it, and what it was."""
+    body, data, progress = split(job["data"], job["said"])
+    saying = Saying(
+        body if change.body is None else change.body,
+        data if change.data is None else change.data,
+        None if progress is None else _encode(progress),
+    )
+    text, said = saying.on_the_wire()
+    return {"expected": job["data"], "data": text, "said": said}
+
+
+def circumstances(now: int, found: dict[str, Any], lower_first: bool) -> Circumstances:
+    """What bears on whether a job runs."""
+    job = snapshot(found["job"], lower_first)
+    limit = found["limit"] or None
+    return Circumstances(
+        now=now,
+        job=job,
+        waits_for=tuple((jid, STATES.get(state, State.BLOCKED)) for jid, state in found["waits_for"] or []),
+        unmet=len(found["job"]["dependencies"] or []),
+        control=QueueControl(queue=job.queue, limit=limit, paused_by="" if found["paused"] else None)
+        if limit or found["paused"]
+        else None,
+        queue_running=tuple((jid, worker) for jid, worker in found["running"] or []),
+    )
+
+
+def day_stats(queue: str, day: int, found: dict[str, Any]) -> DayStats:
+    """What `stats` says of a queue and a day."""
+    return DayStats(
+        queue=queue,
+        day=day,
+        wait=_tally(found["wait"]),
+        run=_tally(found["run"]),
+        retries=int(found["retries"]),
+        failures=int(found["failures"]),
+        failed=int(found["failed"]),
+    )
+
+
+def _tally(summary: dict[str, Any]) -> Tally:
+    """Sums from mean and deviation. A bar of the histogram counts as its longest duration: nothing took longer."""
+    count, mean = int(summary["count"]), float(summary["mean"]) * 1000
+    spread = (float(summary["std"]) * 1000) ** 2 * max(count - 1, 0)
+    buckets: dict[int, int] = {}
+    for seconds, number in zip(BARS, summary["histogram"], strict=True):
+        if number:
+            bucket = bucket_of(seconds * 1000 - 1)
+            buckets[bucket] = buckets.get(bucket, 0) + int(number)
+    return Tally(count, mean * count, spread + count * mean**2, buckets)
 
 
 def event(entry: dict[str, Any], first: bool) -> Event:

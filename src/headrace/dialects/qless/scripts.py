@@ -38,7 +38,12 @@ CLASSES = {
 """Classes, and the modules that they are in. Each is found as `Qless.<class>`."""
 
 
-STORE = {"Sessions": "store/sessions", "Exchange": "store/exchange", "Clients": "store/clients"}
+STORE = {
+    "Sessions": "store/sessions",
+    "Exchange": "store/exchange",
+    "Clients": "store/clients",
+    "Managing": "store/managing",
+}
 """Classes of headrace's own store: a use of the library, like anybody's."""
 
 

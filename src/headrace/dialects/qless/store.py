@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
-from headrace.clock import Clock, SystemClock
-from headrace.errors import StoreError
+from headrace.clock import Clock
+from headrace.glob import is_glob, matcher
 from headrace.job import (
     Counts,
     Event,
@@ -32,24 +32,26 @@ from headrace.job import (
     Turn,
     Verdict,
 )
+from headrace.store import rules
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import Script, Steps
 
 from . import mapping, waiter
-from .driver import open_driver, refusal
-from .scripts import store_script
+from .asking import Nothing
+from .managing import Managing
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.task import Task
 
 _VERDICTS = tuple(Verdict)
-_READS = frozenset({"get", "list", "counts", "workers"})
 _WAITING = {"waiting": State.READY, "scheduled": State.SCHEDULED, "depends": State.BLOCKED}
 _ALIVE_SECONDS = 120
 """A worker that has not been heard of for so long is not counted as alive. (Idle Qless workers poll once a minute.)"""
 
 
-class QlessStore:
+class QlessStore(Managing):
     """Jobs of a Qless installation: `qless+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
     A task's jobs have its name as their klass and the object of its arguments as their data. `?priority=lower-first`
@@ -57,38 +59,22 @@ class QlessStore:
     """
 
     leases_in_jobs = True
-    facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE})
+    facets = frozenset(
+        {
+            Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,
+            Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS,
+        }
+    )  # fmt: skip
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
-        self.url = url
-        self.driver, options = open_driver(url, source=store_script())
-        self._lower_first = options.get("priority") == "lower-first"
-        self._clock = None if clock is None or isinstance(clock, SystemClock) else clock
+        super().__init__(url, clock=clock)
+        self._tasks: Mapping[str, Task[Any, Any]] = {}
         self._in_hand: dict[Ref, mapping.Saying] = {}
         """What was handed out here: a run's words are stored together with its arguments."""
 
-    # -- running --
-
-    def run(self, operation: Operation[T]) -> T:
-        if isinstance(operation, _Nothing):
-            return cast("T", Swept())
-        try:
-            return self.driver.run(cast("Script[T] | Steps[T]", operation))
-        except StoreError as error:
-            _explain(error)
-            raise
-
-    async def arun(self, operation: Operation[T]) -> T:
-        if isinstance(operation, _Nothing):
-            return cast("T", Swept())
-        try:
-            return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
-        except StoreError as error:
-            _explain(error)
-            raise
-
-    def close(self) -> None:
-        self.driver.close()
+    def serve(self, app: Headrace) -> None:
+        """Learn the app's tasks: a job's record says how often it may be retried, so that is needed when it is put."""
+        self._tasks = app.tasks
 
     @cached_property
     def durability(self) -> Durability:
@@ -99,57 +85,37 @@ class QlessStore:
         """What an operator should know about this server, in sentences; none if all is well."""
         return doctor.advice(self.driver)
 
-    def _script(
-        self, operation: str, arguments: object, read: Callable[[float, Any], T], *, repeatable: bool = True
-    ) -> Script[T]:
-        def understand(reply: Reply, _: bool) -> T:
-            return read(float(reply[0]), json.loads(reply[1]))
-
-        now = b"" if self._clock is None else repr(self._clock.now() / 1000).encode()
-        packed = msgspec.msgpack.encode(arguments)
-        repeatable = repeatable or operation in _READS
-        return Script(operation, (operation.encode(), now, packed), understand, repeatable=repeatable)
-
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        described = [mapping.new_job(job, self._lower_first) for job in jobs]
+        described = [mapping.new_job(job, self._tasks, self._lower_first) for job in jobs]
+        rules.check_batch(jobs)
         return self._script("put", described, lambda _, __: [Put(job.id, True) for job in jobs])
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return self._get(ids)
-
-    def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
-        return self._script(
-            "get",
-            list(ids),
-            lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
-        )
 
     def find(self, wanted: Filter) -> Operation[Page]:
         return Steps(lambda: self._find(wanted))
 
     def _find(self, wanted: Filter) -> Generator[Script[Any], Any, Page]:
         """Looks at up to a thousand jobs of each place: Qless has no index of them all."""
-        arguments = {
+        places = {
             "states": [state.value for state in wanted.states or State],
-            "queue": wanted.queue or "",
-            "group": wanted.group or "",
+            "queue": wanted.queue,
+            "group": wanted.group,
+            "tag": wanted.tag,
+            "tracked": wanted.tracked or None,
+            "worker": wanted.worker,
         }
+        arguments = {name: value for name, value in places.items() if value is not None}
         jids = yield self._script("list", arguments, lambda _, found: list(found or []))
         found: list[Snapshot | None] = []
         for first in range(0, len(jids), 500):
             found += yield self._get(jids[first : first + 500])
-        jobs = [
-            job
-            for job in found
-            if job is not None
-            and (not wanted.states or job.state in wanted.states)
-            and wanted.queue in (None, job.queue)
-            and wanted.task in (None, job.task)
-            and wanted.group in (None, job.group)
-        ]
-        jobs.sort(key=lambda job: (-job.created, job.id))
+        jobs = [job for job in found if job is not None and _is_wanted(job, wanted)]
+        # Histories know seconds only; of jobs of the same second the records tell more.
+        jobs.sort(key=lambda job: (-job.created, -float(job.token or 0), job.id))
         start = int(wanted.after or 0)
         end = start + wanted.limit
         return Page(jobs[start:end], str(end) if end < len(jobs) else None)
@@ -178,16 +144,13 @@ class QlessStore:
         return self._script("get", [job_id], read)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("cancel", ids)
+        return self._yes_or_no("cancel", list(ids))
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("delete", ids)
+        return self._yes_or_no("delete", list(ids))
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("revive", ids)
-
-    def _yes_or_no(self, operation: str, ids: Sequence[str]) -> Script[list[bool]]:
-        return self._script(operation, list(ids), lambda _, answers: list(map(bool, answers)), repeatable=False)
+        return self._yes_or_no("revive", list(ids))
 
     def watcher(self, job_id: str) -> Waiter:
         return waiter.for_job(self.driver, job_id)
@@ -215,6 +178,22 @@ class QlessStore:
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[Turn]:
+        if take is not None and any(map(is_glob, take.queues)):
+            return Steps(lambda: self._exchange_with_globs(session, number, outcomes, take))
+        return self._exchange(session, number, outcomes, take)
+
+    def _exchange_with_globs(
+        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take
+    ) -> Generator[Script[Any], Any, Turn]:
+        """Qless knows all its queues: those that are meant are named."""
+        known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
+        named: dict[str, None] = {}
+        for wanted in take.queues:
+            named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
+        turn: Turn = yield self._exchange(session, number, outcomes, replace(take, queues=tuple(named)))
+        return turn
+
+    def _exchange(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Script[Turn]:
         def read(now: float, answer: Any) -> Turn:
             for settled in outcomes:
                 self._in_hand.pop(settled.ref, None)
@@ -227,7 +206,14 @@ class QlessStore:
                 self._in_hand[lease.ref] = mapping.Saying(lease.body, lease.data)
             due = answer.get("due")
             verdicts = [_VERDICTS[code] for code in answer["verdicts"] or []]
-            return Turn(verdicts, leases, mapping.milliseconds(now), mapping.milliseconds(due) if due else None)
+            ends = min((job["expires"] for job in answer["jobs"] or []), default=None)
+            return Turn(
+                verdicts,
+                leases,
+                mapping.milliseconds(now),
+                mapping.milliseconds(due) if due else None,
+                ends=None if ends is None else mapping.milliseconds(ends),
+            )
 
         arguments: dict[str, Any] = {
             "session": session,
@@ -236,7 +222,8 @@ class QlessStore:
         }
         if take is not None:
             arguments["wanted"] = {
-                "queues": list(take.queues), "count": take.slots + take.spare, "round_robin": take.round_robin,
+                "queues": list(take.queues), "slots": take.slots, "count": take.slots + take.spare,
+                "round_robin": take.round_robin,
             }  # fmt: skip
         return self._script("exchange", arguments, read)
 
@@ -248,9 +235,10 @@ class QlessStore:
     def renew(
         self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
     ) -> Operation[Renewal]:
-        def read(now: float, codes: Any) -> Renewal:
-            lost = [job_id for code, (_, _, job_id) in zip(codes or [], held, strict=True) if code]
-            return Renewal(mapping.milliseconds(now), lost, [])
+        def read(now: float, answer: Any) -> Renewal:
+            lost = [job_id for code, (_, _, job_id) in zip(answer["codes"] or [], held, strict=True) if code]
+            ends = answer.get("ends")
+            return Renewal(mapping.milliseconds(now), lost, [], ends=mapping.milliseconds(ends) if ends else None)
 
         arguments = {"session": session, "held": [[ref, token] for ref, token, _ in held]}
         return self._script("renew", arguments, read)
@@ -267,7 +255,7 @@ class QlessStore:
         def read(now: float, workers: Any) -> list[SessionSnapshot]:
             return [
                 SessionSnapshot(
-                    info=SessionInfo(id=worker["name"], name=worker["name"]),
+                    info=_info(worker["name"], worker.get("info")),
                     opened=mapping.milliseconds(worker["seen"]),
                     seen=mapping.milliseconds(worker["seen"]),
                     running=worker["jobs"] + worker["stalled"],
@@ -283,11 +271,7 @@ class QlessStore:
 
     def sweep(self) -> Operation[Swept]:
         """Nothing to do: a lock that has ended is dealt with by the next pop of its queue."""
-        return _Nothing()
-
-
-class _Nothing(Operation[Swept]):
-    __slots__ = ()
+        return Nothing()
 
 
 def worker_name(session: str) -> str:
@@ -295,7 +279,22 @@ def worker_name(session: str) -> str:
     return f"headrace-{session}"
 
 
-def _explain(error: StoreError) -> None:
-    """What the library refused is told in its own words, without the server's."""
-    if type(error) is StoreError and (text := refusal(error)) is not None:
-        raise StoreError(text) from error
+def _info(name: str, told: str | None) -> SessionInfo:
+    """A worker as it is known; of those of other programs nothing is known but the name."""
+    if told is None:
+        return SessionInfo(id=name, name=name)
+    return replace(msgspec.json.decode(told, type=SessionInfo), name=name)
+
+
+def _is_wanted(job: Snapshot, wanted: Filter) -> bool:
+    return (
+        (not wanted.states or job.state in wanted.states)
+        and wanted.queue in (None, job.queue)
+        and wanted.task in (None, job.task)
+        and wanted.group in (None, job.group)
+        and (wanted.task_like is None or matcher(wanted.task_like)(job.task))
+        and (wanted.tag is None or wanted.tag in job.tags)
+        and wanted.tracked in (None, job.tracked)
+        and wanted.schedule in (None, job.schedule)
+        and (wanted.worker is None or (job.worker == wanted.worker and job.state is State.RUNNING))
+    )

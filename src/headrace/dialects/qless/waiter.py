@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.glob import any_fits
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -141,16 +142,15 @@ class Ear:
 
 def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> Ear:
     """Hears of work in these queues, and of jobs that this worker has lost."""
-    wanted = frozenset(queues)
 
     def judge(channel: str, message: Message) -> int:
         if channel != "ql:log":
             return 2  # lock_lost, canceled, put: a job of ours may be gone
         match message.get("event"):
             case "put":
-                return 2 if message.get("queue") in wanted else 0
+                return 2 if any_fits(queues, str(message.get("queue"))) else 0
             case "advanced":
-                return 2 if message.get("to") in wanted else 0
+                return 2 if any_fits(queues, str(message.get("to"))) else 0
             case "completed" | "failed" | "canceled":
                 return 1
         return 0

@@ -75,7 +75,8 @@ class SqliteStore:
 
     leases_in_jobs = False
     facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.EDIT, Facet.WHY, Facet.EVENTS
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
+        Facet.WHY, Facet.EVENTS,
     }  # fmt: skip
 
     def __init__(

@@ -4,17 +4,22 @@ Qless.Batch = Batch
 
 -- Like `Samples.add`, with no more commands than for one sample (and one for each further bucket).
 function Batch.add(now, kind, queue, samples)
-  local key, bucket_of = Qless.Samples.key_of(now, kind, queue), Qless.Samples.bucket_of
+  local statistics = Qless.Statistics
+  local key, bucket_of = 'ql:s:' .. kind .. ':' .. statistics.day_of(now) .. ':' .. queue, statistics.bucket_of
   local known = call('HMGET', key, 'total', 'mean', 'vk')
   local total, mean, squares = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
   local buckets, new = {}, false
+  local seconds, bucket
   for i = 1, #samples do
     local sample = samples[i]
     local before = mean
     total = total + 1
     mean = total == 1 and sample or before + (sample - before) / total
     squares = total == 1 and 0 or squares + (sample - mean) * (sample - before)
-    local bucket = bucket_of(sample)
+    -- Those that are handed out together have often waited together.
+    if math.floor(sample) ~= seconds then
+      seconds, bucket = math.floor(sample), bucket_of(sample)
+    end
     buckets[bucket] = (buckets[bucket] or 0) + 1
   end
   call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
@@ -22,7 +27,7 @@ function Batch.add(now, kind, queue, samples)
     new = call('HINCRBY', key, bucket, more) == more or new
   end
   if new then
-    Qless.Statistics.expire_later(key)
+    statistics.expire_later(key)
   end
 end
 

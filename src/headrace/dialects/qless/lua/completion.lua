@@ -21,7 +21,7 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   if grace then
     call('HDEL', key, 'grace')
   end
-  remember(key, '[' .. math.floor(now) .. ',"done"]', history, most_entries)
+  remember(key, string.format('[%d,"done"]', math.floor(now)), history, most_entries)
   if call('ZREM', 'ql:q:' .. queue .. '-locks', jid) == 0 then
     -- Not where it should be: somebody else's script may have left it in another place.
     call('ZREM', 'ql:q:' .. queue .. '-work', jid)

@@ -6,20 +6,22 @@ Qless.Put = Put
 -- nil is taken from the job as it is, if there is one.
 function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, retries, depends)
   local key = 'ql:j:' .. jid
-  local exists, state, old_queue, worker, old_priority, old_retries, old_tags, failure, history = unpack(call('HMGET', key,
-    'jid', 'state', 'queue', 'worker', 'priority', 'retries', 'tags', 'failure', 'history'))
-  local kept, dropped = 0, nil
+  local known = call('HMGET', key,
+    'jid', 'state', 'queue', 'worker', 'priority', 'retries', 'tags', 'failure', 'history')
+  local exists, kept, dropped, old_tags = known[1], 0, nil, nil
   if exists then
     kept, dropped = Qless.Move.sort_dependencies(key, depends or {})
-    old_tags = Qless.Values.stored(old_tags)
+    old_tags = Qless.Values.stored(known[7])
     tags = tags or old_tags
+    priority = priority or tonumber(known[5])
+    retries = retries or tonumber(known[6])
   end
   local waits_for = depends and depends[1] and Qless.Dependencies.unsatisfied(jid, depends)
   local blocked = kept > 0 or waits_for and #waits_for > 0
 
   -- Text is what Redis takes: every number would have to be printed first.
-  priority = priority or tonumber(old_priority) or 0
-  retries = retries or tonumber(old_retries) or 5
+  priority = priority or 0
+  retries = retries or 5
   retries = retries == 5 and '5' or retries
   local quoted = cjson.encode(queue)
   call('HMSET', key, 'jid', jid, 'klass', klass, 'data', data, 'priority', priority == 0 and '0' or priority,
@@ -27,10 +29,10 @@ function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, re
     'worker', '', 'expires', '0', 'queue', queue, 'retries', retries, 'remaining', retries,
     'time', time_text(now))
   call('PUBLISH', 'ql:log', '{"jid":' .. cjson.encode(jid) .. ',"event":"put","queue":' .. quoted .. '}')
-  remember(key, '[' .. math.floor(now) .. ',"put",{"q":' .. quoted .. '}]', history)
+  remember(key, string.format('[%d,"put",{"q":%s}]', math.floor(now), quoted), known[9])
   if exists then
     call('HDEL', key, 'grace', 'scheduled')
-    Qless.Move.leave(caller, jid, state, old_queue, worker, failure)
+    Qless.Move.leave(caller, jid, known[2], known[3], known[4], known[8])
     Qless.Tags.forget(jid, old_tags)
     Qless.Dependencies.remove(jid, dropped)
   end

@@ -1,29 +1,10 @@
 -- How long jobs waited and ran: per queue and day a running mean, the sum of squares about it, and a histogram.
-local Samples = {add = nil, bucket_of = nil, key_of = nil}
+local Samples = {add = nil}
 Qless.Samples = Samples
-
-local DAY = 86400
-
--- The histogram's field for a sample: seconds below a minute, minutes below an hour, and so on.
-function Samples.bucket_of(sample)
-  local seconds = math.floor(sample)
-  if seconds < 60 then
-    return 's' .. seconds
-  elseif seconds < 3600 then
-    return 'm' .. math.floor(seconds / 60)
-  elseif seconds < DAY then
-    return 'h' .. math.floor(seconds / 3600)
-  end
-  return 'd' .. math.floor(seconds / DAY)
-end
-
-function Samples.key_of(now, kind, queue)
-  return 'ql:s:' .. kind .. ':' .. (now - now % DAY) .. ':' .. queue
-end
 
 -- Add a sample of a kind, `wait` or `run`.
 function Samples.add(now, kind, queue, sample)
-  local key = Samples.key_of(now, kind, queue)
+  local key = string.format('ql:s:%s:%d:%s', kind, now - now % 86400, queue)
   local known = call('HMGET', key, 'total', 'mean', 'vk')
   local total, mean = tonumber(known[1]), tonumber(known[2])
   if total and mean then
@@ -33,7 +14,9 @@ function Samples.add(now, kind, queue, sample)
   else
     call('HMSET', key, 'total', '1', 'mean', sample, 'vk', '0')
   end
-  if call('HINCRBY', key, Samples.bucket_of(sample), 1) == 1 then
+  -- Most are short.
+  local bucket = sample >= 0 and sample < 60 and string.format('s%d', sample) or Qless.Statistics.bucket_of(sample)
+  if call('HINCRBY', key, bucket, 1) == 1 then
     Qless.Statistics.expire_later(key)
   end
 end

@@ -8,6 +8,19 @@ function Statistics.day_of(time)
   return string.format('%.0f', time - (time % DAY))
 end
 
+-- The histogram's field for a sample: seconds below a minute, minutes below an hour, and so on.
+function Statistics.bucket_of(sample)
+  local seconds = math.floor(sample)
+  if seconds < 60 then
+    return 's' .. seconds
+  elseif seconds < 3600 then
+    return 'm' .. math.floor(seconds / 60)
+  elseif seconds < DAY then
+    return 'h' .. math.floor(seconds / 3600)
+  end
+  return 'd' .. math.floor(seconds / DAY)
+end
+
 -- Statistics go when `stats-history` days (and one to be sure) have passed since they were last added to in a new way.
 -- It is a relative expiry: the caller's clock and the server's need not agree.
 function Statistics.expire_later(key)

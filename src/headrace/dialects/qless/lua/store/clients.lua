@@ -11,8 +11,13 @@ local MOST = 1000
 function Clients.put(now, jobs)
   for i, new in ipairs(jobs) do
     if not call('HGET', 'ql:j:' .. new.jid, 'jid') then
+      local before = (#jobs - i) * 0.00002
       local delay = new.at and new.at - now or new.delay
-      Qless.Put.put(now - (#jobs - i) * 0.00002, 'headrace', new.queue, new.jid, new.klass, new.data, delay, new.priority, nil, new.retries)
+      Qless.Put.put(now - before, 'headrace', new.queue, new.jid, new.klass, new.data, delay > 0 and delay + before or 0,
+        new.priority, new.tags, new.retries, new.after)
+      if new.ours then
+        call('HMSET', 'ql:j:' .. new.jid, unpack(new.ours))
+      end
     end
   end
 end
@@ -24,8 +29,7 @@ function Clients.get(jids)
   for i, jid in ipairs(jids) do
     local job = Qless.Job.get(jid)
     if job then
-      job.token, job.said, job.deferred = unpack(
-        call('HMGET', 'ql:j:' .. jid, 'time', 'headrace', 'headrace-deferred'))
+      Qless.Sessions.add_fields(job)
       job.due = job.queue and tonumber(call('ZSCORE', 'ql:q:' .. job.queue .. '-scheduled', jid)) or false
     end
     found[i] = job or false
@@ -41,16 +45,25 @@ end
 
 local PLACES = {ready = '-work', scheduled = '-scheduled', running = '-locks', blocked = '-depends'}
 
--- list states queue group
--- Jids of jobs that are in these states, in one queue (or '' for all) or failure group (or '').
-function Clients.list(states, queue, group)
+-- list states [queue] [group] [tag] [tracked] [worker]
+-- Jids of jobs among which are those wanted: of a tag, of the tracked ones, of a worker, or of these states, in one
+-- queue or all, in one failure group or all.
+function Clients.list(wanted)
+  local queue, group = wanted.queue, wanted.group
+  if wanted.tag then
+    return call('ZREVRANGE', 'ql:t:' .. wanted.tag, 0, MOST - 1)
+  elseif wanted.tracked then
+    return call('ZREVRANGE', 'ql:tracked', 0, MOST - 1)
+  elseif wanted.worker then
+    return call('ZREVRANGE', 'ql:w:' .. wanted.worker .. ':jobs', 0, MOST - 1)
+  end
   local found = {}
-  local queues = queue ~= '' and {queue} or call('ZRANGE', 'ql:queues', 0, -1)
-  for _, state in ipairs(states) do
+  local queues = queue and {queue} or call('ZRANGE', 'ql:queues', 0, -1)
+  for _, state in ipairs(wanted.states) do
     if state == 'done' then
       add(found, call('ZREVRANGE', 'ql:completed', 0, MOST - 1))
     elseif state == 'failed' then
-      for _, name in ipairs(group ~= '' and {group} or call('SMEMBERS', 'ql:failures')) do
+      for _, name in ipairs(group and {group} or call('SMEMBERS', 'ql:failures')) do
         add(found, call('LRANGE', 'ql:f:' .. name, 0, MOST - 1))
       end
     elseif PLACES[state] then
@@ -118,11 +131,12 @@ function Clients.revive(now, jids)
 end
 
 -- workers
--- Reply: JSON list of {name, jobs, stalled, seen}.
+-- Reply: JSON list of {name, jobs, stalled, seen, info}: `info` is what a session of ours has said of itself.
 function Clients.workers(now)
   local found = Qless.Worker.all_counts(now)
   for _, worker in ipairs(found) do
     worker.seen = tonumber(call('ZSCORE', 'ql:workers', worker.name))
+    worker.info = Qless.Sessions.info(worker.name)
   end
   return found
 end

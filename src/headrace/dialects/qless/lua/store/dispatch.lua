@@ -22,7 +22,7 @@ elseif operation == 'put' then
 elseif operation == 'get' then
   answer = Qless.Clients.get(arguments)
 elseif operation == 'list' then
-  answer = Qless.Clients.list(arguments.states, arguments.queue, arguments.group)
+  answer = Qless.Clients.list(arguments)
 elseif operation == 'counts' then
   answer = Qless.Clients.counts(now)
 elseif operation == 'cancel' then
@@ -33,5 +33,35 @@ elseif operation == 'revive' then
   answer = Qless.Clients.revive(now, arguments)
 elseif operation == 'workers' then
   answer = Qless.Clients.workers(now)
+elseif operation == 'queues' then
+  answer = call('ZRANGE', 'ql:queues', 0, -1)
+elseif operation == 'depend' then
+  answer = Qless.Managing.depend(now, arguments.jid, arguments.add, arguments.remove)
+elseif operation == 'tag' then
+  answer = Qless.Managing.tag(now, arguments.jids, arguments.add, arguments.remove)
+elseif operation == 'tags' then
+  answer = Qless.Managing.tags(arguments)
+elseif operation == 'track' then
+  answer = Qless.Managing.track(now, arguments.jids, arguments.on)
+elseif operation == 'controls' then
+  answer = Qless.Managing.controls()
+elseif operation == 'pause' then
+  answer = call('SADD', 'ql:paused_queues', arguments)
+elseif operation == 'resume' then
+  answer = call('SREM', 'ql:paused_queues', arguments)
+elseif operation == 'edit' then
+  answer = Qless.Managing.edit(now, arguments.jobs, arguments.change)
+elseif operation == 'time_out' then
+  answer = Qless.Managing.time_out(now, arguments)
+elseif operation == 'peek' then
+  answer = Qless.Managing.peek(now, arguments.queue, arguments.limit)
+elseif operation == 'circumstances' then
+  answer = Qless.Managing.circumstances(now, arguments)
+elseif operation == 'settings' then
+  answer = Qless.Managing.settings(arguments)
+elseif operation == 'stats' then
+  answer = Qless.Statistics.report(arguments.queue, arguments.date)
+elseif operation == 'failures' then
+  answer = Qless.Failures.groups()
 end
 return {string.format('%.17g', now), cjson.encode(answer or {})}

@@ -52,13 +52,20 @@ local function settle_all(now, worker, outcomes)
   return verdicts
 end
 
--- What headrace keeps with a job beside the protocol.
 local function with_fields(jobs)
   for _, job in ipairs(jobs) do
-    job.said, job.deferred, job.token = unpack(
-      call('HMGET', 'ql:j:' .. job.jid, 'headrace', 'headrace-deferred', 'time'))
+    Qless.Sessions.add_fields(job)
   end
   return jobs
+end
+
+-- How many more jobs of a queue a worker may get. Those of a queue with a limit are for free slots only: one that is held
+-- ready would keep another worker from running one.
+local function room_for(queue, jobs, wanted)
+  if wanted.count > wanted.slots and (tonumber(call('HGET', 'ql:config', queue .. '-max-concurrency')) or 0) > 0 then
+    return wanted.slots - jobs
+  end
+  return wanted.count - jobs
 end
 
 local function take(now, worker, wanted)
@@ -68,7 +75,8 @@ local function take(now, worker, wanted)
     left = 0
     for i, queue in ipairs(queues) do
       if queue and #jobs < most then
-        local popped = Qless.Pop.pop(now, queue, worker, wanted.round_robin and 1 or most - #jobs)
+        local room = room_for(queue, #jobs, wanted)
+        local popped = room > 0 and Qless.Pop.pop(now, queue, worker, wanted.round_robin and 1 or room) or {}
         for _, job in ipairs(popped) do
           jobs[#jobs + 1] = job
         end
@@ -112,43 +120,49 @@ end
 -- exchange session number outcomes wanted
 -- Reply: JSON {verdicts, jobs, due}.
 function Exchange.exchange(now, session, number_given, outcomes, wanted)
-  local worker, before = Qless.Sessions.request(session, number_given)
+  local worker, before, took = Qless.Sessions.request(session, number_given)
   if before then
     local answer = Qless.Values.stored(before)
     return {verdicts = answer[1], jobs = still_held(worker, answer[2]), due = next_due(wanted and wanted.queues or {})}
   end
   local queues = {unpack(wanted and wanted.queues or {})}
   local verdicts = settle_all(now, worker, outcomes)
-  local jobs = wanted and take(now, worker, wanted) or {}
+  local jobs = {}
+  if wanted then
+    -- A clock that stands still or goes back must not make two hand-outs look alike.
+    took = math.max(now, took + 0.000001)
+    jobs = take(took, worker, wanted)
+  end
   local handed = {}
   for i, job in ipairs(jobs) do
     handed[i] = {job.jid, job.token}
   end
-  Qless.Sessions.answer(session, number_given, {verdicts, handed})
+  Qless.Sessions.answer(session, number_given, {verdicts, handed}, took)
   return {verdicts = verdicts, jobs = jobs, due = next_due(queues)}
 end
 
 -- renew session held
--- A heartbeat for each job that the worker still holds. Reply: a list, 0 for those and 1 for the others.
+-- A heartbeat for each job that the worker still holds. Reply: JSON {codes, ends}: a list, 0 for those and 1 for the
+-- others; and when the first of these locks will end.
 function Exchange.renew(now, session, held)
-  local worker, codes = Qless.Sessions.existing(session), {}
+  local worker, codes, ends = Qless.Sessions.existing(session), {}, nil
   call('ZADD', 'ql:workers', now, worker)
   call('EXPIRE', Qless.Sessions.key(session), 604800)
   for i, known in ipairs(held) do
     if Qless.Sessions.holds(worker, known[1], known[2]) then
-      Qless.Change.heartbeat(now, known[1], worker)
+      ends = math.min(Qless.Change.heartbeat(now, known[1], worker), ends or math.huge)
       codes[i] = 0
     else
       codes[i] = 1
     end
   end
-  return codes
+  return {codes = codes, ends = ends}
 end
 
 -- report session number reports
 -- Data, progress and log lines of running jobs. Reply: a list, 1 for those that are recorded.
 function Exchange.report(now, session, number_given, reports)
-  local worker, before = Qless.Sessions.request(session, number_given)
+  local worker, before, took = Qless.Sessions.request(session, number_given)
   if before then
     return Qless.Values.stored(before)
   end
@@ -165,7 +179,7 @@ function Exchange.report(now, session, number_given, reports)
       answers[i] = 1
     end
   end
-  Qless.Sessions.answer(session, number_given, answers)
+  Qless.Sessions.answer(session, number_given, answers, took)
   return answers
 end
 

@@ -1,0 +1,90 @@
+"""Asking the store's script: one call is one step, in a thread or on an event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import StoreError
+from headrace.job import Snapshot, Swept
+from headrace.store.contract import Operation
+from headrace.store.redis.operation import Reply, Script, Steps
+
+from . import mapping
+from .driver import open_driver, refusal
+from .scripts import store_script
+
+T = TypeVar("T")
+
+_READS = frozenset(
+    {"get", "list", "counts", "workers", "queues", "tags", "controls", "peek", "circumstances", "stats", "failures"}
+)
+
+
+class Nothing(Operation[Swept]):
+    """Nothing to do."""
+
+    __slots__ = ()
+
+
+class Asking:
+    """What all parts of the store share: a connection, a clock, and how priorities are counted."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self.url = url
+        self.driver, options = open_driver(url, source=store_script())
+        self._lower_first = options.get("priority") == "lower-first"
+        self._clock = None if clock is None or isinstance(clock, SystemClock) else clock
+
+    def run(self, operation: Operation[T]) -> T:
+        if isinstance(operation, Nothing):
+            return cast("T", Swept())
+        try:
+            return self.driver.run(cast("Script[T] | Steps[T]", operation))
+        except StoreError as error:
+            _explain(error)
+            raise
+
+    async def arun(self, operation: Operation[T]) -> T:
+        if isinstance(operation, Nothing):
+            return cast("T", Swept())
+        try:
+            return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+        except StoreError as error:
+            _explain(error)
+            raise
+
+    def close(self) -> None:
+        self.driver.close()
+
+    def _script(
+        self, operation: str, arguments: object, read: Callable[[float, Any], T], *, repeatable: bool = True
+    ) -> Script[T]:
+        def understand(reply: Reply, _: bool) -> T:
+            return read(float(reply[0]), json.loads(reply[1]))
+
+        now = b"" if self._clock is None else repr(self._clock.now() / 1000).encode()
+        packed = msgspec.msgpack.encode(arguments)
+        repeatable = repeatable or operation in _READS
+        return Script(operation, (operation.encode(), now, packed), understand, repeatable=repeatable)
+
+    def _yes_or_no(self, operation: str, arguments: object, *, repeatable: bool = False) -> Script[list[bool]]:
+        """An operation on several jobs that answers with one number for each."""
+        return self._script(operation, arguments, lambda _, answers: list(map(bool, answers)), repeatable=repeatable)
+
+    def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
+        return self._script(
+            "get",
+            list(ids),
+            lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
+        )
+
+
+def _explain(error: StoreError) -> None:
+    """What the library refused is told in its own words, without the server's."""
+    if type(error) is StoreError and (text := refusal(error)) is not None:
+        raise StoreError(text) from error

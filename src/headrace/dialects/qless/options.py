@@ -1,0 +1,74 @@
+"""The settings of a store and the options of a Qless installation: the same names, in other units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.errors import Unsupported
+
+UNITS = {
+    "heartbeat": 1_000,
+    "jobs-history": 1_000,
+    "jobs-history-count": 1,
+    "max-job-history": 1,
+    "stats-history": 86_400_000,
+    "max-worker-age": 1_000,
+}
+"""What one is worth: settings count milliseconds or things, options seconds, days or things."""
+
+
+HEARTBEAT = 60_000
+"""What Qless takes for the heartbeat if nothing is set. All other defaults are those of headrace."""
+
+
+def known(stored: Mapping[str, str]) -> dict[str, int]:
+    """What an installation's options say, as settings. What is none, or no sensible number, is passed over.
+
+    >>> known({"mail-heartbeat": "2.5", "stats-history": "7", "application": "shop"})
+    {'heartbeat': 60000, 'heartbeat:mail': 2500, 'stats-history': 604800000}
+    """
+    found: dict[str, int] = {"heartbeat": HEARTBEAT}
+    for option, text in sorted(stored.items()):
+        name = _setting(option)
+        try:
+            value = round(float(text) * UNITS[name.partition(":")[0]])
+        except (KeyError, ValueError, OverflowError):
+            continue
+        if value < 0 or (option.startswith("heartbeat-") and name in found):
+            continue
+        found[name] = value
+    return found
+
+
+def _setting(option: str) -> str:
+    """The setting that an option is: the published name of a queue's heartbeat gives way to the deployed one."""
+    if option.endswith("-heartbeat"):
+        return f"heartbeat:{option.removesuffix('-heartbeat')}"
+    if option.startswith("heartbeat-"):
+        return f"heartbeat:{option.removeprefix('heartbeat-')}"
+    return option
+
+
+def changes(wanted: Mapping[str, int | None]) -> list[list[str | None]]:
+    """Options to set, or (None) to unset.
+
+    >>> changes({"heartbeat:mail": 2_500, "jobs-history": None})
+    [['mail-heartbeat', '2.5'], ['jobs-history', None]]
+    """
+    made: list[list[str | None]] = []
+    for name, value in wanted.items():
+        base, _, queue = name.partition(":")
+        if base not in UNITS:
+            raise Unsupported(
+                f"Qless has no option that does what {base} says. It has {', '.join(UNITS)}; failed jobs are kept, and "
+                "histograms go with their statistics."
+            )
+        option = f"{queue}-heartbeat" if queue else base
+        if value is None:
+            made.append([option, None])
+            if queue:
+                made.append([f"heartbeat-{queue}", None])
+            continue
+        number = value / UNITS[base]
+        made.append([option, str(int(number)) if number.is_integer() else repr(number)])
+    return made
