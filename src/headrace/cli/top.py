@@ -297,7 +297,7 @@ def paused_queues(store: Store) -> set[str]:
     from headrace.store.contract import Facet
     from headrace.store.facets import Queues, facet
 
-    if Facet.LANES not in store.facets:
+    if Facet.QUEUES not in store.facets:
         return set()
     controls = store.run(facet(store, Queues).controls())
     return {control.queue for control in controls if control.paused_at is not None}
@@ -349,7 +349,7 @@ def act(store: Store, action: Action) -> str:
         return f"{about}: {'cancelled' if store.run(store.cancel([about]))[0] else 'done already'}"
     if action.what == "revive":
         return f"{about}: {'revived' if store.run(store.revive([about]))[0] else 'not revived'}"
-    if Facet.LANES not in store.facets:
+    if Facet.QUEUES not in store.facets:
         return "This store cannot pause queues."
     control = facet(store, Queues)
     if about in paused_queues(store):

@@ -429,9 +429,9 @@ def test_an_insertion_whose_answer_is_lost_is_unsure_unless_the_job_is_far_off(s
     store.run(store.put([NewJob(id="x", task="a/run", body=b"[0]", delay=60_000)]))
     ask, to_lose = store.driver._ask, 0
 
-    def lose(connection: Any, command: bytes, journey: Any) -> Any:
+    def lose(connection: Any, command: bytes, journey: Any, answers: int) -> Any:
         nonlocal to_lose
-        reply = ask(connection, command, journey)
+        reply = ask(connection, command, journey, answers)
         if to_lose:
             to_lose -= 1
             raise ConnectionError("the answer got lost")
