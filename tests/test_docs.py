@@ -41,6 +41,25 @@ def test_every_public_name_says_what_it_is() -> None:
         assert getattr(headrace, name).__doc__, f"headrace.{name} has no docstring"
 
 
+GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+PROGRAMS = [
+    block
+    for block in re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    if block.startswith("from headrace import")
+]
+
+
+@pytest.mark.parametrize("block", PROGRAMS, ids=range(1, len(PROGRAMS) + 1))
+def test_the_programs_of_the_guide(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    (tmp_path / "app.py").write_text(block, encoding="utf-8")
+    command = [sys.executable, "app.py"]
+    result = subprocess.run(
+        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
 README = ROOT / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 

@@ -32,6 +32,8 @@ from headrace.when import Duration, milliseconds
 
 if TYPE_CHECKING:
     from headrace.queue import Queue
+    from headrace.recurring import BoundSchedule, StoredSchedule
+    from headrace.store.facets import Definition
     from headrace.testing import Testing
     from headrace.worker.context import Context
     from headrace.worker.embedded import Worker
@@ -47,6 +49,7 @@ class Headrace:
     """Tasks, and the store that their jobs go to.
 
     `url`: where the jobs live; `$HEADRACE_STORE` if not given, else a file beside you. Opened when first used.
+    `name`: what it signs the schedules with that it declares; if not given, `module:app` as workers import it.
     `tz`: the zone of naive datetimes and of words like "7pm tomorrow".
     `retries`, `backoff`: what an escaped exception leads to in tasks that don't say otherwise; 0 retries: failure.
     `payload_limit`: the most bytes that encoded arguments, a result or data may take.
@@ -69,6 +72,7 @@ class Headrace:
         self,
         url: str | None = None,
         *,
+        name: str | None = None,
         tz: str = "UTC",
         retries: int = 0,
         backoff: Backoff | None = None,
@@ -80,7 +84,10 @@ class Headrace:
             self.zone = ZoneInfo(tz)
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ConfigurationError(f"tz={tz!r} is not a time zone. Write for example tz='Europe/Zurich'.") from error
+        self.name = None if name is None else check_name("app", name)
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.declared: dict[str, Definition] = {}
+        """Schedules that are declared in code, by name."""
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
@@ -401,6 +408,40 @@ class Headrace:
         test = wanted(job=job, queue=queue, task=task, what=what, tracked=tracked)
         return AsyncEvents(self.store, test, timeout)
 
+    # -- recurring jobs --
+
+    def schedule(self, name: str, bound: BoundSchedule[P], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Declare a recurring job in code: `app.schedule("nightly", report.every("every day at 4am"), "sales")`.
+
+        Each worker that starts sees to it that the store has what the code says: a new one is stored, one that has
+        changed is changed (its next run stays, unless the rule is another), one that is gone from the code is removed.
+
+        >>> app = Headrace("sqlite:///:memory:", name="shop")
+        >>> @app.task
+        ... def report(kind: str) -> None: ...
+        >>> app.schedule("nightly", report.every("every day at 4am"), "sales")
+        >>> app.worker().run_until_empty()
+        >>> [(schedule.name, schedule.rule) for schedule in app.schedules()]
+        [('nightly', 'every day at 04:00 UTC')]
+        """
+        if bound.app is not self:
+            raise ArgumentsError(f"{bound!r} is of another app: declare it there.")
+        if check_name("schedule", name) in self.declared:
+            raise ConfigurationError(f"There is a schedule {name!r} already: give this one another name.")
+        self.declared[name] = bound.timeless(args, kwargs)
+
+    def schedules(self, *names: str) -> list[StoredSchedule]:
+        """The schedules that the store has, by name; or those of these names that it has."""
+        from headrace.recurring import StoredSchedule, listing, run_course  # noqa: PLC0415
+
+        return [StoredSchedule(self, record) for record in run_course(self.store, listing(self.store, names))]
+
+    async def aschedules(self, *names: str) -> list[StoredSchedule]:
+        """The same, from async code."""
+        from headrace.recurring import StoredSchedule, arun_course, listing  # noqa: PLC0415
+
+        return [StoredSchedule(self, record) for record in await arun_course(self.store, listing(self.store, names))]
+
     # -- workers --
 
     def on_start(self, hook: F) -> F:
@@ -458,11 +499,14 @@ class Headrace:
 
         return Worker(self, **options)
 
-    def testing(self) -> Testing:
-        """For tests: `with app.testing() as t:` puts a real store in memory and a clock of your own in place."""
+    def testing(self, *, schedules: bool = False) -> Testing:
+        """For tests: `with app.testing() as t:` puts a real store in memory and a clock of your own in place.
+
+        `schedules`: whether what the app declares with `app.schedule` is there, and ticks when time passes.
+        """
         from headrace.testing import Testing  # noqa: PLC0415
 
-        return Testing(self)
+        return Testing(self, schedules=schedules)
 
 
 def _exception_types(option: str, value: Any) -> tuple[type[BaseException], ...]:

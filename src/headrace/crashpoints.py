@@ -27,6 +27,8 @@ POINTS = (
     "report.after",
     "isolated.begin",
     "isolated.end",
+    "tick.before",
+    "tick.after",
 )
 """Around each request that changes the store, and each step of a job's run."""
 

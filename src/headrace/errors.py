@@ -65,6 +65,14 @@ class ResultGone(HeadraceError, LookupError):
         self.job_id = job_id
 
 
+class ScheduleNotFound(HeadraceError, LookupError):
+    """No schedule has this name: it never existed, or was deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no schedule {name!r}: it never existed, or was deleted.")
+        self.name = name
+
+
 # -- what became of a job ----------------------------------------------------------------------------
 
 

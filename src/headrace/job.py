@@ -367,3 +367,5 @@ class Swept(Struct, frozen=True, gc=False):
     jobs_returned: int = 0
     jobs_purged: int = 0
     more: bool = False
+    ticks_in: int | None = None
+    """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""

@@ -25,6 +25,7 @@ from headrace.when import Duration, Instant, milliseconds, moment
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.handle import Job
+    from headrace.recurring import BoundSchedule, ScheduleOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,6 +145,27 @@ class Using(Generic[P, R]):
         """The same, from async code."""
         return (await self._task.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
 
+    @property
+    def task(self) -> Task[P, R]:
+        return self._task
+
+    def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """The same call again and again, as words (or cron) say: see `Task.every`."""
+        return self._bound("every", phrase, options)
+
+    def cron(self, fields: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """As five, six or seven cron fields say."""
+        return self._bound("cron", fields, options)
+
+    def repeat(self, rule: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """As a repeat rule says, counted from the run before."""
+        return self._bound("repeat", rule, options)
+
+    def _bound(self, kind: str, text: str, options: ScheduleOptions) -> BoundSchedule[P]:
+        from headrace.recurring import BoundSchedule  # noqa: PLC0415  (most tasks recur never)
+
+        return BoundSchedule(self, kind, text, options)
+
     def _unique_fields(self, body: bytes) -> dict[str, Any]:
         assert self._unique is not None
         name = self._task.name
@@ -186,6 +208,27 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     if overrides != Overrides():
         fields["options"] = _overrides_encoder.encode(overrides)
     return fields, _check_unique(options)
+
+
+def edited_overrides(options: CallOptions, before: bytes | None) -> dict[str, Any]:
+    """The fields of a job that these options change; what else was overridden before stays."""
+    fields: dict[str, Any] = {}
+    if "queue" in options:
+        fields["queue"] = check_name("queue", options["queue"])
+    if "priority" in options:
+        fields["priority"] = check_priority(options["priority"])
+    if "max_crashes" in options:
+        fields["max_crashes"] = check_count("max_crashes", options["max_crashes"], 1)
+    if "tags" in options:
+        fields["tags"] = check_tags(options["tags"])
+    if "retries" in options or "timeout" in options:
+        known = Overrides() if before is None else decode_overrides(before)
+        overrides = Overrides(
+            retries=check_count("retries", options["retries"]) if "retries" in options else known.retries,
+            timeout=_timeout_override(options) if "timeout" in options else known.timeout,
+        )
+        fields["options"] = _overrides_encoder.encode(overrides)
+    return fields
 
 
 def _run_after(task: Task[Any, Any], value: Instant) -> dict[str, int | None]:
@@ -271,6 +314,22 @@ class Task(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same, from async code."""
         return await self._without_options.aenqueue(*args, **kwargs)
+
+    def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """This task again and again, as words say: `report.every("every weekday at 9:30").enqueue("sales")`.
+
+        `.enqueue(...)` stores it at run time; `app.schedule(name, bound, ...)` declares it in code. Options: see
+        `ScheduleOptions`.
+        """
+        return self._without_options.every(phrase, **options)
+
+    def cron(self, fields: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """As five, six or seven cron fields say: `report.cron("30 9 * * 1-5", tz="Europe/Zurich")`."""
+        return self._without_options.cron(fields, **options)
+
+    def repeat(self, rule: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
+        """Counted from the run before: `sync.repeat("FINISHED, +1 HOUR")` runs an hour after it has ended."""
+        return self._without_options.repeat(rule, **options)
 
 
 class AsyncTask(Task[P, R]):

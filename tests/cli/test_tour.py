@@ -17,6 +17,7 @@ SAYS = {
     "async_tasks.py": "sum of squares: 328350\n",
     "demo_app.py": "headrace.cli.demo_app:deliver\n",
     "isolated.py": "segfault: failed in the group 'crashed', crashes: 2\nthe worker is well: ['page-0.txt']\n",
+    "recurring.py": "runs in a day: {'counter': 3, 'stock': 3}\nthe counter counts: 3\n",
     "quickstart.py": "characters sent: 5\n",
     "retries.py": "failed in the group 'no such order': order -1 does not exist\n",
     "test_your_tasks.py": "2 passed",

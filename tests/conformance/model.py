@@ -55,10 +55,12 @@ from headrace.store.facets import (
     Happening,
     LaneSnapshot,
     QueueControl,
+    ScheduleRecord,
     Tally,
 )
 
 from .ears import Ear, NoGuard
+from .model_schedules import ScheduleModel
 
 T = TypeVar("T")
 
@@ -191,13 +193,13 @@ class Session:
     closed: bool = False
 
 
-class Model:
+class Model(ScheduleModel):
     """The contract."""
 
     url = "model:"
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False
@@ -209,6 +211,7 @@ class Model:
         self.keep_done = keep_done
         self.keep_failed = keep_failed
         self.jobs: dict[str, Job] = {}
+        self.known_schedules: dict[str, ScheduleRecord] = {}
         self.known_sessions: dict[str, Session] = {}
         self.ears: list[Ear] = []
         self.lock = threading.Lock()
@@ -311,6 +314,9 @@ class Model:
             unique_key=new.unique_key,
             unique_until=None if new.unique_for is None else now + new.unique_for,
             tags=tuple(sorted(set(new.tags))),
+            schedule=new.schedule,
+            tick=new.tick,
+            data=new.data,
             after=new.after,
             if_failed=new.if_failed,
             lane=new.lane,
@@ -348,6 +354,7 @@ class Model:
             and (wanted.tag is None or wanted.tag in job.tags)
             and wanted.tracked in (None, job.tracked)
             and (wanted.worker is None or (job.state is State.RUNNING and job.worker == wanted.worker))
+            and wanted.schedule in (None, job.schedule)
             and (wanted.after is None or job.ref < int(wanted.after))
         ]
         page = found[: wanted.limit]
@@ -412,6 +419,7 @@ class Model:
         if job.state is State.RUNNING:
             self._left_running(job.queue)
         if not job.state.final:
+            self._schedule_hears(job)
             self._tell(session=job.session, job=job.id)
 
     def revive(self, ids: Sequence[str]) -> Step[list[bool]]:
@@ -545,7 +553,9 @@ class Model:
         self._work_off()
         for key in list(self.lanes):
             self._forget_lane(key)
-        return Swept(len(expired), len(returned), len(given_up), bool(self.ended))
+        tick = self._next_tick()
+        ticks_in = None if tick is None else max(0, tick - self.clock.now())
+        return Swept(len(expired), len(returned), len(given_up), bool(self.ended), ticks_in)
 
     def _given_up(self, job: Job) -> bool:
         if job.finished is None:
@@ -640,6 +650,7 @@ class Model:
             [self._lease(job) for job in handed_out],
             self.clock.now(),
             self.clock.now() if self.ended else min(scheduled, default=None),
+            self._next_tick(),
         )
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[bool]]:
@@ -1017,11 +1028,12 @@ class Model:
         return self.lanes.setdefault((job.queue, job.lane.key), LaneRecord(job.lane)) if job.lane else None
 
     def _check_lane(self, new: NewJob) -> None:
-        if new.lane is None or new.id in self.jobs:
-            return
-        lane = self.lanes.get((new.queue, new.lane.key))
-        if lane and lane.lane.sequence != new.lane.sequence and self._members(new.queue, new.lane.key):
+        if new.lane is not None and new.id not in self.jobs and self._lane_clashes(new.queue, new.lane):
             raise rules.not_both(new.queue, new.lane)
+
+    def _lane_clashes(self, queue: str, wanted: Lane) -> bool:
+        lane = self.lanes.get((queue, wanted.key))
+        return bool(lane and lane.lane.sequence != wanted.sequence and self._members(queue, wanted.key))
 
     def _define_lane(self, job: Job, definition: Lane) -> None:
         """The newest put says what a lane is. Who stands in line by the old rules is looked at anew."""
@@ -1242,6 +1254,7 @@ class Model:
             self.ran.append((job.queue, finished // DAY, job.started - job.due, finished - job.started))
         self._tell(job=job.id)
         if not was_final:
+            self._schedule_hears(job)
             self._has_ended(job, state, met=state is State.DONE)
             self._left_lane(job, job.queue)
 

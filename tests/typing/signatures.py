@@ -8,6 +8,7 @@ from typing import Any, assert_type
 
 from headrace import Call, Headrace, Job, current
 from headrace.handle import Progress
+from headrace.recurring import StoredSchedule
 from headrace.testing import Testing
 
 app = Headrace()
@@ -78,3 +79,12 @@ def testing() -> None:
         assert_type(t.assert_enqueued(add, 1).result(), int)
         assert_type(t.assert_enqueued(send, to="ada"), Job[list[str]])
         assert_type(t.jobs, list[Job[Any]])
+
+
+def recurring() -> None:
+    assert_type(add.every("every hour", overlap="skip").enqueue(1, b=2), StoredSchedule)
+    assert_type(send.using(queue="slow").cron("0 9 * * *", tz="UTC").enqueue("ada", subject="x"), StoredSchedule)
+    app.schedule("nightly", add.repeat("FINISHED, +1 HOUR"), 1, b=2)
+    assert_type(app.schedules("nightly"), list[StoredSchedule])
+    assert_type(add.every("every hour").enqueue(1).next, datetime | None)
+    assert_type(current().tick, datetime | None)

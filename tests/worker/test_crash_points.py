@@ -18,6 +18,7 @@ from .conftest import StartWorker
 from .test_kills import all_jobs, unfinished
 
 CLIENT = ("put.before", "put.after")
+TICKS = ("tick.before", "tick.after")
 PASSES = {"commit.before": 12, "commit.after": 12, "run.begin": 3, "run.end": 3, "exchange.before": 2}
 """Which pass is the interesting one, where it is not the first."""
 
@@ -29,7 +30,7 @@ def test_every_place_in_the_code_is_listed() -> None:
     assert named == set(POINTS)
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point not in CLIENT])
+@pytest.mark.parametrize("point", [point for point in POINTS if point not in CLIENT + TICKS])
 def test_of_a_worker(point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
     app.enqueue_many(
         [
@@ -91,3 +92,16 @@ def test_of_a_client(point: str, app: Headrace, witness: Witness, tmp_path: Path
     assert len(kept) == (2 if point == "put.before" else 3)
     app.worker().run_until_empty()
     assert {job.state for job in all_jobs(app)} == {State.DONE}
+
+
+@pytest.mark.parametrize("point", TICKS)
+def test_of_a_ticker(point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+    """Whoever dies around a tick: it has one job, which runs."""
+    schedule = tasks.work.every("every second", misfire="all", runs=4).enqueue(1)
+    mark = tmp_path / "died here"
+    env = {"HEADRACE_CRASH": f"{point}:2", "HEADRACE_CRASH_MARK": str(mark)}
+    victim = start_worker(env=env)
+    eventually(mark.exists, f"{point} to be reached:\n{victim.log}")
+    eventually(lambda: schedule.refresh().next is None and unfinished(app) == 0, "the jobs to finish")
+    ticks = sorted(job.tick or 0 for job in all_jobs(app))
+    assert ticks == list(range(ticks[0], ticks[0] + 4_000, 1_000))

@@ -32,6 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("stats", "Show how long jobs waited and ran, and what went wrong."),
         "tags": ("tags", "List the most used tags."),
         "when": ("when", "Explain a schedule and show its next runs."),
+        "schedules": ("schedules", "List recurring jobs, pause, change and delete them."),
     },
     "Act": {
         "cancel": ("acts", "Cancel jobs."),

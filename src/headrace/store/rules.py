@@ -1,4 +1,4 @@
-"""What every store with relations and lanes refuses before it writes, and the words in which a dependency fails."""
+"""What stores with relations, lanes and schedules refuse before they write, and how a dependency fails in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headrace.codec import ErrorText, encode_error
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Lane, NewJob
+from headrace.store.facets import ScheduleRecord
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
@@ -50,8 +51,26 @@ def _check_after(job: NewJob, place: int, first: dict[str, int]) -> None:
             raise DependencyCycle(f"Job {job.id} comes after {what}. Put jobs in the order in which they wait.")
 
 
+def check_schedule(record: ScheduleRecord) -> None:
+    """Refuse a schedule whose jobs could not be put."""
+    lane = record.definition.lane
+    if lane is not None:
+        what = f"Lane {lane.key!r} of schedule {record.name!r}"
+        _check_numbers(what, lane)
+        if lane.sequence:
+            raise ConfigurationError(f"{what} is a sequence: a job of a schedule can't stand in it.")
+
+
 def _check_lane(job: NewJob, lane: Lane) -> None:
     what = f"Lane {lane.key!r} of job {job.id}"
+    _check_numbers(what, lane)
+    if lane.sequence and job.after:
+        raise ConfigurationError(f"{what} is a sequence: its jobs come after each other, and can't come after others.")
+    if lane.sequence and job.schedule is not None:
+        raise ConfigurationError(f"{what} is a sequence: a job of a schedule can't stand in it.")
+
+
+def _check_numbers(what: str, lane: Lane) -> None:
     if not lane.key:
         raise ConfigurationError(f"{what} needs a key: '' is empty.")
     if lane.limit is not None and lane.limit < 1:
@@ -60,10 +79,6 @@ def _check_lane(job: NewJob, lane: Lane) -> None:
         raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {lane.rate}.")
     if lane.per < 1:
         raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {lane.per}.")
-    if lane.sequence and job.after:
-        raise ConfigurationError(f"{what} is a sequence: its jobs come after each other, and can't come after others.")
-    if lane.sequence and job.schedule is not None:
-        raise ConfigurationError(f"{what} is a sequence: a job of a schedule can't stand in it.")
 
 
 def check_limit(queue: str, running: int | None) -> None:

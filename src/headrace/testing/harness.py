@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from headrace.clock import ManualClock, SystemClock
 from headrace.codec import decode_error
+from headrace.declared import reconcile
 from headrace.errors import HeadraceError, JobFailed
 from headrace.handle import Job
 from headrace.job import Filter, Kind, Lease, Outcome, Take
@@ -73,8 +74,9 @@ class Testing:
 
     __test__ = False  # pytest: the name says what it is for, not what it is
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: Headrace, *, schedules: bool = False) -> None:
         self.app = app
+        self._schedules = schedules
         self.clock = ManualClock(SystemClock().now())
         self.payload_limit = app.payload_limit
         self._store: Store | None = None
@@ -97,6 +99,8 @@ class Testing:
         info = introduce(default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
         self._session = info.id
         store.run(store.open(info))
+        if self._schedules:
+            reconcile(self.app)
         return self
 
     def __exit__(
@@ -135,8 +139,23 @@ class Testing:
         return cast("datetime", as_datetime(self.clock.now()))
 
     def advance(self, duration: Duration) -> None:
-        """Let time pass: seconds, a timedelta, or words. `run_all` then runs what has fallen due."""
-        self.clock.advance(milliseconds(duration, "advance"))
+        """Let time pass: seconds, a timedelta, or words. `run_all` then runs what has fallen due.
+
+        Schedules tick on the way, each at its time.
+        """
+        end = self.clock.now() + milliseconds(duration, "advance")
+        while (left := self._tick()) is not None and self.clock.now() + left <= end:
+            self.clock.advance(left)
+        self.clock.advance(end - self.clock.now())
+        self._tick()
+
+    def _tick(self) -> int | None:
+        """Tick what is due. Answers in how many milliseconds the next schedule does."""
+        from headrace.worker.ticker import tick_some  # noqa: PLC0415  (most tests have no schedules)
+
+        while (left := tick_some(self._open_store)) == 0:
+            pass
+        return left
 
     # -- running --
 
@@ -177,8 +196,11 @@ class Testing:
         queues = {*default_queues(self.app), *(count.queue for count in store.run(store.counts()))}
         take = Take(tuple(sorted(queues)), slots=1)
         number = next(self._numbers)
-        leases = store.run(store.exchange(self._session, number, (), take, steady=self.steady())).leases
-        return leases[0] if leases else None
+        turn = store.run(store.exchange(self._session, number, (), take, steady=self.steady()))
+        if not turn.leases and turn.next_tick is not None and turn.next_tick <= turn.now:
+            self._tick()
+            return self._take()
+        return turn.leases[0] if turn.leases else None
 
     def _perform(self, lease: Lease) -> Outcome:
         task = self.app.tasks.get(lease.task)

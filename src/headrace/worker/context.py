@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.codec import decode_value, encode_value
 from headrace.errors import Cancelled, HeadraceError
 from headrace.job import Lease, Report
+from headrace.when import as_datetime
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -84,6 +86,11 @@ class Context:
     def token(self) -> int | str:
         """Grows with every hand-out of the job: pass it on to fence off a run that has been overtaken."""
         return self.lease.token
+
+    @property
+    def tick(self) -> datetime | None:
+        """Which time of its schedule the job is for, however late it runs. None: it is of no schedule."""
+        return as_datetime(self.lease.tick)
 
     @property
     def data(self) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.clock import SystemClock
+from headrace.declared import reconcile
 from headrace.errors import ConfigurationError, SessionGone, StoreError
 from headrace.loading import path_of
 from headrace.names import check_name
@@ -144,6 +145,7 @@ class Worker:
 
     def _run_session(self, *, burst: bool) -> None:
         store = self.app.store
+        reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)
         info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout)
         guard = store.guard(info.id)

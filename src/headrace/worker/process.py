@@ -13,7 +13,8 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from headrace.errors import HeadraceError, SessionGone
+from headrace.declared import reconcile
+from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
 from headrace.loading import load_app
 from headrace.store import open_store
 from headrace.worker.ledger import Ledger
@@ -81,6 +82,13 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return EXIT_BAD_APP
+    try:
+        reconcile(app)
+    except Unsupported as error:
+        log.error("%s", error)
+        return EXIT_BAD_APP
+    except StoreError as error:
+        log.warning("the declared schedules could not be brought to the store: %s", error)
     ledger = Ledger(config.ledger)
     pump = Pump(
         app,

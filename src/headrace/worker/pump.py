@@ -56,6 +56,8 @@ NEWS_SECONDS = 0.1
 LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
+TICK_AGAIN = 1_000
+"""Milliseconds after which schedules are looked at again when that did not work."""
 RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
 RENEW_SECONDS = 0.05
@@ -119,6 +121,7 @@ class Pump:
         self._renew_seconds = timeout / 1000 / RENEW_SHARE
         self._swept = 0.0
         self._next_due: int | None = None
+        self._next_tick: int | None = None
         self._done_count = 0
         self._hungry = True
         self._told = False
@@ -243,11 +246,15 @@ class Pump:
             self._upkeep()
             if self._spoken and self._may_report():
                 self._report()
+            if self._tick_has_come():
+                self._tick()
             if self._outcomes or self._hungry:
                 self._exchange()
                 if self._hungry or self._outcomes or self.stopping:
                     self._told = self._told or self._waiter.wait(0)
                     continue
+            if self._tick_has_come():
+                continue
             if self.burst and not self.in_hand and not self._outcomes and not self._due_now():
                 return
             self._sleep()
@@ -288,12 +295,32 @@ class Pump:
         asked = 0 if take is None else take.slots + take.spare
         self._hungry = bool(asked) and len(turn.leases) == asked and not self.stopping
         self._next_due = None if turn.next_due is None else turn.next_due - turn.now + self.steady()
+        self._tick_in(None if turn.next_tick is None else turn.next_tick - turn.now)
         if later and self._waiter.wait(LATER_SECONDS):
             self._hungry = self._told = True
         self._done_count += len(outcomes)
         if self._max_jobs is not None and self._done_count >= self._max_jobs and not self.stopping:
             log.info("%d jobs done: making way for a fresh process", self._done_count)
             self._make_way()
+
+    # -- schedules --
+
+    def _tick_in(self, milliseconds: int | None) -> None:
+        self._next_tick = None if milliseconds is None else self.steady() + milliseconds
+
+    def _tick_has_come(self) -> bool:
+        return self._next_tick is not None and self._next_tick <= self.steady() and not self.stopping
+
+    def _tick(self) -> None:
+        """Put the jobs of schedules that are due. Others may do the same at this moment: each tick counts once."""
+        from headrace.worker.ticker import tick_some  # noqa: PLC0415  (the language of schedules takes time to load)
+
+        try:
+            self._tick_in(tick_some(self._store))
+        except StoreError as error:
+            log.warning("schedules could not be looked at: %s", error)
+            self._tick_in(TICK_AGAIN)
+        self._hungry = self._hungry or self.in_hand < self.slots
 
     def _insist(self, operation: Operation[T]) -> T:
         """Send a request until it is answered. It has a number: the store knows a repeat."""
@@ -508,6 +535,7 @@ class Pump:
         except StoreError as error:
             log.warning("%s", error)
             return
+        self._tick_in(swept.ticks_in)
         if swept.sessions_closed:
             log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
         if swept.more:
@@ -532,7 +560,8 @@ class Pump:
         timeout = max(until - now, 0.001)
         steady = self.steady()
         due = self._next_due if self.in_hand < self.slots and not self.stopping else None
-        for moment in (due, self._deadlines[0][0] if self._deadlines else None):
+        tick = None if self.stopping else self._next_tick
+        for moment in (due, tick, self._deadlines[0][0] if self._deadlines else None):
             if moment is not None:
                 timeout = min(timeout, max((moment - steady) / 1000, 0.0))
         self._asleep = True

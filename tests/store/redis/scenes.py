@@ -8,10 +8,10 @@ import msgspec
 
 from conformance.helpers import Worker, new, outcome, put, saying
 from headrace.clock import ManualClock
-from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, SessionInfo, State
+from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Outcome, SessionInfo, State
 from headrace.stats import DAY
 from headrace.store.contract import Operation
-from headrace.store.facets import Edit
+from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
 from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script
 from headrace.store.redis.waiter import Ear
@@ -21,6 +21,7 @@ REQUESTS = (
     "revive", "listen", "watch", "hear", "get", "find", "find by tag", "find by worker", "history", "counts",
     "sessions",
     "tag", "track", "tags", "failures", "listen to a pattern", "settings", "set settings", "stats",
+    "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
 
 CROWDED = (
@@ -34,7 +35,8 @@ CROWDED = (
 READS = frozenset(
     {
         "get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures",
-        "controls", "lane", "peek", "circumstances", "settings", "stats",
+        "controls", "lane", "peek", "circumstances", "settings", "stats", "schedules by name", "schedules in order",
+        "schedules that are due",
     }
 )  # fmt: skip
 
@@ -84,21 +86,54 @@ class Scene:
         put(store, "replaceable", unique_key="k ready", body=LARGE, queue="other", tags=("blue", "green"))
         put(store, "soon", delay=500)
         put(store, "later", delay=60_000, unique_key="k later")
+        self.keep_schedules()
         clock.advance(1_000)
         worker.renew()
         Worker(store, clock, "listener", "elsewhere").take(1)
         store.run(question(store.watcher("run 1")))
         store.driver.command("PEXPIRE", store.keys.events, "30000")
 
-    def requests(self) -> dict[str, Request]:
-        store, worker, held = self.store, self.worker, self.held
-        number = worker.number + 1
-        every_kind = [
+    def keep_schedules(self) -> None:
+        """One whose job runs, one whose job waits, one that has put none yet: all are due in a moment."""
+        store, now = self.store, self.clock.now()
+        for name, rule, overlap, last_job in (
+            ("running", "FINISHED, +1 HOUR", Overlap.REPLACE, "of a schedule"),
+            ("waiting", "every minute UTC", Overlap.REPLACE, "of another"),
+            ("new", "every hour UTC", Overlap.SKIP, None),
+        ):
+            definition = Definition(rule=rule, task="task", body=LARGE, overlap=overlap, carry_data=True, queue="other")
+            record = ScheduleRecord(name=name, definition=definition, next=now + 5, last_job=last_job, data=LARGE)
+            store.run(store.put_schedule(record, None))
+        put(store, "of a schedule", queue="other", schedule="running", tick=now, data=LARGE, priority=9)
+        (self.recurring,) = self.worker.take(1, 0, "other")
+        put(store, "of another", queue="other", schedule="waiting", tick=now, data=b"D", body=LARGE)
+
+    def record(self) -> ScheduleRecord:
+        definition = Definition(rule="every minute UTC", task="task", body=b"B", queue="elsewhere")
+        return ScheduleRecord(name="new", definition=definition, next=self.clock.now() - 2_000)
+
+    def ticks(self) -> list[Tick]:
+        at = self.clock.now()
+        job = {"schedule": "waiting", "tick": at, "run_at": at, "queue": "elsewhere", "data": LARGE, "body": LARGE}
+        return [
+            Tick(name="running", version=1, jobs=(new("t1", **{**job, "schedule": "running"}),), last_tick=at),
+            Tick(name="waiting", version=1, jobs=(new("t2", **job), new("t3", **job)), last_tick=at, next=at + 5),
+            Tick(name="new", version=7, jobs=(new("t4", **job),), last_tick=at, next=at + 5),
+        ]
+
+    def plain_outcomes(self) -> list[Outcome]:
+        held = self.held
+        return [
             outcome(held[0], Kind.DONE, result=LARGE),
             outcome(held[1], Kind.MOVED, queue="elsewhere", task="t", body=LARGE, began=0),
             outcome(held[2], Kind.CRASHED, error=LARGE, note="note", began=0),
             outcome(held[3], Kind.AGAIN, delay=5, charge=Charge.DEFERRAL, data=LARGE, began=0),
         ]
+
+    def requests(self) -> dict[str, Request]:
+        store, worker, held = self.store, self.worker, self.held
+        number = worker.number + 1
+        every_kind = [*self.plain_outcomes(), outcome(self.recurring, Kind.FAILED, error=b"E", data=LARGE, began=0)]
         batch = [
             NewJob(id="n1", task="task", body=b"B"),
             NewJob(id="n2", task="task", body=LARGE, delay=10, options=b"O"),
@@ -107,6 +142,7 @@ class Scene:
             NewJob(id="n5", task="task", body=b"", unique_key="k run"),
             NewJob(id="n6", task="task", body=b"", queue="elsewhere"),
             NewJob(id="n7", task="task", body=b"", tags=("blue", "red")),
+            NewJob(id="n8", task="task", body=b"", data=LARGE, schedule="new", tick=5),
         ]
         return {
             "put": lambda: store.put(batch),
@@ -145,6 +181,12 @@ class Scene:
             "settings": store.settings,
             "stats": lambda: store.stats("default", self.clock.now() // DAY),
             "set settings": lambda: store.set_settings({"jobs-history": 5_000, "heartbeat:q": None}),
+            "schedule_put": lambda: store.put_schedule(self.record(), 1),
+            "schedule_delete": lambda: store.delete_schedule("waiting"),
+            "schedules by name": lambda: store.schedules(["new", "nobody"]),
+            "schedules in order": lambda: store.schedules(after="new", limit=1),
+            "schedules that are due": lambda: store.due_schedules(2),
+            "tick": lambda: store.tick(self.ticks()),
         }
 
 

@@ -105,21 +105,20 @@ def test_every_key_touched_is_in_the_slot_of_the_namespace(
     assert len(commands) > 20
 
 
-def test_plain_jobs_pay_one_look_for_what_they_do_not_use(scene: Scene, program: str) -> None:
-    store = scene.store
-    unused = [
-        name for name in TYPES if name.startswith(("unmet", "dep", "pat", "rel", "lane", "runs", "st", "fad", "con"))
-    ]
+def test_plain_jobs_pay_a_look_or_two_for_what_they_do_not_use(scene: Scene, program: str) -> None:
+    store, worker = scene.store, scene.worker
+    rooms = ("unmet", "dep", "pat", "rel", "lane", "runs", "st", "fad", "con", "sched", "tick")
+    unused = [name for name in TYPES if name.startswith(rooms)]
     looks = []
 
     def plain() -> None:
         store.run(scene.requests()["put_plain"]())
-        store.run(scene.requests()["exchange"]())
+        store.run(store.exchange(worker.id, worker.number + 1, scene.plain_outcomes(), worker.asks(5, 5, "default")))
 
     for command, *words in commands_inside_scripts(program, plain, store):
         if any(word.startswith(store.keys.prefix + name) for word in words for name in unused):
             looks.append(command.upper())
-    assert looks == ["ZRANGE", "EXISTS"]
+    assert looks == ["ZRANGE", "EXISTS", "ZRANGE"]
 
 
 # -- check first, then write --
@@ -325,12 +324,12 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
         scene = Crowd(store, clock)
         server.command("CONFIG", "SET", "maxmemory", "1")
         before = contents(store)
-        for name in ("put", "put_plain", "report", "put in a crowd", "edit", "depend"):
+        for name in ("put", "put_plain", "report", "put in a crowd", "edit", "depend", "schedule_put", "tick"):
             with pytest.raises(StoreFull, match="Nothing was written"):
                 store.run(scene.requests()[name]())
             assert contents(store) == before
         turn = store.run(scene.requests()["exchange"]())
-        assert list(turn.verdicts) == [Verdict.OK] * 4
+        assert list(turn.verdicts) == [Verdict.OK] * 5
         assert turn.leases
         for name in (
             "open",
@@ -347,6 +346,8 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
             "find",
             "counts",
             "sessions",
+            "schedules that are due",
+            "schedule_delete",
             "close",
         ):
             store.run(scene.requests()[name]())

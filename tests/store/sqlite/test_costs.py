@@ -11,6 +11,7 @@ import pytest
 
 from headrace.job import Filter, Kind, Outcome, Report, State, Take
 from headrace.store.contract import Operation
+from headrace.store.facets import Definition, ScheduleRecord
 from headrace.store.sqlite import SqliteStore, reads
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -68,6 +69,10 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("take", "COVERING INDEX job_ready (queue=?)"),
         ("promote", "COVERING INDEX job_scheduled (due<?)"),
         ("next_due", "COVERING INDEX job_scheduled"),
+        ("next_tick", "COVERING INDEX schedule_next"),
+        ("schedule_due", "INDEX schedule_next"),
+        ("schedule_page", "(name>?)"),
+        ("recurring_of", "INTEGER PRIMARY KEY (rowid=?)"),
         ("next_queue", "COVERING INDEX job_ready (queue>?)"),
         ("head", "INDEX job_ready (queue=?)"),
         ("queue_running", "COVERING INDEX job_held (session=? AND queue=?)"),
@@ -168,6 +173,16 @@ def test_commits(path: Path, store: SqliteStore) -> None:
     idle = Session(store, "idle")
     assert cost(store.renew("idle")) == 0, "an idle worker writes nothing"
     assert idle.id == "idle"
+
+
+def test_the_view_of_schedules_is_for_people(store: SqliteStore) -> None:
+    definition = Definition(rule="every hour UTC", task="report", body=b"{}", queue="slow", declared_by="shop:app")
+    record = ScheduleRecord(name="hourly", definition=definition, next=1_700_000_000_000)
+    store.run(store.put_schedule(record, None))
+    rows = store._db.read(lambda connection: connection.execute("SELECT * FROM schedules").fetchall())
+    assert rows == [
+        ("hourly", "every hour UTC", "report", "slow", "2023-11-14 22:13:20.000", None, 0, 0, "shop:app")
+    ]  # fmt: skip
 
 
 def test_a_plain_exchange_reads_once_more_for_all_that_is_not_plain(store: SqliteStore) -> None:

@@ -35,8 +35,19 @@ from headrace.job import (
 from headrace.settings import checked
 from headrace.store import rules, told
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
-from headrace.store.redis import finding, records, requests, statistics
+from headrace.store.facets import (
+    Batch,
+    Circumstances,
+    DayStats,
+    Edit,
+    LaneSnapshot,
+    QueueControl,
+    ScheduleLook,
+    ScheduleRecord,
+    Tick,
+    Ticked,
+)
+from headrace.store.redis import finding, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -68,7 +79,7 @@ class RedisStore:
     leases_in_jobs = False
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
     }  # fmt: skip
 
     def __init__(
@@ -220,10 +231,13 @@ class RedisStore:
         started: Sequence[Ref] = (),
     ) -> Operation[Turn]:
         def read(reply: Reply, _: bool) -> Turn:
-            now, due, verdicts, ids, found, values = reply
+            now, due, verdicts, ids, found, values, tick = reply
             leases = _leases(ids, found, values)
             self._has_room[session] = take is not None and len(leases) < take.slots
-            return Turn([_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None)
+            return Turn(
+                [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
+                int(tick) if tick else None,
+            )  # fmt: skip
 
         arguments = (
             session.encode(),
@@ -265,7 +279,33 @@ class RedisStore:
         return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
 
     def sweep(self) -> Operation[Swept]:
-        return Script("sweep", self._retention, lambda reply, _: Swept(reply[0], reply[1], reply[2], bool(reply[3])))
+        def read(reply: Reply, _: bool) -> Swept:
+            closed, returned, purged, more, ticks_in = reply
+            return Swept(closed, returned, purged, bool(more), None if ticks_in < 0 else ticks_in)
+
+        return Script("sweep", self._retention, read)
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        rules.check_schedule(record)
+        return schedules.put(record, expected)
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        if names is not None:
+            return schedules.look("named", *names)
+        return schedules.look("page", after, str(limit))
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return schedules.delete(name)
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        return schedules.look("due", "", str(limit))
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        return schedules.tick(ticks)
 
     # -- relations --
 

@@ -26,7 +26,9 @@ from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, ans
 
 T = TypeVar("T")
 
-_READS = frozenset({"circumstances", "controls", "counts", "get", "history", "lane", "peek", "scan", "sessions"})
+_READS = frozenset(
+    {"circumstances", "controls", "counts", "get", "history", "lane", "peek", "scan", "schedules_get", "sessions"}
+)
 
 
 class Driver:

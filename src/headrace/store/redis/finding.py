@@ -26,6 +26,8 @@ def find(wanted: Filter, get: Get) -> Looking:
 def _index(wanted: Filter) -> str | None:
     if wanted.tag is not None:
         return f"tag:{wanted.tag}"
+    if wanted.schedule is not None:
+        return f"schedule:{wanted.schedule}"
     if wanted.tracked:
         return "tracked"
     if wanted.group is not None and wanted.states == (State.FAILED,):
@@ -53,6 +55,7 @@ def _fits(job: Snapshot | None, wanted: Filter) -> bool:
         job is not None
         and (wanted.tag is None or wanted.tag in job.tags)
         and wanted.tracked in (None, job.tracked)
+        and wanted.schedule in (None, job.schedule)
         and (wanted.worker is None or (job.state is State.RUNNING and job.worker == wanted.worker))
     )
 

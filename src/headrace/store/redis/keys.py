@@ -20,8 +20,9 @@ KNOWN = (
 
 TYPES = {
     "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
+    "schedules": "hash", "schedule_names": "zset", "ticks": "zset",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
-    "tag:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
+    "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "dependents:": "zset", "patient:": "zset", "releasing": "list", "lanes": "hash", "lane:": "zset",
     "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash", "patterns": "zset",
     "settings": "hash", "stats": "zset", "stat:": "hash",

@@ -12,7 +12,7 @@ from headrace.glob import is_glob
 from headrace.job import IfFailed, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store import rules
 from headrace.store.facets import Edit
-from headrace.store.redis.records import HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
+from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
@@ -66,6 +66,7 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
             or job.unique_key is not None
             or job.require_worker
             or len(body) > INLINE
+            or job.data is not None
             or has_more(job)
             or not -(2**31) <= job.priority < 2**31
         ):
@@ -88,12 +89,13 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
 def new_jobs(jobs: Sequence[NewJob]) -> tuple[bytes, bytes]:
     """The batch, and the pairs of queue and task that need a worker."""
     rules.check_batch(jobs)
-    batch = b"".join(map(_new_job, jobs))
+    batch = b"".join(map(new_job, jobs))
     wanted = {(job.queue, job.task): None for job in jobs if job.require_worker}
     return batch, b"".join(_name(queue) + _name(task) for queue, task in wanted)
 
 
-def _new_job(job: NewJob) -> bytes:
+def new_job(job: NewJob) -> bytes:
+    """One job, as `put` and `tick` read it."""
     queue, flags, body = _name(job.queue), 0, job.body
     put = queue + _name(job.task)
     large = tail = b""
@@ -111,6 +113,9 @@ def _new_job(job: NewJob) -> bytes:
             More(job.after, job.if_failed, job.lane, tuple(dict.fromkeys(job.tags)), False, job.schedule, job.tick)
         )
         tail += _LONG(len(more)) + more
+    if job.data is not None:
+        flags |= DATA
+        tail += _LONG(len(job.data)) + job.data
     if len(body) > INLINE:
         flags |= LARGE_BODY
         large = _LONG(len(body)) + body

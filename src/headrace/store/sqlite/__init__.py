@@ -36,7 +36,18 @@ from headrace.job import (
 from headrace.settings import checked
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
-from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl
+from headrace.store.facets import (
+    Batch,
+    Circumstances,
+    DayStats,
+    Edit,
+    LaneSnapshot,
+    QueueControl,
+    ScheduleLook,
+    ScheduleRecord,
+    Tick,
+    Ticked,
+)
 from headrace.store.sqlite import (
     audience,
     circumstances,
@@ -46,8 +57,10 @@ from headrace.store.sqlite import (
     queues,
     reads,
     relations,
+    schedules,
     sessions,
     stats,
+    ticking,
     upkeep,
     worker,
 )
@@ -76,7 +89,7 @@ class SqliteStore:
     leases_in_jobs = False
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
     }  # fmt: skip
 
     def __init__(
@@ -362,6 +375,26 @@ class SqliteStore:
             lambda tx: upkeep.sweep(tx, self._run_folder, self._overrides),
             glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides),
         )
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        rules.check_schedule(record)
+        return Step(lambda tx: schedules.put_schedule(tx, record, expected))
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        return Step(lambda tx: schedules.schedules(tx, names, after, limit), writes=False)
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return Step(lambda tx: schedules.delete_schedule(tx, name))
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        return Step(lambda tx: ticking.tick(tx, ticks, self._run_folder))
 
     def _waiter(self, kind: int, key: int, look: Callable[[Transaction], bool]) -> Waiter:
         if self._db.in_memory:

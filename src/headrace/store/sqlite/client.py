@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import NoWorkers
 from headrace.job import NewJob, Put, Ref
 from headrace.store import rules
-from headrace.store.sqlite import lanes, line, relations, stats
+from headrace.store.sqlite import lanes, line, relations, schedules, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
@@ -24,6 +24,7 @@ from headrace.store.sqlite.step import (
     LARGE_RESULT,
     PRECEDES,
     READY,
+    RECURRING,
     RUNNING,
     SCHEDULED,
     TAGGED,
@@ -49,6 +50,7 @@ def row_of(job: NewJob, now: int) -> tuple[object, ...]:
         (UNIQUE if job.unique_key is not None else 0)
         | (LARGE_BODY if large else 0)
         | (TAGGED if job.tags else 0)
+        | (RECURRING if job.schedule is not None else 0)
         | (AFTER if relations.is_related(job) else 0)
         | (LANED if job.lane is not None else 0),
         b"" if large else job.body,
@@ -64,6 +66,8 @@ def plain(job: NewJob) -> bool:
         and not job.require_worker
         and len(job.body) <= INLINE
         and not job.tags
+        and job.schedule is None
+        and job.data is None
         and job.lane is None
         and not relations.is_related(job)
     )
@@ -100,6 +104,10 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
             tx.execute(SQL["blob_put"], (job.id, 0, job.body))
         for tag in job.tags:
             tx.execute(SQL["tag_add"], (job.id, tag))
+        if job.schedule is not None:
+            schedules.note(tx, job)
+        if job.data is not None:
+            tx.execute(SQL["set_data"], (job.id, job.data))
         if job.lane is not None or relations.is_related(job):
             relations.arrive(tx, tx.rows(SQL["by_id"], (job.id,))[0][0], job)
     if job.unique_key is not None:
@@ -199,7 +207,7 @@ def remove(tx: Transaction, seq: int, state: int, flags: int) -> None:
 
 def erase(tx: Transaction, seq: int, flags: int) -> None:
     """Remove all trace of a job. Its flags say where there are traces."""
-    if flags & (AFTER | PRECEDES | LANED):
+    if flags & (AFTER | PRECEDES | LANED | RECURRING):
         line.removed(tx, seq)
     tx.execute(SQL["delete_job"], (seq,))
     if flags & HISTORY:

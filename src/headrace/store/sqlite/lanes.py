@@ -117,11 +117,14 @@ def _put_at(tx: Transaction, lane: Record, seq: int, place: int, rank: int = 0, 
 def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
     for job in jobs:
-        if job.lane is None or tx.rows(SQL["by_id"], (job.id,)):
-            continue
-        lane = _find(tx, job.queue, job.lane.key)
-        if lane is not None and lane.unfinished and bool(lane.sequence) != job.lane.sequence:
+        if job.lane is not None and not tx.rows(SQL["by_id"], (job.id,)) and clashes(tx, job.queue, job.lane):
             raise rules.not_both(job.queue, job.lane)
+
+
+def clashes(tx: Transaction, queue: str, wanted: Lane) -> bool:
+    """Whether a lane would be put to another use while it has jobs."""
+    lane = _find(tx, queue, wanted.key)
+    return lane is not None and lane.unfinished > 0 and bool(lane.sequence) != wanted.sequence
 
 
 def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:

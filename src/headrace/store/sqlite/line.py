@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.store.sqlite import lanes
+from headrace.store.sqlite import lanes, schedules
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, SCHEDULED, Transaction
+from headrace.store.sqlite.step import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, SCHEDULED, Transaction
 
 REMOVED = 7
 """How a job ended that was removed before it was done: `ended.how`."""
@@ -47,6 +47,8 @@ def ended(tx: Transaction, job: Standing, how: int) -> None:
         tx.execute(SQL["ended_note"], (job.seq, job.id, how))
     if job.flags & LANED:
         lanes.part(tx, job.seq, job.queue)
+    if job.flags & RECURRING:
+        schedules.hear(tx, job.seq)
 
 
 def removed(tx: Transaction, seq: int) -> None:
@@ -61,6 +63,10 @@ def removed(tx: Transaction, seq: int) -> None:
         if job.state < DONE:
             lanes.part(tx, seq, job.queue)
         tx.execute(SQL["laned_delete"], (seq,))
+    if job.flags & RECURRING:
+        if job.state < DONE:
+            schedules.hear(tx, seq)
+        tx.execute(SQL["delete_recurring"], (seq,))
 
 
 DUE_AT_ONCE = 1_000

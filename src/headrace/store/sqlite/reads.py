@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.job import Counts, Event, Filter, Page, Snapshot, State
 from headrace.store import told
+from headrace.store.sqlite import schedules
 from headrace.store.sqlite.lanes import laned
 from headrace.store.sqlite.queues import control, free, named
 from headrace.store.sqlite.relations import parents
@@ -19,6 +20,7 @@ from headrace.store.sqlite.step import (
     LANED,
     LARGE_BODY,
     LARGE_RESULT,
+    RECURRING,
     STATES,
     TAGGED,
     TRACKED,
@@ -43,6 +45,7 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
     if flags & LARGE_RESULT:
         result = large_value(tx, seq, 1)
     keys = tx.rows(SQL["unique_of"], (seq,)) if flags & UNIQUE else []
+    schedule, tick = schedules.of_job(tx, seq) if flags & RECURRING else (None, None)
     return Snapshot(
         id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
         created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
@@ -52,6 +55,7 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
         tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
+        schedule=schedule, tick=tick,
         after=parents(tx, seq) if flags & AFTER else (),
         lane=laned(tx, seq).definition if flags & LANED else None,
     )  # fmt: skip
@@ -63,8 +67,8 @@ def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
 
 def has_work(tx: Transaction, queues: Sequence[str]) -> bool:
     """Is anything ready in these queues, or due?"""
-    due = tx.rows(SQL["next_due"])
-    return bool(due and due[0][0] <= tx.now) or any(
+    due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
+    return any(at <= tx.now for (at,) in due) or any(
         tx.rows(SQL["ready_count"], (queue, 1))[0][0] and free(tx, control(tx, queue), 1) for queue in named(tx, queues)
     )
 
@@ -108,7 +112,11 @@ def _index(wanted: Filter) -> tuple[str, str]:
         return "JOIN tag ON tag.job = job.seq", "tag.job"
     if wanted.tracked:
         return "JOIN tracked ON tracked.job = job.seq", "tracked.job"
-    if wanted.worker is not None or (wanted.group is not None and wanted.states == (State.FAILED,)):
+    if (
+        wanted.schedule is not None
+        or wanted.worker is not None
+        or (wanted.group is not None and wanted.states == (State.FAILED,))
+    ):
         return "", "job.seq"
     return "", ""
 
@@ -127,6 +135,7 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
         ("task GLOB ?", wanted.task_like),
         ("failure = ?", wanted.group),
         ("tag.tag = ?", wanted.tag),
+        ("job.seq IN (SELECT job FROM recurring WHERE schedule = ?)", wanted.schedule),
         ("state = 2 AND job.session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?)", wanted.worker),
     ):
         if value is not None:

@@ -10,6 +10,7 @@ from headrace.store.sqlite import lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.audience import forgotten, newest
 from headrace.store.sqlite.client import erase
+from headrace.store.sqlite.schedules import next_tick
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, Transaction
@@ -77,7 +78,7 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
         return None
     if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)) or forgotten(tx):
         return None
-    return Swept()
+    return Swept(ticks_in=_ticks_in(tx))
 
 
 def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
@@ -116,4 +117,9 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     more = relations.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= purged >= PURGE_STEP or _results_to_drop(tx) is not None
-    return Swept(closed, returned, purged, more=more)
+    return Swept(closed, returned, purged, more, _ticks_in(tx))
+
+
+def _ticks_in(tx: Transaction) -> int | None:
+    tick = next_tick(tx)
+    return None if tick is None else max(0, tick - tx.now)

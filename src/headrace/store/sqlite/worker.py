@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import line, queues, relations, stats
+from headrace.store.sqlite import line, queues, relations, schedules, stats
 from headrace.store.sqlite.client import trim_history
 from headrace.store.sqlite.handing import Handing, hand_out
 from headrace.store.sqlite.lanes import standing
@@ -35,6 +35,7 @@ from headrace.store.sqlite.step import (
     LARGE_BODY,
     LARGE_RESULT,
     READY,
+    RECURRING,
     RUNNING,
     SCHEDULED,
     SPARE,
@@ -61,12 +62,15 @@ def exchange(
         tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
         verdicts = [VERDICTS[code] for code in session.answer]
         leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
-        return Turn(verdicts, leases, tx.now, _next_due(tx, bool(tx.rows(SQL["ended_first"]))))
+        unreleased = bool(tx.rows(SQL["ended_first"]))
+        return Turn(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     verdicts = _settle_all(tx, session, outcomes, lag)
     mark_started(tx, session, started)
-    some_ended, any_lane, any_control = tx.rows(SQL["special"])[0]
+    some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
     unreleased = some_ended and relations.work_off(tx)
+    if some_ended:
+        next_tick = schedules.next_tick(tx)
     if any_control and outcomes:
         queues.room_made(tx)
     next_due = _next_due(tx)
@@ -81,7 +85,7 @@ def exchange(
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, unreleased)
     tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
-    return Turn(verdicts, leases, tx.now, next_due)
+    return Turn(verdicts, leases, tx.now, next_due, next_tick)
 
 
 def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
@@ -153,6 +157,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
             ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
+            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,

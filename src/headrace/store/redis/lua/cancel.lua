@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it is cancelled or will be told, else 0
---@include prelude job plan more sorted lanes outcome relations settings stats wake patterns commit ending
+--@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit ending acts
 
 local ids = arguments(2)
 load_many(ids)
@@ -14,15 +14,7 @@ for i, id in ipairs(ids) do
   else
     answer[i] = 1
     if job.state == RUNNING then
-      if band(job.flags, CANCELLING) == 0 then
-        happened(job, 'cancelling')
-      end
-      job.flags = with(job.flags, CANCELLING)
-      change(job)
-      local session = session_of(job.session)
-      if session then
-        plan.tell[session] = true
-      end
+      ask_to_stop(job)
     elseif job.state ~= CANCELLED then
       if job.state == FAILED then
         remember_end(job)

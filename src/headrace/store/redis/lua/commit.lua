@@ -49,7 +49,7 @@ local function changed_indexes()
     local change = { key = PREFIX .. name, enter = {}, leave = {} }
     check_type(change.key, 'zset')
     local kind = name:match('^(%a+):')
-    if kind then
+    if RANKINGS[kind] then
       change.ranking, change.word = PREFIX .. RANKINGS[kind], name:sub(#kind + 2)
       check_type(change.ranking, 'zset')
     end
@@ -131,6 +131,9 @@ local function commit(first)
   end
   if plan.due_in[1] or plan.due_out[1] then
     check_type(DUE, 'zset')
+  end
+  if next(plan.schedules) then
+    schedules.check()
   end
   local watched = plan.ended[1] and check_type(WATCHED, 'zset')
   if plan.earliest then
@@ -232,6 +235,9 @@ local function commit(first)
   write_indexes(indexes)
   if statistics then
     write_stats(statistics)
+  end
+  if next(plan.schedules) then
+    schedules.write()
   end
   bulk('HDEL', UNIQUE, plan.unique_out)
   bulk('HSET', UNIQUE, plan.unique_in)

@@ -4,7 +4,7 @@
 -- ARGV[3]  ids to add, ARGV[4] ids to remove: H each
 -- Answers  1, or 0 if there is no such job, or it does not wait
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
---@include prelude job plan more sorted lanes outcome relations settings stats wake patterns commit
+--@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit
 
 local function names_in(packed)
   local names, at = {}, 1

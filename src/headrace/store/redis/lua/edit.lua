@@ -3,7 +3,7 @@
 -- ARGV[2..8]  queue, priority, run at, delay, body, options, data: '' or '=' and the value
 -- ARGV[9...]  job ids
 -- Answers     for each 1, or 0 if there is no such job, or it does not wait
---@include prelude job plan more sorted lanes outcome relations settings stats wake patterns commit
+--@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit
 
 local function given(i)
   return ARGV[i] ~= '' and ARGV[i]:sub(2) or nil

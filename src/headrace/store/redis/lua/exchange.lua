@@ -10,7 +10,7 @@
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
---          and of more (kind m)}
+--          and of more (kind m), when the next schedule ticks or ''}
 -- Fails    GONE, STALE
 --@include prelude job session busy quick
 
@@ -24,7 +24,7 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
     return answer
   end
 end
---@include plan more sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
+--@include plan more schedules sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
 
 -- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
 -- to be worked off.
@@ -44,7 +44,7 @@ local function has_large(job)
   return job and (band(job.flags, LARGE_BODY + MORE) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0)
 end
 
-local function answer_with(due, verdicts, given)
+local function answer_with(due, verdicts, given, tick)
   local records, large = {}, {}
   for i, id in ipairs(given) do
     local job = plan.jobs[id] or seen[id] -- what was never parsed has nothing large
@@ -67,7 +67,7 @@ local function answer_with(due, verdicts, given)
     values[#values + 1] = entry[2]
     values[#values + 1] = entry[2] == 'm' and packed_more(entry[3]) or call('HGET', LARGE, entry[3])
   end
-  return { string.format('%.0f', now), due, verdicts, given, records, values }
+  return { string.format('%.0f', now), due, verdicts, given, records, values, tick and string.format('%.0f', tick) or '' }
 end
 
 local HINTS_AT_MOST = 100
@@ -86,7 +86,7 @@ if is_again then
     end
   end
   relations.unfinished = call('EXISTS', PREFIX .. 'releasing') == 1
-  local answer = answer_with(next_due(0), session.answer, given)
+  local answer = answer_with(next_due(0), session.answer, given, next_tick())
   even_when_full()
   call('HSET', session.key, 'seen', pulse, 'seen_at', stamp)
   return answer
@@ -161,6 +161,7 @@ for _, queue in ipairs(registered) do
   check_type(PREFIX .. 'hungry:' .. queue, 'zset')
 end
 
+local tick = next_tick()
 if special then
   queues.tell_of_room()
 end
@@ -179,4 +180,4 @@ end
 call('HSET', session.key, 'seen', pulse, 'seen_at', stamp, 'request', string.format('%.0f', request),
   'answer', verdicts, 'handed', given[1] and cmsgpack.pack(given) or '', 'hungry',
   hungry[1] and cmsgpack.pack(hungry) or '')
-return answer_with(due, verdicts, given)
+return answer_with(due, verdicts, given, tick)

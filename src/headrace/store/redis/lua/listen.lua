@@ -2,7 +2,8 @@
 --
 -- ARGV[2]     session id
 -- ARGV[3...]  queues, and patterns for queues
--- Answers     {1 if there may be work already, milliseconds until the next scheduled job is due or -1}
+-- Answers     {1 if there may be work already, milliseconds until the next scheduled job is due or the next schedule ticks,
+--             or -1}
 --@include prelude job plan wake patterns queues
 
 local names = arguments(3)
@@ -14,8 +15,12 @@ for _, queue in ipairs(queues.meant_by(names)) do
     return { 1, 0 }
   end
 end
-local head = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-local ahead = head[2] and math.max(0, tonumber(head[2]) - now) or -1
+local ahead = -1
+for _, key in ipairs({ DUE, PREFIX .. 'ticks' }) do
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  local left = head and math.max(0, tonumber(head) - now)
+  ahead = left and (ahead < 0 or left < ahead) and left or ahead
+end
 check_hungry(names)
 be_hungry(ARGV[2], names)
 return { 0, ahead }

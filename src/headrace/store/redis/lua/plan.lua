@@ -22,6 +22,7 @@ local plan = {
   more = {},      -- id -> what more.lua keeps about a job, or false: removed
   index = {},     -- name of a key -> id -> arrival, or false: removed
   stats = {},     -- what is added to the statistics (see stats.lua)
+  schedules = {}, -- name -> a schedule as it will be, or false: removed
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
   gone = {},      -- whole keys to remove
@@ -35,6 +36,7 @@ local plan = {
 
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
+local schedules = on_demand('schedules')
 
 local function append(lists, key, value)
   local list = lists[key]
@@ -108,7 +110,7 @@ local function place(job)
   return pack('>I6I6', job.due, job.arrival) .. job.id
 end
 
--- Into one of the indexes that are in order of arrival (`tracked`, `tag:<tag>`, `group:<group>`), or out of it.
+-- Into one of the indexes that are in order of arrival (`tracked`, `tag:<tag>`, `group:<group>`, `schedule:<name>`), or out of it.
 local function index(name, job, inside)
   local members = plan.index[name]
   if not members then
@@ -231,6 +233,7 @@ local function finish(job, state, finished)
   if is_end and band(job.flags, MORE) ~= 0 then
     relations.ended(job)
     lanes.ended(job)
+    schedules.hear(job)
   end
 end
 
@@ -273,6 +276,9 @@ local more_of -- more.lua has it
 
 -- All trace of a job.
 local function remove(job)
+  if band(job.flags, MORE) ~= 0 and job.state < DONE then
+    schedules.hear(job)
+  end
   if job.state == RUNNING then
     count(job.queue, RUNNING, -1)
     local session = session_of(job.session)
@@ -306,6 +312,9 @@ local function remove(job)
     if more.tracked then
       index('tracked', job, false)
     end
+    if more.schedule then
+      index('schedule:' .. more.schedule, job, false)
+    end
     relations.removed(job)
     if job.state < DONE then
       lanes.ended(job)
@@ -327,6 +336,13 @@ local function remove(job)
     plan.changed[#plan.changed + 1] = job.id
   end
   plan.jobs[job.id] = false
+end
+
+-- When the next schedule ticks, if those of the plan come in addition; nil: none does.
+local function next_tick()
+  local head = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
+  head = head and tonumber(head) or plan.earliest_tick
+  return head and math.min(head, plan.earliest_tick or head)
 end
 
 -- Tell those who wait for what has ended. True: that is something to be written.

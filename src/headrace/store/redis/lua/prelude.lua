@@ -16,10 +16,14 @@
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
 --   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
 --   {ns}:tag:<tag>        zset    the jobs with a tag: score arrival, member id; likewise
---   {ns}:group:<group>    zset    the failed jobs of a group, and
---   {ns}:tracked          zset    the jobs that somebody keeps an eye on
+--   {ns}:group:<group>    zset    the failed jobs of a group,
+--   {ns}:tracked          zset    the jobs that somebody keeps an eye on, and
+--   {ns}:schedule:<name>  zset    the jobs of a schedule
 --   {ns}:tags             zset    the tags: score how many jobs have it, negative; likewise
 --   {ns}:groups           zset    the groups that have failed jobs
+--   {ns}:schedules        hash    name of a schedule -> record (see schedules.lua)
+--   {ns}:schedule_names   zset    their names, all with score 0: in order
+--   {ns}:ticks            zset    when each ticks next: score that time, member name. Not those that are paused
 --   {ns}:unmet:<id>       set     ids of the jobs that a job waits for
 --   {ns}:dependents:<arrival>:<n>  zset  jobs that wait for the job with this arrival number and come to an end, or go
 --                                 on, when it fails: score arrival, member f or r and id. n grows with every failure of it

@@ -33,6 +33,7 @@ local function quick_take(session, request)
   end
   local counts = call('HMGET', META, READY .. queue, RUNNING .. queue)
   local waiting, running = (tonumber(counts[1] or 0) or 0) - n, (tonumber(counts[2] or 0) or 0) + n
+  local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
   check_type(session.held, 'set')
   check_type(hungry, 'zset')
 
@@ -51,5 +52,5 @@ local function quick_take(session, request)
   local stamp = string.format('%.0f', now)
   call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp, 'request',
     string.format('%.0f', request), 'answer', '', 'handed', cmsgpack.pack(ids), 'hungry', cmsgpack.pack({ queue }))
-  return { stamp, due and string.format('%.0f', due) or '', '', ids, records, {} }
+  return { stamp, due and string.format('%.0f', due) or '', '', ids, records, {}, tick and string.format('%.0f', tick) or '' }
 end

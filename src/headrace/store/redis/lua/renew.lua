@@ -5,7 +5,7 @@
 -- ARGV[4]  spare leases that were started: d arrival each
 -- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled}
 -- Fails    GONE
---@include prelude job plan more session started settings stats wake patterns commit
+--@include prelude job plan more schedules session started settings stats wake patterns commit
 
 local session = live_session(ARGV[2])
 local leases, ids = {}, {}

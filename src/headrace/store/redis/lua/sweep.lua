@@ -2,8 +2,9 @@
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state, in place of what the
 --             settings say; each may be empty or left out
--- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do}
---@include prelude job plan more sorted lanes outcome relations session settings stats wake patterns queues commit closing purge
+-- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
+--             schedule ticks or -1}
+--@include prelude job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit closing purge
 
 local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
@@ -104,6 +105,8 @@ if check_type(PREFIX .. 'stats', 'zset') then
   end
 end
 
+local tick = next_tick()
+tick = tick and math.max(0, tick - now) or -1
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
 if closed[1] or next(plan.ended_heads) or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten then
   commit(even_when_full)
@@ -132,6 +135,6 @@ if closed[1] or next(plan.ended_heads) or worked or faded[1] or dropped_until or
   if forgotten then
     call('ZREMRANGEBYSCORE', WATCHED, '-inf', now)
   end
-  return { buried, returned, purged, more }
+  return { buried, returned, purged, more, tick }
 end
-return { 0, 0, 0, 0 }
+return { 0, 0, 0, 0, tick }

@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  msgpack list: ids, tags to remove, tags to add, and true, false or nil (as it is) for being tracked
 -- Answers  for each 1 if it is there, else 0
---@include prelude job plan more settings stats wake patterns commit
+--@include prelude job plan more schedules settings stats wake patterns commit
 
 local ids, remove_, add, tracked = unpack(cmsgpack.unpack(ARGV[2]), 1, 4)
 

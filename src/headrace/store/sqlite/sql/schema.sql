@@ -153,6 +153,31 @@ CREATE TABLE stat (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX stat_bucket ON stat (day) WHERE bucket >= 0;
 
+-- Recurring jobs: when each ticks next, and what became of the ticks before.
+CREATE TABLE schedule (
+    name TEXT PRIMARY KEY,
+    definition BLOB NOT NULL,        -- JSON: the rule, the job, what to do about trouble
+    version INTEGER NOT NULL,        -- grows with every change: who changes it says which one was seen
+    created INTEGER NOT NULL,
+    paused INTEGER NOT NULL,
+    next INTEGER,
+    runs INTEGER NOT NULL,
+    last_tick INTEGER,
+    last_job TEXT,
+    started INTEGER,                 -- of the last job, until the next tick has been worked out from it
+    finished INTEGER,
+    data BLOB
+) STRICT;
+CREATE INDEX schedule_next ON schedule (next, name) WHERE paused = 0 AND next IS NOT NULL;
+
+-- Which schedule a job belongs to, and for which of its ticks.
+CREATE TABLE recurring (
+    job INTEGER PRIMARY KEY,
+    schedule TEXT NOT NULL,
+    tick INTEGER
+) STRICT;
+CREATE INDEX recurring_schedule ON recurring (schedule, job);
+
 -- What a job that comes after others was put with (flag 64).
 CREATE TABLE relation (
     job INTEGER PRIMARY KEY,
@@ -278,3 +303,16 @@ SELECT
     CAST(job.data AS TEXT) AS data
 FROM job
 LEFT JOIN session ON session.seq = job.session;
+
+CREATE VIEW schedules AS
+SELECT
+    name,
+    json_extract(CAST(definition AS TEXT), '$.rule') AS rule,
+    json_extract(CAST(definition AS TEXT), '$.task') AS task,
+    json_extract(CAST(definition AS TEXT), '$.queue') AS queue,
+    strftime('%Y-%m-%d %H:%M:%f', next / 1000.0, 'unixepoch') AS next,
+    strftime('%Y-%m-%d %H:%M:%f', last_tick / 1000.0, 'unixepoch') AS last_tick,
+    runs,
+    paused,
+    json_extract(CAST(definition AS TEXT), '$.declared_by') AS declared_by
+FROM schedule;

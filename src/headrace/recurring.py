@@ -1,0 +1,537 @@
+"""Recurring jobs as their owners see them: a task bound to a schedule, and the schedule once it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+from msgspec.structs import replace
+
+from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
+from headrace.handle import Job
+from headrace.job import NewJob
+from headrace.names import check_name
+from headrace.schedule import Repeat, ScheduleError, parse, parse_repeat
+from headrace.schedule.parsing import looks_like_cron
+from headrace.store import Operation, Store
+from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
+from headrace.task import CallOptions, Task, Using, check_count, edited_overrides
+from headrace.ticks import first_tick, first_tick_again, tick_after
+from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MOST = 1_000
+"""Missed ticks that get jobs at most, whatever `limit` says."""
+MOST_RUNS = 2**32 - 1
+PAGE = 500
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What `every`, `cron` and `repeat` take besides the rule."""
+
+    tz: str
+    """The zone that times are read in; the app's own if not given."""
+    name: str
+    """What to call it. If not given: made of task, rule and arguments, so that the same again is the same schedule."""
+    overlap: Literal["allow", "skip", "queue", "replace"]
+    """What a tick does while the job before has not ended: put another beside it, put none, put one that runs after
+    it (one at most), or put one in its place. `allow` unless said otherwise."""
+    misfire: Literal["all", "once", "skip"]
+    """What becomes of ticks that no worker was there for: all get their jobs (the latest `limit` of them), only the
+    latest does, or none. `once` unless said otherwise."""
+    limit: int
+    grace: Duration
+    """How late a tick may be before it counts as missed: a minute unless said otherwise."""
+    jitter: Duration
+    """Run each job up to so much later than its tick, to spread load. Always the same for the same tick."""
+    start: Instant
+    end: Instant
+    offset: Duration
+    """All ticks are so much later than the rule says."""
+    runs: int
+    """How many jobs there are before it is over."""
+    carry_data: bool
+    """What a run leaves with `current().update(...)`, the next one finds in `current().data`."""
+
+
+class ScheduleEdits(ScheduleOptions, total=False):
+    """What `StoredSchedule.edit` takes: a rule, options of the schedule, options of its jobs, arguments."""
+
+    every: str
+    cron: str
+    repeat: str
+    args: Sequence[Any]
+    """Arguments by position; with `kwargs`, they replace all that were there."""
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: int
+    retries: int
+    timeout: Duration | None
+    max_crashes: int
+    tags: Sequence[str]
+
+
+# -- rules ---------------------------------------------------------------------------------------------
+
+
+def rule_of(kind: str, text: str, tz: str) -> str:
+    """A rule as it is stored."""
+    if kind == "repeat":
+        rule = parse_repeat(text)
+        _check_progress(rule, text)
+        return str(rule)
+    if kind == "cron" and not looks_like_cron(text):
+        raise ScheduleError(f"'{text}' is not cron; write five fields such as '0 9 * * 1-5', or use every(...)")
+    return str(parse(text, tz=tz))
+
+
+def _check_progress(rule: Repeat, text: str) -> None:
+    """A rule that never moves on would run without end."""
+    now = datetime(2024, 2, 14, 12, 30, 30, tzinfo=UTC)
+    later = rule.next(scheduled=now, started=now, finished=now)
+    if later is None or later <= now:
+        raise ScheduleError(f"'{text}' does not move on: add a modifier that does, such as '+1 DAY'")
+
+
+def _check_options(options: Mapping[str, Any], app: Headrace, now: int) -> dict[str, Any]:
+    """The fields of `Definition` that options stand for."""
+    fields: dict[str, Any] = {}
+    for name, kind in (("overlap", Overlap), ("misfire", Misfire)):
+        if name in options:
+            try:
+                fields[name] = kind(options[name])
+            except ValueError:
+                raise ConfigurationError(f"{name} is one of {', '.join(kind)}, not {options[name]!r}.") from None
+    for name in ("grace", "jitter", "offset"):
+        if name in options:
+            fields[name] = milliseconds(options[name], name)
+    if "limit" in options:
+        fields["limit"] = check_count("limit", options["limit"], 1)
+        if fields["limit"] > MOST:
+            raise ConfigurationError(f"limit is {MOST:,} at most, not {fields['limit']:,}.")
+    if "runs" in options:
+        fields["max_runs"] = min(check_count("runs", options["runs"], 1), MOST_RUNS)
+    for name in ("start", "end"):
+        if name in options:
+            at, delay = moment(options[name], app.zone, name, now)
+            fields[name] = at if at is not None else now + (delay or 0)
+    if "carry_data" in options:
+        fields["carry_data"] = bool(options["carry_data"])
+    return fields
+
+
+def _checked(definition: Definition) -> Definition:
+    if definition.start is not None and definition.end is not None and definition.start > definition.end:
+        raise ConfigurationError("start comes after end: such a schedule never ticks.")
+    if definition.carry_data and definition.overlap in (Overlap.ALLOW, Overlap.QUEUE):
+        raise ConfigurationError(
+            "carry_data hands what one run leaves to the next: that takes runs that do not overlap. "
+            "Add overlap='skip' or overlap='replace'."
+        )
+    return definition
+
+
+# -- a task bound to a schedule ----------------------------------------------------------------------------
+
+
+class BoundSchedule(Generic[P]):
+    """A task and when to run it. Made by `task.every(...)`, `task.cron(...)` and `task.repeat(...)`.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:", tz="Europe/Zurich")
+    >>> @app.task
+    ... def report(kind: str) -> None: ...
+    >>> schedule = report.every("every weekday at 9:30", name="morning").enqueue("sales")
+    >>> schedule.name, schedule.rule
+    ('morning', 'every weekday at 09:30 in Europe/Zurich')
+    """
+
+    def __init__(self, using: Using[P, Any], kind: str, text: str, options: ScheduleOptions) -> None:
+        unknown = set(options) - set(ScheduleOptions.__annotations__)
+        if unknown:
+            known = ", ".join(ScheduleOptions.__annotations__)
+            raise ConfigurationError(f"A schedule has no option {min(unknown)!r}. It takes {known}.")
+        self.app = using.task.app
+        self._using = using
+        self._options = options
+        self._name = check_name("schedule", options["name"]) if "name" in options else None
+        self.rule = rule_of(kind, text, options.get("tz", self.app.zone.key))
+        _check_options(options, self.app, self.app.clock.now())
+
+    def __repr__(self) -> str:
+        return f"<{self._using.task.name} {self.rule}>"
+
+    def definition(self, args: Sequence[Any], kwargs: Mapping[str, Any], now: int) -> Definition:
+        """What it comes to with these arguments, at this time."""
+        job = self._using.call(*args, **kwargs).new
+        _check_job(job)
+        fields = _check_options(self._options, self.app, now)
+        if fields.get("carry_data") and "overlap" not in fields:
+            fields["overlap"] = Overlap.SKIP
+        return _checked(
+            Definition(
+                rule=self.rule,
+                task=job.task,
+                body=job.body,
+                queue=job.queue,
+                priority=job.priority,
+                max_crashes=job.max_crashes,
+                options=job.options,
+                lane=job.lane,
+                tags=job.tags,
+                **fields,
+            )
+        )
+
+    def timeless(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Definition:
+        """The same for a schedule that is declared in code: it must come to the same at any time."""
+        definition = self.definition(args, kwargs, 0)
+        if definition != self.definition(args, kwargs, 86_400_000 * 366):
+            raise ConfigurationError("start and end of a declared schedule are dates and times, not words or delays.")
+        return definition
+
+    def name_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The name it was given, or one made of what it does."""
+        if self._name is not None:
+            return self._name
+        task = self._using.task
+        body = task.arguments.encode(tuple(args), dict(kwargs), self.app.payload_limit)
+        content = f"{task.name}\n{self.rule}\n".encode() + task.arguments.fingerprint(body)
+        return f"{task.name[:150]} {blake2b(content, digest_size=6).hexdigest()}"
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
+        """Store it: from now on its jobs come by themselves. The same again changes nothing; a name that is taken
+        by a schedule stored before gets what is new about this one."""
+        return StoredSchedule(self.app, run_course(self.app.store, self._storing(args, kwargs)))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
+        """The same, from async code."""
+        return StoredSchedule(self.app, await arun_course(self.app.store, self._storing(args, kwargs)))
+
+    def _storing(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Course[ScheduleRecord]:
+        return storing(
+            facet(self.app.store, Schedules),
+            self.name_for(args, kwargs),
+            lambda now: self.definition(args, kwargs, now),
+        )
+
+
+def _check_job(job: NewJob) -> None:
+    for option, given in (
+        ("run_after", job.run_at is not None or job.delay is not None),
+        ("unique", job.unique_key is not None),
+        ("require_worker", job.require_worker),
+        ("after", bool(job.after)),
+        ("sequence", job.lane is not None and job.lane.sequence),
+    ):
+        if given:
+            raise ConfigurationError(f"{option} is for single calls: jobs of a schedule can't have it.")
+
+
+# -- courses: several operations, written once for threads and event loops -----------------------------------
+
+Course = Generator[Operation[Any], Any, T]
+
+
+def run_course(store: Store, course: Course[T]) -> T:
+    """Run the operations that a generator describes, in this thread."""
+    answer: Any = None
+    try:
+        step = next(course)
+        while True:
+            try:
+                answer = store.run(step)
+            except MaybeApplied as error:
+                step = course.throw(error)
+            else:
+                step = course.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def arun_course(store: Store, course: Course[T]) -> T:
+    """The same on an event loop."""
+    try:
+        step = next(course)
+        while True:
+            try:
+                answer = await store.arun(step)
+            except MaybeApplied as error:
+                step = course.throw(error)
+            else:
+                step = course.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def listing(store: Store, names: Sequence[str]) -> Course[list[ScheduleRecord]]:
+    """All schedules, by name, or those of these names."""
+    schedules = facet(store, Schedules)
+    if names:
+        named: ScheduleLook = yield schedules.schedules(names)
+        return named.records
+    found: list[ScheduleRecord] = []
+    while True:
+        look: ScheduleLook = yield schedules.schedules(after=found[-1].name if found else "", limit=PAGE)
+        found += look.records
+        if not look.more:
+            return found
+
+
+def storing(
+    schedules: Schedules, name: str, wanted: Definition | Callable[[int], Definition]
+) -> Course[ScheduleRecord]:
+    """Store a schedule, or bring the one of this name up to date. Nothing is written if it is.
+
+    `wanted` may depend on the time of the first look.
+    """
+    while True:
+        look: ScheduleLook = yield schedules.schedules([name])
+        if not isinstance(wanted, Definition):
+            wanted = wanted(look.now)
+        known = look.records[0] if look.records else None
+        if known is None:
+            record = ScheduleRecord(name=name, definition=wanted, next=first_tick(wanted, look.now))
+        elif known.definition.declared_by is not None and wanted.declared_by is None:
+            raise ConfigurationError(
+                f"The schedule {name!r} is declared in code, by {known.definition.declared_by}: choose another name."
+            )
+        elif known.definition == wanted:
+            return known
+        else:
+            record = redefined(known, wanted, look.now)
+        yield from _put(schedules, record, None if known is None else known.version)
+
+
+def _put(schedules: Schedules, record: ScheduleRecord, expected: int | None) -> Course[None]:
+    """Whether it was written is seen by looking again."""
+    with suppress(MaybeApplied):
+        yield schedules.put_schedule(record, expected)
+
+
+def changing(
+    schedules: Schedules, name: str, change: Callable[[ScheduleRecord, int], ScheduleRecord]
+) -> Course[ScheduleRecord]:
+    """Change a schedule, whoever else changes it meanwhile. `change` gives back what is as it should be."""
+    now = None
+    while True:
+        look: ScheduleLook = yield schedules.schedules([name])
+        if not look.records:
+            raise ScheduleNotFound(name)
+        known = look.records[0]
+        now = look.now if now is None else now
+        wanted = change(known, now)
+        if wanted == known:
+            return known
+        yield from _put(schedules, wanted, known.version)
+
+
+def redefined(record: ScheduleRecord, definition: Definition, now: int) -> ScheduleRecord:
+    """A schedule with another definition. Its next tick stays unless what is new is about when it ticks."""
+    before = record.definition
+    same_times = all(
+        getattr(before, name) == getattr(definition, name) for name in ("rule", "start", "end", "offset", "max_runs")
+    )
+    if same_times:
+        return replace(record, definition=definition)
+    next_ = first_tick(definition, now)
+    return replace(record, definition=definition, next=next_, started=None, finished=None)
+
+
+# -- a schedule that is stored -------------------------------------------------------------------------------
+
+
+class StoredSchedule:
+    """A handle on a schedule. Attributes show it as it was when last looked at; `refresh()` looks again.
+
+    >>> from headrace import Headrace
+    >>> app = Headrace("sqlite:///:memory:")
+    >>> @app.task
+    ... def tidy() -> None: ...
+    >>> schedule = tidy.every("every hour").enqueue()
+    >>> schedule.pause()
+    >>> schedule.paused
+    True
+    >>> schedule.edit(every="every 30 minutes", queue="slow")
+    >>> schedule.rule, schedule.queue
+    ('every 30 minutes UTC', 'slow')
+    >>> schedule.delete()
+    True
+    """
+
+    def __init__(self, app: Headrace, record: ScheduleRecord) -> None:
+        self.app = app
+        self.name = record.name
+        self.record = record
+        """Everything the store knows about it, as of the last look."""
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
+
+    # -- looking --
+
+    @property
+    def rule(self) -> str:
+        return self.record.definition.rule
+
+    @property
+    def task(self) -> str:
+        return self.record.definition.task
+
+    @property
+    def queue(self) -> str:
+        return self.record.definition.queue
+
+    @property
+    def paused(self) -> bool:
+        return self.record.paused
+
+    @property
+    def declared_by(self) -> str | None:
+        """The app that declares it in code; None: it was stored at run time."""
+        return self.record.definition.declared_by
+
+    @property
+    def runs(self) -> int:
+        """How many jobs it has put so far."""
+        return self.record.runs
+
+    @property
+    def next(self) -> datetime | None:
+        """When it ticks next. None: it is paused, or over, or repeats when its job has ended."""
+        return None if self.record.paused else as_datetime(self.record.next)
+
+    def upcoming(self, count: int = 10) -> list[datetime]:
+        """Its next ticks, as far as they are known now."""
+        ticks: list[int] = []
+        tick = None if self.record.paused or self.record.finished is not None else self.record.next
+        definition = self.record.definition
+        if definition.max_runs is not None:
+            count = min(count, definition.max_runs - self.record.runs)
+        while tick is not None and len(ticks) < count:
+            ticks.append(tick)
+            tick = None if definition.follows else tick_after(definition, tick)
+        return [cast("datetime", as_datetime(tick)) for tick in ticks]
+
+    @property
+    def last_tick(self) -> datetime | None:
+        return as_datetime(self.record.last_tick)
+
+    @property
+    def last_job(self) -> Job[Any] | None:
+        """The job it has put last."""
+        return None if self.record.last_job is None else Job(self.app, self.record.last_job)
+
+    def refresh(self) -> StoredSchedule:
+        """Look again. Raises `ScheduleNotFound` when it is gone."""
+        self._change(lambda record, _: record)
+        return self
+
+    async def arefresh(self) -> StoredSchedule:
+        """The same, from async code."""
+        await self._achange(lambda record, _: record)
+        return self
+
+    # -- acting --
+
+    def pause(self) -> None:
+        """Stop ticking. What it has put already stays."""
+        self._change(lambda record, _: replace(record, paused=True))
+
+    async def apause(self) -> None:
+        """The same, from async code."""
+        await self._achange(lambda record, _: replace(record, paused=True))
+
+    def resume(self) -> None:
+        """Go on with the next tick from now on; those that came while it was paused are passed over."""
+        self._change(resumed)
+
+    async def aresume(self) -> None:
+        """The same, from async code."""
+        await self._achange(resumed)
+
+    def edit(self, **changes: Unpack[ScheduleEdits]) -> None:
+        """Change it while it is in use: the rule (`every`, `cron` or `repeat`), arguments, options.
+
+        What is left out stays. Jobs that it has put already stay as they are. One that is declared in code gets what
+        its code says when a worker starts.
+        """
+        self._change(edits(self.app, changes))
+
+    async def aedit(self, **changes: Unpack[ScheduleEdits]) -> None:
+        """The same, from async code."""
+        await self._achange(edits(self.app, changes))
+
+    def delete(self) -> bool:
+        """Remove it; jobs that it has put stay. False: it was gone already."""
+        return self.app.store.run(facet(self.app.store, Schedules).delete_schedule(self.name))
+
+    async def adelete(self) -> bool:
+        """The same, from async code."""
+        return await self.app.store.arun(facet(self.app.store, Schedules).delete_schedule(self.name))
+
+    def _change(self, change: Callable[[ScheduleRecord, int], ScheduleRecord]) -> None:
+        schedules = facet(self.app.store, Schedules)
+        self.record = run_course(self.app.store, changing(schedules, self.name, change))
+
+    async def _achange(self, change: Callable[[ScheduleRecord, int], ScheduleRecord]) -> None:
+        schedules = facet(self.app.store, Schedules)
+        self.record = await arun_course(self.app.store, changing(schedules, self.name, change))
+
+
+def resumed(record: ScheduleRecord, now: int) -> ScheduleRecord:
+    """A schedule that goes on."""
+    return replace(record, paused=False, next=first_tick_again(record, now)) if record.paused else record
+
+
+_RULES = ("every", "cron", "repeat")
+_OF_JOBS = ("queue", "priority", "retries", "timeout", "max_crashes", "tags")
+
+
+def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, int], ScheduleRecord]:
+    """A function that makes these changes to a schedule."""
+    unknown = set(changes) - set(ScheduleEdits.__annotations__) | set(changes) & {"name"}
+    if unknown:
+        known = ", ".join(name for name in ScheduleEdits.__annotations__ if name != "name")
+        raise ConfigurationError(f"A schedule has no {min(unknown)!r} to edit. It has {known}.")
+    if len([rule for rule in _RULES if rule in changes]) > 1:
+        raise ConfigurationError("One rule at a time: every, cron or repeat.")
+    if "tz" in changes and not ({"every", "cron"} & set(changes)):
+        raise ConfigurationError("tz is the zone of a rule: write the rule, too, as in edit(every=..., tz=...).")
+
+    def change(record: ScheduleRecord, now: int) -> ScheduleRecord:
+        definition = record.definition
+        fields = _check_options(changes, app, now)
+        for kind in _RULES:
+            if kind in changes:
+                fields["rule"] = rule_of(kind, cast("Any", changes)[kind], changes.get("tz", app.zone.key))
+        if "args" in changes or "kwargs" in changes:
+            task = _task_of(app, definition)
+            arguments = tuple(changes.get("args", ())), dict(changes.get("kwargs", {}))
+            fields["body"] = task.arguments.encode(*arguments, app.payload_limit)
+        fields |= _job_fields(definition, changes)
+        if fields.get("carry_data") and "overlap" not in fields and definition.overlap is Overlap.ALLOW:
+            fields["overlap"] = Overlap.SKIP
+        edited = _checked(replace(definition, **fields))
+        return record if edited == definition else redefined(record, edited, now)
+
+    return change
+
+
+def _task_of(app: Headrace, definition: Definition) -> Task[..., Any]:
+    if definition.task not in app.tasks:
+        raise ConfigurationError(f"This app has no task {definition.task!r}, so its arguments can't be checked here.")
+    return app.tasks[definition.task]
+
+
+def _job_fields(definition: Definition, changes: Mapping[str, Any]) -> dict[str, Any]:
+    given = cast("CallOptions", {name: changes[name] for name in _OF_JOBS if name in changes})
+    return edited_overrides(given, definition.options)

@@ -1,0 +1,96 @@
+-- Jobs that come in: `next_job` reads one from a request (`batch`, at `at`), `insert` gives it its place.
+
+-- The next job of the batch. What most have in common comes as plain values: a table for each would be half of the work.
+local function next_job()
+  local id, queue, when, time, priority, max_crashes, flags, put
+  id, queue, when, time, priority, max_crashes, flags, put, at = unpack_from('>Hc0Hc0BdiHHIc0', batch, at)
+  local body, key, unique_for, replace, more, data
+  if flags > 0 then
+    if band(flags, LARGE_BODY) ~= 0 then
+      body, at = unpack_from('>Ic0', batch, at)
+    end
+    if band(flags, HAS_KEY) ~= 0 then
+      key, unique_for, replace, at = unpack_from('>Hc0dB', batch, at)
+    end
+    if band(flags, MORE) ~= 0 then
+      more, at = unpack_from('>Ic0', batch, at)
+    end
+    if band(flags, HAS_DATA) ~= 0 then
+      data, at = unpack_from('>Ic0', batch, at)
+    end
+  end
+  local due = when == 0 and now or when == 1 and time or now + time
+  return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more,
+    when ~= 1 and time or nil, data
+end
+
+-- What `next_job` has read, as a table.
+local function new_job(id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay, data)
+  return {
+    id = id, queue = queue, flags = without(flags, HAS_DATA), token = 0, attempts = 0, crashes = 0, created = now, due = due,
+    priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
+    told = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more, delay = delay, data = data,
+  }
+end
+
+local arrival
+
+local function count_arrivals()
+  local meta = call('HMGET', META, 'format', 'jobs')
+  if meta[1] and meta[1] ~= '1' then
+    fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
+  end
+  arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
+end
+
+-- The first write: it needs memory, so a full server refuses it, and with it all the others.
+local function keep_arrivals()
+  call('HSET', META, 'format', '1', 'jobs', string.format('%.0f', arrival))
+end
+
+-- What only some jobs have; the answer is why it has to fail at once, or nil.
+local function prepare(job)
+  local more, reason = cmsgpack.unpack(job.more), nil
+  keep_more(job, more)
+  for _, tag in ipairs(more.tags or {}) do
+    index('tag:' .. tag, job, true)
+  end
+  if more.schedule then
+    index('schedule:' .. more.schedule, job, true)
+  end
+  lanes.join(job)
+  lanes.define(job)
+  if more.after then
+    reason = relations.begin(job, more.after, more.if_failed or 'wait')
+    more.delay = relations.unmet_of(job.id).number > 0 and job.delay or nil
+  end
+  return reason
+end
+
+local function insert(job)
+  arrival = arrival + 1
+  job.arrival = arrival
+  local reason = job.more and prepare(job)
+  if job.data then
+    local story = story_of(job)
+    keep_data(job, story, job.data)
+    tell(job, story)
+  end
+  happened(job, 'created')
+  if reason then
+    job.state = BLOCKED
+    relations.fail(job, reason)
+  else
+    wait_in_line(job)
+  end
+  if job.body then
+    plan.large['b:' .. job.id] = job.body
+  end
+  if job.key then
+    local till = job.unique_for < 0 and 0 or now + job.unique_for
+    unique_seen[job.key] = { id = job.id, till = till }
+    plan.unique_in[#plan.unique_in + 1] = job.key
+    plan.unique_in[#plan.unique_in + 1] = pack('>d', till) .. job.id
+  end
+  return ''
+end

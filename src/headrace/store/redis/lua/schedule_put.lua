@@ -1,0 +1,25 @@
+-- schedule_put: store a schedule, if it is as the caller has seen it.
+--
+-- ARGV[2]  its name
+-- ARGV[3]  the version that is expected; '': there is none
+-- ARGV[4]  its record (see schedules.lua); version and created are set here
+-- Answers  1, or 0 if the version is another: nothing was changed then
+--@include prelude job plan more schedules settings stats wake patterns commit
+
+local name = ARGV[2]
+local known = schedules.find(name)
+if (known and string.format('%.0f', known.version) or '') ~= ARGV[3] then
+  return 0
+end
+local meta = call('HGET', META, 'format')
+if meta and meta ~= '1' then
+  fail('NEWER', PREFIX .. ' was written in format ' .. meta)
+end
+local record = schedules.parse(name, ARGV[4])
+record.version = known and known.version or 0
+record.created = known and known.created or now
+schedules.keep(record)
+commit(function()
+  call('HSET', META, 'format', '1')
+end)
+return 1

@@ -1,0 +1,124 @@
+"""Schedules to bytes and back: records as in lua/schedules.lua, requests as in lua/schedule_*.lua and lua/tick.lua."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as struct_error
+
+import msgspec
+
+from headrace.errors import StoreCorrupt
+from headrace.store.facets import Definition, Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.requests import new_job
+
+PAUSED, NEXT, LAST_TICK, STARTED, FINISHED, DATA, FOLLOWS, CARRY = 1, 2, 4, 8, 16, 32, 64, 128
+OVERLAPS = (Overlap.ALLOW, Overlap.SKIP, Overlap.QUEUE, Overlap.REPLACE)
+
+# Times take six bytes, which Python writes and reads as two and four.
+_HEAD = Struct(">IBBHIHIIIHIHIHI")
+_TICK = Struct(">IBddH").pack
+_SHORT = Struct(">H")
+_LONG = Struct(">I")
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Definition).decode
+
+
+def pack(record: ScheduleRecord) -> bytes:
+    """A schedule's record. What the scripts decide by is in it twice: they know nothing of definitions."""
+    definition = record.definition
+    flags = (
+        PAUSED * record.paused
+        | NEXT * (record.next is not None)
+        | LAST_TICK * (record.last_tick is not None)
+        | STARTED * (record.started is not None)
+        | FINISHED * (record.finished is not None)
+        | DATA * (record.data is not None)
+        | FOLLOWS * definition.follows
+        | CARRY * definition.carry_data
+    )
+    head = _HEAD.pack(
+        record.version, flags, OVERLAPS.index(definition.overlap), *_six(record.created), *_six(record.next),
+        record.runs, definition.max_runs or 0, *_six(record.last_tick), *_six(record.started), *_six(record.finished),
+    )  # fmt: skip
+    last_job, queue = (record.last_job or "").encode(), definition.queue.encode()
+    data, encoded = record.data or b"", _encode(definition)
+    return b"".join(
+        (
+            head, _SHORT.pack(len(last_job)), last_job, _SHORT.pack(len(queue)), queue, _LONG.pack(len(data)), data,
+            _LONG.pack(len(encoded)), encoded,
+        )
+    )  # fmt: skip
+
+
+def unpack(name: str, packed: bytes) -> ScheduleRecord:
+    try:
+        (
+            version, flags, _, created_high, created, next_high, next_, runs, _, tick_high, tick, started_high, started,
+            finished_high, finished,
+        ) = _HEAD.unpack_from(packed)  # fmt: skip
+        at = _HEAD.size
+        last_job, at = _text(packed, at, _SHORT)
+        _, at = _text(packed, at, _SHORT)
+        data, at = _text(packed, at, _LONG)
+        encoded, _ = _text(packed, at, _LONG)
+        definition = _decode(encoded)
+    except (ValueError, IndexError, msgspec.MsgspecError, struct_error) as error:
+        raise StoreCorrupt(f"The schedule {name!r} cannot be read ({error}). Delete it, and store it again.") from error
+    return ScheduleRecord(
+        name=name, definition=definition, version=version, created=created_high << 32 | created,
+        paused=flags & PAUSED != 0, next=next_high << 32 | next_ if flags & NEXT else None, runs=runs,
+        last_tick=tick_high << 32 | tick if flags & LAST_TICK else None, last_job=last_job.decode() or None,
+        started=started_high << 32 | started if flags & STARTED else None,
+        finished=finished_high << 32 | finished if flags & FINISHED else None, data=data if flags & DATA else None,
+    )  # fmt: skip
+
+
+def _six(value: int | None) -> tuple[int, int]:
+    return (value or 0) >> 32, (value or 0) & 0xFFFF_FFFF
+
+
+def _text(packed: bytes, at: int, length: Struct) -> tuple[bytes, int]:
+    start = at + length.size
+    end = start + length.unpack_from(packed, at)[0]
+    return packed[start:end], end
+
+
+# -- requests ----------------------------------------------------------------------------------------
+
+
+def put(record: ScheduleRecord, expected: int | None) -> Script[bool]:
+    version = b"" if expected is None else b"%d" % expected
+    arguments = (record.name.encode(), version, pack(record))
+    return Script("schedule_put", arguments, lambda reply, _: bool(reply), repeatable=False)
+
+
+def delete(name: str) -> Script[bool]:
+    return Script("schedule_delete", (name.encode(),), lambda reply, _: bool(reply), repeatable=False)
+
+
+def look(what: str, *arguments: str) -> Script[ScheduleLook]:
+    def read(reply: Reply, _: bool) -> ScheduleLook:
+        now, tick, more, *found = reply
+        records = [unpack(name.decode(), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        next_tick = int(tick) if tick and what == "due" else None
+        return ScheduleLook(now=int(now), records=records, more=bool(more), next_tick=next_tick)
+
+    return Script("schedules_get", (what.encode(), *(argument.encode() for argument in arguments)), read)
+
+
+def tick(ticks: Sequence[Tick]) -> Script[Ticked]:
+    def read(reply: Reply, _: bool) -> Ticked:
+        now, next_tick, done = reply
+        return Ticked(now=int(now), done=[code == 1 for code in done], next_tick=int(next_tick) if next_tick else None)
+
+    return Script("tick", (b"".join(map(_tick, ticks)),), read)
+
+
+def _tick(tick: Tick) -> bytes:
+    name = tick.name.encode()
+    given = (tick.last_tick is not None) | (tick.next is not None) << 1
+    head = _TICK(tick.version, given, tick.last_tick or 0, tick.next or 0, len(tick.jobs))
+    return b"".join((_SHORT.pack(len(name)), name, head, *map(new_job, tick.jobs)))

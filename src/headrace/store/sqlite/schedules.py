@@ -1,0 +1,112 @@
+"""Schedules: what they are, which are due, what they hear of their jobs. Each function runs inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.errors import StoreCorrupt
+from headrace.job import NewJob, Ref
+from headrace.store.facets import Definition, ScheduleLook, ScheduleRecord
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import DONE, Transaction
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Definition).decode
+
+
+def find(tx: Transaction, name: str) -> ScheduleRecord | None:
+    rows = tx.rows(SQL["schedule_get"], (name,))
+    return _record(rows[0]) if rows else None
+
+
+def keep(tx: Transaction, record: ScheduleRecord) -> None:
+    """Write a schedule, as its next version. Its queue's workers are told: they may have to wake up sooner."""
+    tx.execute(
+        SQL["schedule_put"],
+        (
+            record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused),
+            record.next, record.runs, record.last_tick, record.last_job, record.started, record.finished, record.data,
+        ),
+    )  # fmt: skip
+    if record.next is not None and not record.paused:
+        tx.queues.add(record.definition.queue)
+
+
+def put_schedule(tx: Transaction, record: ScheduleRecord, expected: int | None) -> bool:
+    known = find(tx, record.name)
+    if (None if known is None else known.version) != expected:
+        return False
+    version, created = (0, tx.now) if known is None else (known.version, known.created)
+    keep(tx, replace(record, version=version, created=created))
+    return True
+
+
+def schedules(tx: Transaction, names: Sequence[str] | None, after: str, limit: int) -> ScheduleLook:
+    if names is not None:
+        found = [find(tx, name) for name in names]
+        return ScheduleLook(now=tx.now, records=[record for record in found if record is not None])
+    return _look(tx, tx.rows(SQL["schedule_page"], (after, limit + 1)), limit)
+
+
+def delete_schedule(tx: Transaction, name: str) -> bool:
+    tx.execute(SQL["schedule_delete"], (name,))
+    return tx.connection.changes() > 0
+
+
+def due_schedules(tx: Transaction, limit: int) -> ScheduleLook:
+    return replace(_look(tx, tx.rows(SQL["schedule_due"], (tx.now, limit + 1)), limit), next_tick=next_tick(tx))
+
+
+def _look(tx: Transaction, rows: list[Any], limit: int) -> ScheduleLook:
+    return ScheduleLook(now=tx.now, records=[_record(row) for row in rows[:limit]], more=len(rows) > limit)
+
+
+def next_tick(tx: Transaction) -> int | None:
+    rows = tx.rows(SQL["next_tick"])
+    return rows[0][0] if rows else None
+
+
+def _record(row: tuple[Any, ...]) -> ScheduleRecord:
+    name, definition, version, created, paused, next_, runs, last_tick, last_job, started, finished, data = row
+    try:
+        decoded = _decode(definition)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"The schedule {name!r} cannot be read ({error}). Delete it, and store it again.") from error
+    return ScheduleRecord(
+        name=name, definition=decoded, version=version, created=created, paused=bool(paused), next=next_, runs=runs,
+        last_tick=last_tick, last_job=last_job, started=started, finished=finished, data=data,
+    )  # fmt: skip
+
+
+# -- jobs of schedules -------------------------------------------------------------------------------
+
+
+def note(tx: Transaction, job: NewJob) -> None:
+    """A job that has just been put belongs to a schedule."""
+    tx.execute(SQL["recurring_put"], (job.id, job.schedule, job.tick))
+
+
+def of_job(tx: Transaction, seq: Ref) -> tuple[str, int | None]:
+    """The schedule of a job, and its tick."""
+    ((name, tick),) = tx.rows(SQL["recurring_of"], (seq,))
+    return name, tick
+
+
+def hear(tx: Transaction, seq: Ref) -> None:
+    """A job of a schedule has come to an end, or is about to be removed before it has."""
+    ((name, job_id, state, started, finished, data),) = tx.rows(SQL["recurring_end"], (seq,))
+    known = find(tx, name)
+    if known is None or known.last_job != job_id:
+        return
+    ended = state >= DONE
+    heard = known
+    if known.definition.carry_data and ended and data is not None:
+        heard = replace(heard, data=data)
+    if known.definition.follows and known.next is None and known.finished is None:
+        heard = replace(heard, next=tx.now, started=started, finished=finished if ended else tx.now)
+    if heard is not known:
+        keep(tx, heard)

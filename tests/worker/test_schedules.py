@@ -1,0 +1,142 @@
+"""Recurring jobs in real workers, killed, asleep, busy, in a burst: each tick has one job, and none comes early."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, State
+from headrace.job import Snapshot
+from processes import Witness, WorkerProcess, eventually, worker_process
+from store.redis import servers
+from volume import volume
+
+from . import scheduled, tasks
+from .test_kills import all_jobs, unfinished
+
+Start = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url()
+
+
+@pytest.fixture
+def app(url: str, witness: Witness) -> Iterator[Headrace]:
+    """The app of `tasks`, on a store of this test's own."""
+    before = tasks.app.url
+    tasks.app.url = url
+    tasks.app.use_store(None)
+    yield tasks.app
+    tasks.app.close()
+    tasks.app.url = before
+
+
+@pytest.fixture
+def start(url: str, app: Headrace, tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as workers:
+
+        def start(*options: str, path: str = "worker.tasks:app", **more: Any) -> WorkerProcess:
+            log = tmp_path / f"worker-{time.monotonic_ns()}.log"
+            return workers.enter_context(worker_process(path, url, *options, log=log, **more))
+
+        yield start
+
+
+def ticks(jobs: list[Snapshot], name: str) -> list[int]:
+    return sorted(job.tick or 0 for job in jobs if job.schedule == name)
+
+
+def test_workers_killed_at_any_moment_give_each_tick_one_job(app: Headrace, start: Start, witness: Witness) -> None:
+    chance = random.Random(11)
+    names = [f"s{i}" for i in range(5)]
+    for name in names:
+        tasks.nothing.every("every second", name=name, misfire="all", limit=1_000).enqueue(1)
+    repeating = tasks.nothing.repeat("FINISHED, +1 SECOND", name="repeating").enqueue(2)
+    workers = [start("--session-timeout", "1s") for _ in range(3)]
+    end = time.monotonic() + volume(6)
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(0.1, 0.6))
+        workers.pop(chance.randrange(3)).kill()
+        workers.append(start("--session-timeout", "1s"))
+    count = repeating.refresh().runs
+    eventually(lambda: repeating.refresh().runs > count, "a repeat rule to go on")
+    for schedule in app.schedules():
+        schedule.pause()
+    eventually(lambda: unfinished(app) == 0, "all jobs to finish")
+    jobs = all_jobs(app)
+    for name in names:
+        found = ticks(jobs, name)
+        assert found == list(range(found[0], found[-1] + 1, 1_000)), "a tick without a job, or with two"
+        assert len(found) >= volume(6) - 1
+        assert app.schedules(name)[0].runs == len(found)
+    assert all(job.created >= (job.tick or 0) for job in jobs), "a job before its time"
+    assert {job.state for job in jobs} == {State.DONE}
+
+
+def test_a_worker_that_sleeps_wakes_up_for_a_schedule_that_is_stored(app: Headrace, start: Start) -> None:
+    worker = start()
+    tasks.nothing.enqueue().result(timeout=20)
+    far = tasks.nothing.every("every day at 4am", name="far").enqueue(1)
+    schedule = tasks.nothing.every("every second", name="near").enqueue(2)
+    eventually(lambda: schedule.refresh().runs >= 2, f"two ticks:\n{worker.log}")
+    schedule.pause()
+    far.edit(every="every second")
+    eventually(lambda: far.refresh().runs >= 1, f"a tick of the other:\n{worker.log}")
+
+
+def test_a_worker_without_a_free_slot_ticks_all_the_same(
+    app: Headrace, start: Start, witness: Witness, tmp_path: Path
+) -> None:
+    worker = start("--slots", "1")
+    go = tmp_path / "go"
+    busy = tasks.wait_for.enqueue(str(go))
+    witness.wait("start", busy.id)
+    schedule = tasks.nothing.every("every second").enqueue(1)
+    eventually(lambda: schedule.refresh().runs >= 2, f"two ticks:\n{worker.log}")
+    assert busy.refresh().state is State.RUNNING
+    go.touch()
+    busy.result(timeout=20)
+
+
+def test_a_burst_runs_what_is_due_and_ends(app: Headrace, start: Start) -> None:
+    schedule = tasks.nothing.repeat("FINISHED, +1 DAY").enqueue(1)
+    later = tasks.nothing.every("every day at 4am", start="in 2 days").enqueue(2)
+    assert start("--burst").wait() == 0
+    assert (schedule.refresh().runs, later.refresh().runs) == (1, 0)
+    assert schedule.last_job is not None
+    assert schedule.last_job.state is State.DONE
+    app.worker().run_until_empty()
+    assert schedule.refresh().next is not None
+
+
+def test_declared_schedules_come_and_go_with_the_code(app: Headrace, start: Start, witness: Witness) -> None:
+    assert list(scheduled.app.declared) == ["every second"]
+    with_more = start(path="worker.scheduled:app", env={"HEADRACE_TEST_MORE": "1"})
+    witness.wait("ticked", count=3)
+    assert [(s.name, s.declared_by) for s in app.schedules()] == [
+        ("every second", "worker.scheduled:app"),
+        ("more", "worker.scheduled:app"),
+    ]
+    assert with_more.stop() == 0
+    start(path="worker.scheduled:app")
+    eventually(lambda: len(app.schedules()) == 1, "the other to be removed")
+    assert {mark.note for mark in witness.marks("ticked")} == {"every second", "more"}
+
+
+def test_a_worker_at_a_store_without_schedules_says_what_is_wrong(start: Start, tmp_path: Path, url: str) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("once is enough")
+    log = tmp_path / "wrong.log"
+    server = servers.shared()
+    hworker = f"hworker+unix://{server.socket}?name=default"
+    with worker_process("worker.scheduled:app", hworker, log=log) as worker:
+        assert worker.wait() != 0
+        assert "no schedules" in worker.log
