@@ -84,11 +84,20 @@ def test_revive_by_group_pages_through(app: Headrace, run: Run, ask: Ask, monkey
     assert (result.exit_code, result.output) == (exits.NOT_DONE, "No failed jobs fit.\n")
 
 
+def test_revive_by_tag_and_by_names_of_tasks(app: Headrace, ask: Ask) -> None:
+    shop.fail.using(tags=["night"]).enqueue("a")
+    shop.fail.enqueue("b")
+    shop.give_up.using(tags=["night"]).enqueue()
+    app.worker().run_until_empty()
+    assert ask("revive", "--tag", "night", "--task-like", "*:fa*") == {"revived": 1, "refused": 0}
+    assert ask("revive", "--task-like", "cli.shop:*") == {"revived": 2, "refused": 0}
+
+
 @pytest.mark.parametrize("arguments", [[], [NOBODY, "--group", "x"]])
 def test_revive_what(arguments: list[str], app: Headrace, run: Run) -> None:
     result = run("revive", *arguments)
     assert result.exit_code == exits.USAGE
-    assert "Which jobs? Give their ids, or --group, --task or --queue." in result.stderr
+    assert "Which jobs? Give their ids, or --group, --task, --task-like, --queue or --tag." in result.stderr
 
 
 def test_purge(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

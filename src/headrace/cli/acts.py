@@ -10,6 +10,7 @@ from headrace.cli import exits
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
+from headrace.store.facets import Tags, facet
 from headrace.store.paging import PAGE, pages
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def delete_command(ids: tuple[str, ...], store: str | None, app_path: str | None
 @json_option
 @click.option("--group", help="All failed in this group (see 'headrace failures').")
 @click.option("--task", help="All failed ones of this task, by its full name.")
+@click.option("--task-like", metavar="GLOB", help="All failed ones of tasks whose names fit.")
 @click.option("--queue", help="All failed ones of this queue.")
+@click.option("--tag", help="All failed ones with this tag.")
 def revive_command(
     ids: tuple[str, ...],
     store: str | None,
@@ -73,24 +76,30 @@ def revive_command(
     as_json: bool,
     group: str | None,
     task: str | None,
+    task_like: str | None,
     queue: str | None,
+    tag: str | None,
 ) -> None:
     """Put failed or cancelled jobs back in line.
 
-    They start anew, with their attempts and crashes at zero. With --group, --task or --queue: all failed jobs that
-    fit all of these.
+    They start anew, with their attempts and crashes at zero. With --group, --task, --task-like, --queue or --tag: all
+    failed jobs that fit all of these.
 
     \b
     Examples:
       headrace revive 01a1dd94962e700582fd831738a1847e
       headrace revive --group ConnectionError --queue mail
     """
-    by_filter = any(value is not None for value in (group, task, queue))
+    by_filter = any(value is not None for value in (group, task, task_like, queue, tag))
     if bool(ids) == by_filter:
-        raise click.UsageError("Which jobs? Give their ids, or --group, --task or --queue.")
+        raise click.UsageError("Which jobs? Give their ids, or --group, --task, --task-like, --queue or --tag.")
     with existing_store(store, app_path) as opened:
         if by_filter:
-            wanted = Filter(states=(State.FAILED,), group=group, task=task, queue=queue, limit=PAGE)
+            if task_like is not None or tag is not None:
+                facet(opened, Tags)
+            wanted = Filter(
+                states=(State.FAILED,), group=group, task=task, task_like=task_like, queue=queue, tag=tag, limit=PAGE
+            )
             revived, refused = _revive_all(opened, wanted)
             _report_many(revived, refused, as_json)
             return
