@@ -20,7 +20,8 @@ class ScheduleModel:
     known_schedules: dict[str, ScheduleRecord]
     _put_one: Callable[[NewJob], Put]
     _cancel: Callable[[str], bool]
-    _delete: Callable[[str], bool]
+    _remove: Callable[[Any], None]
+    _happened: Callable[..., None]
     _lane_clashes: Callable[[str, Lane], bool]
     _tell: Callable[..., None]
 
@@ -112,7 +113,8 @@ class ScheduleModel:
             elif overlap is Overlap.REPLACE and previous.state is State.RUNNING:
                 self._cancel(previous.id)
             elif overlap is Overlap.REPLACE:
-                self._delete(previous.id)
+                self._happened(previous, "deleted", "replaced")
+                self._remove(previous)
         self._put_one(new)
         return True
 

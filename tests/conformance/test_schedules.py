@@ -14,7 +14,7 @@ from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.job import Filter, Kind, Lane, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord, Schedules, Tick, facet
+from headrace.store.facets import Definition, Events, Misfire, Overlap, ScheduleRecord, Schedules, Tick, facet
 from headrace.ticks import first_tick, work_out
 from headrace.worker.ticker import tick_some
 from volume import volume
@@ -391,6 +391,25 @@ def test_overlap_queue_behind_one_that_waits_in_line(store: Store, worker: Worke
     store.run(store.delete([first.id]))
     worker.exchange()
     assert look(store, second.id).state is State.READY
+
+
+@pytest.mark.needs(Facet.EVENTS)
+def test_who_listens_hears_of_ticks(store: Store, worker: Worker, clock: ManualClock) -> None:
+    events = facet(store, Events)
+    keep(store, overlap=Overlap.REPLACE)
+    cursor = store.run(events.listen())
+    for _ in range(3):
+        tick_all(store)
+        clock.advance(MINUTE - 1_000)
+        store.run(events.events(cursor, 0))
+        clock.advance(1_000)
+    worker.take_one()
+    tick_all(store)
+    heard = store.run(events.events(cursor)).events
+    assert [(event.what, event.detail) for event in heard] == [
+        ("created", ""), ("deleted", "replaced"), ("created", ""), ("deleted", "replaced"), ("created", ""),
+        ("started", ""), ("cancelling", ""), ("created", ""),
+    ]  # fmt: skip
 
 
 @pytest.mark.needs(Facet.LANES)

@@ -180,18 +180,18 @@ def trim_history(tx: Transaction, seq: Ref) -> None:
     tx.execute(SQL["trim_history"], (seq, tx.number("max-job-history")))
 
 
-def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = [_delete_one(tx, job_id) for job_id in ids]
+def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
+    answers = [_delete_one(tx, job_id, why) for job_id in ids]
     relations.work_off(tx)
     return answers
 
 
-def _delete_one(tx: Transaction, job_id: str) -> bool:
+def _delete_one(tx: Transaction, job_id: str, why: str) -> bool:
     found = tx.rows(SQL["by_id"], (job_id,))
     if not found:
         return False
     seq, state, flags, *_ = found[0]
-    tx.happened(seq, "deleted")
+    tx.happened(seq, "deleted", why)
     remove(tx, seq, state, flags)
     tx.ended.append(job_id)
     tx.stop = tx.stop or state == RUNNING

@@ -57,6 +57,6 @@ def _put(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None, r
         elif state == RUNNING:
             client.cancel(tx, [last_job])
         else:
-            client.delete(tx, [last_job])
+            client.delete(tx, [last_job], "replaced")
     client.put(tx, [job], run_folder)
     return True

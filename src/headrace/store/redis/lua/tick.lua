@@ -29,7 +29,7 @@ local function admit(job, record)
   elseif previous.state == RUNNING then
     ask_to_stop(previous)
   else
-    happened(previous, 'deleted')
+    happened(previous, 'deleted', 'replaced')
     remove(previous)
   end
   return true
