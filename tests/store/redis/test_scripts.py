@@ -123,11 +123,11 @@ def test_plain_jobs_pay_a_look_or_two_for_what_they_do_not_use(scene: Scene, pro
 
 # -- check first, then write --
 
-TRAP = """
-local calls, real = 0, redis
+TRAP = b"""
+local calls, real, trap = 0, redis, tonumber(table.remove(ARGV))
 local redis = setmetatable({ call = function(name, ...)
   calls = calls + 1
-  if calls == %d then error('TRAP ' .. name:lower() .. ' ;', 0) end
+  if calls == trap then error('TRAP ' .. name:lower() .. ' ;', 0) end
   return real.call(name, ...)
 end }, { __index = real })
 """
@@ -136,7 +136,8 @@ end }, { __index = real })
 def spring(store: RedisStore, script: Script[Any], k: int) -> bytes | None:
     """Run a script that fails at its k-th call; which command that was, or None if there are fewer."""
     driver = store.driver
-    text = (TRAP % k).encode() + scripts.source(script.name)
+    # The number is an argument, so that the server compiles one text and not as many as there are calls.
+    text, script = TRAP + scripts.source(script.name), Script(script.name, (*script.arguments, b"%d" % k), script.read)
     command = driver._command(script, whole=True).replace(
         b"$%d\r\n%s\r\n" % (len(scripts.source(script.name)), scripts.source(script.name)),
         b"$%d\r\n%s\r\n" % (len(text), text),
