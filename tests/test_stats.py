@@ -40,7 +40,7 @@ def test_lua_agrees() -> None:
     return answer
     """
     )
-    script = "local PREFIX, plan, now, call, fold, happened = '', {}, 0, redis.call\n" + script
+    script = "local PREFIX, plan, now, call, fold, tally_up = '', {}, 0, redis.call\n" + script
     found = servers.shared().command("EVAL", script, "0", *LENGTHS)
     assert found == [bucket_of(length) for length in LENGTHS]
 
