@@ -92,11 +92,16 @@ if is_again then
   return answer
 end
 
+-- One look tells that nobody here uses more than plain jobs and queues; else it takes several.
+local EXTRA = { PREFIX .. 'releasing', PREFIX .. 'lanes', CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS }
+local is_plain = call('EXISTS', unpack(EXTRA)) == 0
+for _, key in ipairs(is_plain and EXTRA or {}) do
+  absent[key] = true
+end
+
 local verdicts = settle_all(session, tonumber(ARGV[7]))
 mark_started(session, ARGV[5])
--- One look tells whether anybody here uses more than plain jobs and queues.
-local special = call('EXISTS', PREFIX .. 'releasing', PREFIX .. 'lanes', CONTROL, PATTERNS) > 0
-  or rawget(relations, 'write') ~= nil
+local special = not is_plain and call('EXISTS', unpack(EXTRA, 1, 4)) > 0 or rawget(relations, 'write') ~= nil
 if special then
   relations.work_off()
 else

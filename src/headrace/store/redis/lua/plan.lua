@@ -338,9 +338,11 @@ local function remove(job)
   plan.jobs[job.id] = false
 end
 
+local TICKS = PREFIX .. 'ticks'
+
 -- When the next schedule ticks, if those of the plan come in addition; nil: none does.
 local function next_tick()
-  local head = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
+  local head = not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
   head = head and tonumber(head) or plan.earliest_tick
   return head and math.min(head, plan.earliest_tick or head)
 end

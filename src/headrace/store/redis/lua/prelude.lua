@@ -84,6 +84,9 @@ local function check_type(key, wanted)
   return found ~= 'none'
 end
 
+-- Keys that are known not to be there. Who has looked for several at once need not ask for each.
+local absent = {}
+
 -- A table that is filled when somebody looks into it: what only some jobs need costs the others nothing.
 local makers = {}
 
@@ -151,7 +154,7 @@ local happenings = {}
 -- Asked once in a script, however often it matters.
 local function somebody_listens()
   if listened == nil then
-    listened = call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
+    listened = not absent[EVENTS] and call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
   end
   return listened
 end

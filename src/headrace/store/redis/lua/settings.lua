@@ -8,7 +8,7 @@ local DEFAULTS = {
 }
 
 local function setting(name)
-  local found = call('HGET', SETTINGS, name)
+  local found = not absent[SETTINGS] and call('HGET', SETTINGS, name)
   return found and tonumber(found) or DEFAULTS[name]
 end
 
