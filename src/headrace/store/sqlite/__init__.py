@@ -67,7 +67,7 @@ from headrace.store.sqlite import (
 from headrace.store.sqlite.bell import HEARER, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import PutOne, Step, Transaction
+from headrace.store.sqlite.step import Otherwise, PutOne, Step, Transaction
 
 __all__ = ["SqliteStore"]
 
@@ -148,7 +148,10 @@ class SqliteStore:
             if seen is not None:
                 return seen
         tx = Transaction()
-        answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
+        try:
+            answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
+        except Otherwise as other:
+            return self._run(Step[T](other.work))
         self._ring(tx)
         return answer
 

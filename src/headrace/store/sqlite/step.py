@@ -129,6 +129,13 @@ class Step(Operation[T], Generic[T]):
         self.glance = glance
 
 
+class Otherwise(Exception):
+    """The work has to be done in another way, and from its beginning: what it has written is taken back."""
+
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
+        self.work = work
+
+
 class PutOne(Operation[list[Put]]):
     """The most common operation of all: one statement, and so a transaction by itself."""
 

@@ -39,6 +39,7 @@ from headrace.store.sqlite.step import (
     RUNNING,
     SCHEDULED,
     SPARE,
+    Otherwise,
     Transaction,
 )
 
@@ -56,6 +57,8 @@ def exchange(
     take: Take | None,
     steady: int,
     started: Sequence[Ref],
+    *,
+    one_by_one: bool = False,
 ) -> Turn:
     session = find_session(tx, session_id)
     if is_repeat(session, number):
@@ -65,7 +68,12 @@ def exchange(
         unreleased = bool(tx.rows(SQL["ended_first"]))
         return Turn(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
-    verdicts = _settle_all(tx, session, outcomes, lag)
+    try:
+        verdicts = _settle_all(tx, session, outcomes, lag, one_by_one)
+    except _Unclear:
+        raise Otherwise(
+            lambda tx: exchange(tx, session_id, number, outcomes, take, steady, started, one_by_one=True)
+        ) from None
     mark_started(tx, session, started)
     some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
     unreleased = some_ended and relations.work_off(tx)
@@ -169,29 +177,72 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
 # -- settle ------------------------------------------------------------------------------------------
 
 
-def _settle_all(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> list[Verdict]:
-    """Nearly always everything is done and nothing is stale: that takes one statement, run many times."""
-    if not outcomes:
-        return []
+class _Unclear(Exception):
+    """Some jobs are done, but not all of them by this request: which?"""
+
+
+def _settle_all(
+    tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int, one_by_one: bool
+) -> list[Verdict]:
+    """Nearly always everything is done and nothing is stale: that takes few statements."""
+    done = set() if one_by_one else _settle_together(tx, session, outcomes, lag)
+    if len(done) == len(outcomes) and not tx.listened:
+        tx.ended += [outcome.id for outcome in outcomes]
+        return [Verdict.OK] * len(outcomes)
+    verdicts = []
+    for outcome in outcomes:
+        if outcome.ref in done:
+            tx.ended.append(outcome.id)
+            tx.happened(outcome.ref, "done", worker=session.name)
+            verdicts.append(Verdict.OK)
+        else:
+            verdicts.append(settle(tx, session, outcome, lag))
+    return verdicts
+
+
+def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int) -> set[Ref]:
+    """Settle what is simply done, many with one statement: which are settled now?"""
+    if len({outcome.ref for outcome in outcomes}) < len(outcomes):
+        return set()  # of two outcomes of one run the first counts
+    alike: dict[tuple[Token, int | None, int | None, Charge], list[Ref]] = {}
     rows = []
     for outcome in outcomes:
-        values = _done_values(tx, session, outcome, lag)
-        if outcome.kind is not Kind.DONE or values[7]:
-            break
-        rows.append(values)
-    else:
+        if outcome.kind is not Kind.DONE:
+            continue
+        if outcome.result is None and outcome.data is None:
+            key = (outcome.token, outcome.began, outcome.ended, outcome.charge)
+            if key in alike:
+                alike[key].append(outcome.ref)
+            else:
+                alike[key] = [outcome.ref]
+        elif outcome.result is None or len(outcome.result) <= INLINE:
+            rows.append(_done_values(tx, session, outcome, lag))
+    settled: set[Ref] = set()
+    for (token, began, ended, charge), refs in alike.items():
+        run = _run_values(tx, began, ended, charge, lag)
+        tx.execute(SQL["done_together"], (msgspec.json.encode(refs).decode(), token, session.seq, *run, HOOKED))
+        changed = tx.connection.changes()
+        settled.update(refs if changed == len(refs) else _settled(tx, session, [(ref, token) for ref in refs], changed))
+    if rows:
         before = tx.connection.total_changes()
-        tx.execute("SAVEPOINT settle")
         tx.connection.executemany(SQL["done"], rows)
-        if tx.connection.total_changes() - before == len(outcomes):
-            tx.execute("RELEASE settle")
-            tx.ended += [outcome.id for outcome in outcomes]
-            for outcome in outcomes if tx.listened else ():
-                tx.happened(outcome.ref, "done", worker=session.name)
-            return [Verdict.OK] * len(outcomes)
-        tx.execute("ROLLBACK TO settle")
-        tx.execute("RELEASE settle")
-    return [settle(tx, session, outcome, lag) for outcome in outcomes]
+        changed = tx.connection.total_changes() - before
+        settled.update(_settled(tx, session, [(row[0], row[1]) for row in rows], changed))
+    return settled
+
+
+def _settled(tx: Transaction, session: Session, leases: Sequence[tuple[Ref, Token]], changed: int) -> list[Ref]:
+    """Which of these leases have been settled as done by a statement that has changed so many rows."""
+    if changed == len(leases):
+        return [ref for ref, _ in leases]
+    done = []
+    for ref, token in leases:
+        found = tx.rows(SQL["holder"], (ref,))
+        if found and found[0][:3] == (token, DONE, session.seq):
+            done.append(ref)
+    if len(done) != changed:
+        raise _Unclear
+    return done
 
 
 def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: str = "") -> Verdict:
@@ -293,16 +344,23 @@ def _tell(tx: Transaction, job_id: str, queue: str, state: int) -> None:
         tx.queues.add(queue)
 
 
-def _done_values(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> tuple[object, ...]:
+def _done_values(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> tuple[Any, ...]:
     """The values that `done.sql` takes."""
     result = outcome.result
     large = result is not None and len(result) > INLINE
     return (
         outcome.ref, outcome.token, session.seq, None if large else result,
-        None if outcome.began is None else outcome.began + lag,
-        tx.now if outcome.ended is None else outcome.ended + lag,
-        1 if outcome.charge is Charge.ATTEMPT else 0, LARGE_RESULT if large else 0, outcome.data, HOOKED,
+        *_run_values(tx, outcome.began, outcome.ended, outcome.charge, lag),
+        LARGE_RESULT if large else 0, outcome.data, HOOKED,
     )  # fmt: skip
+
+
+def _run_values(
+    tx: Transaction, began: int | None, ended: int | None, charge: Charge, lag: int
+) -> tuple[int | None, int, int]:
+    """When a run began, when it ended, and what it has cost of the attempts."""
+    spent = 1 if charge is Charge.ATTEMPT else 0
+    return None if began is None else began + lag, tx.now if ended is None else ended + lag, spent
 
 
 def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
