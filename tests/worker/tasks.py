@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from logging import getLogger
@@ -27,6 +28,16 @@ app = Headrace("sqlite:///:memory:", backoff=Backoff(first=0.01, limit=0.05))
 @app.task
 def nothing(number: int = 0) -> int:
     return number
+
+
+_meeting = threading.Barrier(4)
+
+
+@app.task
+def meet() -> str:
+    """Ends when four of them run at once."""
+    _meeting.wait(timeout=15)
+    return "met"
 
 
 @app.task

@@ -392,6 +392,16 @@ def test_injected_values(kind: str) -> None:
     assert task("injected", kind).enqueue(3).result(timeout=20) == "hello 8"
 
 
+# -- how many threads --
+
+
+def test_slow_jobs_after_quick_ones_run_beside_each_other() -> None:
+    """Quick jobs are left to one thread; these four would wait for each other in vain."""
+    quick = [tasks.nothing.call(number) for number in range(300)]
+    jobs = tasks.app.enqueue_many([*quick, *(tasks.meet.call() for _ in range(4))])
+    assert [job.result(timeout=20) for job in jobs[-4:]] == ["met"] * 4
+
+
 def isolated_processes() -> list[int]:
     """What the zygotes of this process have started and is still there."""
     zygotes = [

@@ -47,6 +47,8 @@ SPARE_SECONDS = 0.025
 """How much measured work may be held ready."""
 SPARE_JOBS = 500
 """And how many jobs."""
+SLOW_SECONDS = 0.005
+"""When leases wait for this long, jobs are not as quick as they seemed."""
 STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 REPORT_SECONDS = 0.1
@@ -116,6 +118,7 @@ class Pump:
         self._rate = 0.0
         self._turned = time.monotonic()
         self._filled = 0.0
+        self._hurried = True
         self._reported = 0.0
         self._checked = time.monotonic()
         self._renew_seconds = timeout / 1000 / RENEW_SHARE
@@ -242,6 +245,7 @@ class Pump:
             if self._stop_at is not None and not self._go_on_stopping():
                 return
             self._enforce_deadlines()
+            self._hurry()
             self._give_back_stuck()
             self._upkeep()
             if self._spoken and self._may_report():
@@ -373,6 +377,7 @@ class Pump:
         if not turn.leases:
             return
         self._filled = self._turned
+        self._hurried = False
         if turn.ends is not None:
             self._renew_seconds = min(self._renew_seconds, self._renewed_within(turn.ends - turn.now))
         threads: list[Context] = []
@@ -454,6 +459,11 @@ class Pump:
             times.append(beat + heartbeat)
         if times:
             heapq.heappush(self._deadlines, (max(min(times), self.steady() + 1), id(run), run))
+
+    def _hurry(self) -> None:
+        if self._waiting and not self._hurried and time.monotonic() - self._filled >= SLOW_SECONDS:
+            self._hurried = True
+            self._threads.hurry()
 
     def _give_back_stuck(self) -> None:
         """Leases that could not start soon go back, so that a slow job hides no quick ones behind it."""
@@ -550,7 +560,7 @@ class Pump:
         if self.in_hand:
             until = min(until, self._checked + self._renew_seconds)
         if self._waiting:
-            until = min(until, self._filled + STUCK_SECONDS)
+            until = min(until, self._filled + (STUCK_SECONDS if self._hurried else SLOW_SECONDS))
         if self._spoken:
             until = min(until, self._reported + REPORT_SECONDS)
         if self._told and self._running:

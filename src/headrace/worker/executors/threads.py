@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from queue import SimpleQueue
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.errors import Timeout
@@ -21,31 +22,68 @@ if TYPE_CHECKING:
 
 
 class ThreadExecutor:
-    """Threads are started as they are needed, up to a number, and then kept."""
+    """Threads are started as they are needed, up to a number, and then kept.
+
+    Quick jobs are run by one thread: more would only take the interpreter from each other. As soon as a job takes a
+    millisecond it is one for each job.
+    """
 
     def __init__(self, pump: Pump, most: int) -> None:
         self._pump = pump
         self._most = most
-        self._line: SimpleQueue[Context | None] = SimpleQueue()
+        self._line: deque[Context] = deque()
         self._threads: list[threading.Thread] = []
+        self._asleep: list[threading.Lock] = []
+        """A lock of each thread that sleeps: to release it wakes it."""
+        self._quick = False
+        self._closed = False
         self._guard = threading.Lock()
 
     def submit(self, runs: list[Context]) -> None:
-        for run in runs:
-            self._line.put(run)
-        # As many threads as there are jobs in hand, so that a worker of quick jobs needs only one or two.
-        while len(self._threads) < min(self._most, self._pump.in_hand):
-            thread = threading.Thread(target=self._work, name=f"headrace-job-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._line.extend(runs)
+        if not self._quick:
+            self._wake(len(runs))
+        elif len(self._asleep) == len(self._threads):
+            self._wake(1)
+
+    def hurry(self) -> None:
+        """What was quick seems to be slow: a thread for each job."""
+        self._wake(len(self._line))
+
+    def _wake(self, number: int) -> None:
+        for _ in range(min(number, self._most)):
+            try:
+                self._asleep.pop().release()
+            except IndexError:
+                if len(self._threads) < self._most:
+                    thread = threading.Thread(target=self._work, name=f"headrace-job-{len(self._threads)}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+
+    def _sleep(self, nap: threading.Lock) -> None:
+        self._asleep.append(nap)
+        if self._line or self._closed:  # since when? Perhaps whoever did that saw nobody asleep
+            with suppress(ValueError):
+                self._asleep.remove(nap)
+                return
+        nap.acquire()
 
     def _work(self) -> None:
         pump = self._pump
-        get = self._line.get
+        line = self._line
         steady = pump.steady
         resources = pump.resources
         me = threading.get_ident()
-        while (run := get()) is not None:
+        nap = threading.Lock()
+        nap.acquire()
+        while True:
+            try:
+                run = line.popleft()
+            except IndexError:
+                if self._closed:
+                    return
+                self._sleep(nap)
+                continue
             if not pump.begin(run):
                 continue
             outcome = None
@@ -59,6 +97,9 @@ class ThreadExecutor:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
             pump.end(run, outcome)
+            self._quick = outcome.began == outcome.ended
+            if not self._quick and line:
+                self._wake(1)
 
     def stop_run(self, run: Context) -> None:
         if run.stop_reason not in (TIMED_OUT, SILENT):
@@ -68,5 +109,7 @@ class ThreadExecutor:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(run.thread), ctypes.py_object(Timeout))
 
     def close(self) -> None:
-        for _ in self._threads:
-            self._line.put(None)
+        self._closed = True
+        with suppress(IndexError):
+            while True:
+                self._asleep.pop().release()
