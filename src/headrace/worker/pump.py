@@ -593,7 +593,10 @@ class Pump:
         return self._taking is not None and not (self.in_hand or self.stopping or self.burst or self._spoken)
 
     def _wait_and_take(self, timeout: float) -> None:
-        """Be handed work in the moment that there is some."""
+        """Be handed work in the moment that there is some. Waited for by one who can run it, while the pump rests."""
+        self._threads.errand(lambda: self._turn(timeout))
+
+    def _turn(self, timeout: float) -> None:
         assert self._taking is not None
         take = Take(self._queues, self.slots, 0, self._round_robin)
         request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ class ThreadExecutor:
         self._threads: list[threading.Thread] = []
         self._asleep: list[threading.Lock] = []
         """A lock of each thread that sleeps: to release it wakes it."""
+        self._errands: deque[Callable[[], None]] = deque()
+        self._on_errand = False
         self._quick = False
         self._closed = False
         self._guard = threading.Lock()
@@ -42,9 +45,30 @@ class ThreadExecutor:
     def submit(self, runs: list[Context]) -> None:
         self._line.extend(runs)
         if not self._quick:
-            self._wake(len(runs))
+            self._wake(len(runs) - self._on_errand)  # whoever brings them takes one
         elif len(self._asleep) == len(self._threads):
             self._wake(1)
+
+    def errand(self, work: Callable[[], None]) -> None:
+        """Have a thread do something, and wait for that. A run that is submitted on the way it can start at once."""
+        back = threading.Lock()
+        back.acquire()
+        trouble: list[BaseException] = []
+
+        def go() -> None:
+            self._on_errand = True
+            try:
+                work()
+            except BaseException as error:
+                trouble.append(error)
+            self._on_errand = False
+            back.release()
+
+        self._errands.append(go)
+        self._wake(1)
+        back.acquire()
+        if trouble:
+            raise trouble[0]
 
     def hurry(self) -> None:
         """What was quick seems to be slow: a thread for each job."""
@@ -60,9 +84,13 @@ class ThreadExecutor:
                     self._threads.append(thread)
                     thread.start()
 
-    def _sleep(self, nap: threading.Lock) -> None:
+    def _rest(self, nap: threading.Lock) -> None:
+        """Nobody waits in line: go on an errand, or sleep."""
+        if self._errands:  # there is one pump, so there is one errand
+            self._errands.popleft()()
+            return
         self._asleep.append(nap)
-        if self._line or self._closed:  # since when? Perhaps whoever did that saw nobody asleep
+        if self._line or self._errands or self._closed:  # since when? Perhaps whoever did that saw nobody asleep
             with suppress(ValueError):
                 self._asleep.remove(nap)
                 return
@@ -82,7 +110,7 @@ class ThreadExecutor:
             except IndexError:
                 if self._closed:
                     return
-                self._sleep(nap)
+                self._rest(nap)
                 continue
             if not pump.begin(run):
                 continue
