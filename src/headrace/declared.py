@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headrace.errors import Unsupported
 from headrace.loading import path_of
 from headrace.store.contract import Facet
-from headrace.store.facets import Schedules, facet
+from headrace.store.facets import ScheduleRecord, Schedules, facet
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -43,6 +43,9 @@ def reconcile(app: Headrace) -> None:
         return
     schedules = facet(app.store, Schedules)
     name = app_name(app)
+    for declared, definition in app.declared.items():
+        # Described, not run: what the store can't carry is refused before anything is written.
+        schedules.put_schedule(ScheduleRecord(name=declared, definition=definition, next=0), None)
     for stale in _declared_by(schedules, app, name) - set(app.declared):
         log.info("schedule %s is no longer declared: removing it", stale)
         app.store.run(schedules.delete_schedule(stale))

@@ -418,7 +418,10 @@ class StoredSchedule:
             count = min(count, definition.max_runs - self.record.runs)
         while tick is not None and len(ticks) < count:
             ticks.append(tick)
-            tick = None if definition.follows else tick_after(definition, tick)
+            try:
+                tick = None if definition.follows else tick_after(definition, tick)
+            except ScheduleError:
+                break  # a rule of somebody else's that there are no words for here
         return [cast("datetime", as_datetime(tick)) for tick in ticks]
 
     @property

@@ -125,7 +125,7 @@ def show_command(name: str, store: str | None, app_path: str | None, as_json: bo
             ("end", local(definition.end)),
             ("data", text_of(record.data)),
             ("declared by", schedule.declared_by or ""),
-            ("created", local(record.created)),
+            ("created", local(record.created or None)),
         ]
     )
 
@@ -312,8 +312,11 @@ def when(schedule: StoredSchedule) -> str:
 
 
 def misfire(schedule: StoredSchedule) -> str:
+    from headrace.recurring import MOST
+
     definition = schedule.record.definition
-    most = f", {definition.limit} at most" if definition.misfire == "all" else ""
+    bounded = definition.misfire == "all" and definition.limit <= MOST
+    most = f", {definition.limit} at most" if bounded else ""
     return f"{definition.misfire.value}{most} (after {length(definition.grace)})"
 
 
@@ -351,6 +354,6 @@ def document(schedule: StoredSchedule) -> dict[str, Any]:
         "carry_data": definition.carry_data,
         "data": value_of(record.data),
         "declared_by": definition.declared_by,
-        "created": iso(record.created),
+        "created": iso(record.created or None),
         "version": record.version,
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -18,10 +18,27 @@ from . import mapping
 from .driver import open_driver, refusal
 from .scripts import store_script
 
+if TYPE_CHECKING:
+    from headrace.task import Task
+
 T = TypeVar("T")
 
 _READS = frozenset(
-    {"get", "list", "counts", "workers", "queues", "tags", "controls", "peek", "circumstances", "stats", "failures"}
+    {
+        "get",
+        "list",
+        "counts",
+        "workers",
+        "queues",
+        "tags",
+        "controls",
+        "peek",
+        "circumstances",
+        "stats",
+        "failures",
+        "recurrences",
+        "recurring",
+    }
 )
 
 
@@ -38,6 +55,8 @@ class Asking:
         self.url = url
         self.driver, options = open_driver(url, source=store_script())
         self._lower_first = options.get("priority") == "lower-first"
+        self._tasks: Mapping[str, Task[Any, Any]] = {}
+        """Of the app that is served: a job's record says how often it may be retried."""
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock
 
     def run(self, operation: Operation[T]) -> T:

@@ -101,7 +101,7 @@ def new_job(job: NewJob, tasks: Mapping[str, Task[Any, Any]], lower_first: bool)
         "priority": -job.priority if lower_first else job.priority,
         "delay": (job.delay or 0) / 1000,
         "at": None if job.run_at is None else job.run_at / 1000,
-        "retries": _retries(job, tasks.get(job.task)),
+        "retries": retries_of(job.options, job.max_crashes, tasks.get(job.task)),
     }
     ours: list[str] = []
     if job.data is not None:
@@ -144,12 +144,12 @@ def _refuse(job: NewJob) -> None:
         )
 
 
-def _retries(job: NewJob, task: Task[Any, Any] | None) -> int:
+def retries_of(options: bytes | None, max_crashes: int, task: Task[Any, Any] | None) -> int:
     """How many the record gets. A lost lock costs one, too: at least so many that `max_crashes` - 1 can be outlived."""
-    asked = None if job.options is None else decode_overrides(job.options).retries
+    asked = None if options is None else decode_overrides(options).retries
     if asked is None:
         asked = max(DEFAULT_RETRIES, 0 if task is None else task.options.retries)
-    return max(asked, job.max_crashes - 1)
+    return max(asked, max_crashes - 1)
 
 
 def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
@@ -274,7 +274,7 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
         after=_after(job),
         tags=tuple(sorted({str(tag) for tag in job["tags"] or []})),
         tracked=bool(job["tracked"]),
-        schedule=job["spawned_from_jid"] or None,
+        schedule=job.get("schedule"),
         tick=created if job["spawned_from_jid"] else None,
     )
 

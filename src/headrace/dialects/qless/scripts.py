@@ -43,6 +43,7 @@ STORE = {
     "Exchange": "store/exchange",
     "Clients": "store/clients",
     "Managing": "store/managing",
+    "Schedules": "store/schedules",
 }
 """Classes of headrace's own store: a use of the library, like anybody's."""
 

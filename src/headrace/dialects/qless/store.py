@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,10 @@ from headrace.store.redis.operation import Script, Steps
 from . import mapping, waiter
 from .asking import Nothing
 from .managing import Managing
+from .scheduling import Scheduling
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.task import Task
 
 _VERDICTS = tuple(Verdict)
 _WAITING = {"waiting": State.READY, "scheduled": State.SCHEDULED, "depends": State.BLOCKED}
@@ -51,7 +51,7 @@ _ALIVE_SECONDS = 120
 """A worker that has not been heard of for so long is not counted as alive. (Idle Qless workers poll once a minute.)"""
 
 
-class QlessStore(Managing):
+class QlessStore(Managing, Scheduling):
     """Jobs of a Qless installation: `qless+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
     A task's jobs have its name as their klass and the object of its arguments as their data. `?priority=lower-first`
@@ -62,13 +62,12 @@ class QlessStore(Managing):
     facets = frozenset(
         {
             Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,
-            Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS,
+            Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS, Facet.SCHEDULES,
         }
     )  # fmt: skip
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         super().__init__(url, clock=clock)
-        self._tasks: Mapping[str, Task[Any, Any]] = {}
         self._in_hand: dict[Ref, mapping.Saying] = {}
         """What was handed out here: a run's words are stored together with its arguments."""
 

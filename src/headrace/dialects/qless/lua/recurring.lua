@@ -3,7 +3,7 @@ local Recurring = {}
 Qless.Recurring = Recurring
 
 -- Make a recurring job, or replace one (which goes on counting where it was). `new` has queue, jid, klass, data, interval
--- and offset, and may have priority, tags (a list), retries and backlog.
+-- and offset (or `at`, when it occurs first), and may have priority, tags (a list), retries and backlog.
 function Recurring.recur(now, new)
   local key = 'ql:r:' .. new.jid
   local old_queue, count = unpack(call('HMGET', key, 'queue', 'count'))
@@ -13,7 +13,7 @@ function Recurring.recur(now, new)
   if old_queue and old_queue ~= new.queue then
     call('ZREM', 'ql:q:' .. old_queue .. '-recur', new.jid)
   end
-  call('ZADD', 'ql:q:' .. new.queue .. '-recur', now + new.offset, new.jid)
+  call('ZADD', 'ql:q:' .. new.queue .. '-recur', new.at or now + new.offset, new.jid)
   call('ZADD', 'ql:queues', 'NX', now, new.queue)
   return new.jid
 end

@@ -63,5 +63,13 @@ elseif operation == 'stats' then
   answer = Qless.Statistics.report(arguments.queue, arguments.date)
 elseif operation == 'failures' then
   answer = Qless.Failures.groups()
+elseif operation == 'recurrences' then
+  answer = Qless.Schedules.all()
+elseif operation == 'recurring' then
+  answer = Qless.Schedules.named(arguments)
+elseif operation == 'recur' then
+  answer = Qless.Schedules.put(now, arguments.name, arguments.expected, arguments.new, arguments.ours)
+elseif operation == 'unrecur' then
+  answer = Qless.Schedules.delete(arguments)
 end
 return {string.format('%.17g', now), cjson.encode(answer or {})}

@@ -19,6 +19,11 @@ end
 function Sessions.add_fields(job)
   job.token, job.said, job.deferred, job.options, job.after = unpack(call('HMGET', 'ql:j:' .. job.jid, 'time', 'headrace',
     'headrace-deferred', 'headrace-options', 'headrace-after'))
+  -- Whoever made an occurrence has copied what Qless knows: the rest is with its recurring job.
+  if job.spawned_from_jid then
+    local name, options = unpack(call('HMGET', 'ql:r:' .. job.spawned_from_jid, 'headrace-name', 'headrace-options'))
+    job.schedule, job.options = name or job.spawned_from_jid, job.options or options
+  end
 end
 
 function Sessions.open(now, session, worker, info)

@@ -1,0 +1,275 @@
+"""Between headrace's schedules and Qless' recurring jobs: rules and intervals, missed ticks and backlogs.
+
+A recurring job has a class, data, an interval and a next time, and that is all that is needed to run it. What a
+schedule says beyond that (its own words for the rule, who declares it, ...) is kept in the field `headrace-schedule`,
+for those who ask what was stored. Where a client of Qless has changed something since, what Qless says counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.errors import Unsupported
+from headrace.ids import new_id
+from headrace.schedule import Calendar, Elapsed, Repeat, Schedule, ScheduleError, parse, restore
+from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
+from headrace.task import Overrides, decode_overrides
+from headrace.ticks import tick_after
+
+from .mapping import milliseconds, retries_of
+
+if TYPE_CHECKING:
+    from headrace.task import Task
+
+UNLIMITED = 2**32 - 1
+"""The `limit` of a schedule that forgets nothing, as Qless' recurring jobs are unless they have a backlog."""
+
+_UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+_PER_FIELD = {"days": 0, "hours": 24, "minutes": 60, "seconds": 60}
+_QUARTER = 900
+"""Seconds. All zones are whole quarters of an hour away from UTC."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UTC = ZoneInfo("UTC")
+
+
+class Kept(Struct, frozen=True):
+    """A definition without what the recurring job itself carries, and the retries that were worked out for it."""
+
+    definition: Definition
+    retries: int
+
+
+# -- rules and intervals ---------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def interval_of(rule: str) -> int:
+    """The seconds between the ticks of a rule; `Unsupported` if they are not always the same.
+
+    >>> interval_of("every 5 minutes UTC"), interval_of("every 90 seconds UTC"), interval_of("every day at 00:00 UTC")
+    (300, 90, 86400)
+    """
+    schedule = restore(rule)
+    if isinstance(schedule, Repeat):
+        raise Unsupported(
+            f"'{rule}': Qless' recurring jobs have an interval, and know nothing of how a run ended. Write a plain "
+            "interval such as every('every hour UTC')."
+        )
+    if isinstance(schedule, Elapsed):
+        return schedule.seconds
+    found = _even(schedule)
+    if found is None:
+        raise Unsupported(
+            f"'{rule}' is no plain interval: Qless' recurring jobs come every so many seconds, and know no cron, no "
+            "calendar and no time zone. Write for example 'every 5 minutes', 'every hour UTC' or 'every 24 hours UTC' "
+            "(offset= moves all ticks), or keep this schedule in a native store."
+        )
+    return found
+
+
+def _even(schedule: Schedule) -> int | None:
+    """The interval of what is written with calendar fields and ticks evenly all the same: 'every 5 minutes'."""
+    first = schedule.next(_EPOCH)
+    second = None if first is None else schedule.next(first)
+    if first is None or second is None or not isinstance(schedule, Calendar):
+        return None
+    seconds = round((second - first).total_seconds())
+    if schedule.tz.key != "UTC" and _QUARTER % seconds:
+        return None
+    for unit, size in _UNITS:
+        count, rest = divmod(seconds, size)
+        # 'every 45 seconds' means the 0th and the 45th of every minute.
+        if count and not rest and _PER_FIELD[unit] % count == 0:
+            return seconds if parse(f"every {count} {unit}", tz=schedule.tz) == schedule else None
+    return None
+
+
+@lru_cache(maxsize=1024)
+def rule_of(seconds: float) -> str:
+    """An interval in words.
+
+    >>> rule_of(3_600), rule_of(90), rule_of(45)
+    ('every hour UTC', 'every 90 seconds UTC', 'every 45 seconds starting 1970-01-01 at 00:00 UTC')
+    """
+    if seconds < 1 or seconds % 1:
+        return f"every {seconds:g} seconds"  # which no schedule of headrace's can be
+    for unit, size in _UNITS:
+        count, rest = divmod(int(seconds), size)
+        if count and not rest and (_PER_FIELD[unit] % count == 0 or unit == "seconds"):
+            rule = parse(f"every {count} {unit}")
+            if isinstance(rule, Elapsed) or _even(rule) == seconds:
+                return str(rule)
+    return str(Elapsed(int(seconds), _UTC))
+
+
+# -- schedules as recurring jobs ---------------------------------------------------------------------------
+
+
+def recurrence(
+    record: ScheduleRecord, tasks: Mapping[str, Task[Any, Any]], lower_first: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """A schedule as a recurring job, and what is kept beside it. What Qless cannot carry is refused here."""
+    definition = record.definition
+    seconds = interval_of(definition.rule)
+    _refuse(record)
+    assert record.next is not None
+    retries = retries_of(definition.options, definition.max_crashes, tasks.get(definition.task))
+    told = {
+        "jid": new_id(),
+        "klass": definition.task,
+        "data": definition.body.decode(),
+        "queue": definition.queue,
+        "priority": -definition.priority if lower_first else definition.priority,
+        "tags": list(dict.fromkeys(definition.tags)),
+        "interval": seconds,
+        "at": record.next / 1000,
+        "retries": retries,
+        "backlog": _backlog(definition, seconds),
+    }
+    kept = Kept(replace(definition, body=b"", options=None), retries)
+    ours = {"schedule": msgspec.json.encode(kept).decode()}
+    if definition.options is not None:
+        ours["options"] = definition.options.decode()
+    return told, ours
+
+
+def _refuse(record: ScheduleRecord) -> None:
+    definition = record.definition
+    native = "Leave it out, or keep this schedule in a native store."
+    for refused, sentence in (
+        (
+            record.paused,
+            f"A recurring job of Qless can't be paused. Delete it, or pause its queue: "
+            f"headrace queues pause {definition.queue}",
+        ),
+        (
+            definition.overlap is not Overlap.ALLOW,
+            f"overlap={definition.overlap.value!r}: Qless' recurring jobs come whether the one before has ended or "
+            f"not. {native} (headrace queues limit {definition.queue} 1 has them run one after the other.)",
+        ),
+        (
+            definition.misfire is Misfire.SKIP,
+            "misfire='skip': of what was missed Qless makes good the latest, or the latest few (its backlog). Write "
+            "misfire='once', or misfire='all' with a limit.",
+        ),
+        (definition.jitter, f"jitter: Qless' recurring jobs are due at their times, all of them. {native}"),
+        (
+            definition.end is not None,
+            f"end: Qless' recurring jobs have none. {native} (headrace schedules delete ends one.)",
+        ),
+        (
+            definition.max_runs is not None,
+            f"runs: Qless counts a recurring job's runs, but not to an end. {native}",
+        ),
+        (
+            definition.carry_data,
+            f"carry_data: every run of a recurring job of Qless begins with the same data. {native}",
+        ),
+        (
+            definition.lane is not None,
+            'Qless has no lanes within a queue: there are "no throttles, resources or other kinds of limits beyond '
+            '<q>-max-concurrency". Give the jobs a queue of their own, and limit that.',
+        ),
+        (
+            definition.offset % 1000,
+            f"offset: Qless' recurring jobs are due at whole seconds, and {definition.offset / 1000:g} are none.",
+        ),
+        (record.next is None, "A recurring job of Qless always has a next time: delete it when it is over."),
+    ):
+        if refused:
+            raise Unsupported(sentence)
+
+
+def _backlog(definition: Definition, seconds: int) -> int:
+    """How many missed occurrences get their jobs. Those that are hardly late are not missed."""
+    if definition.limit >= UNLIMITED:
+        return 0
+    missed = definition.limit if definition.misfire is Misfire.ALL else 1
+    return missed + definition.grace // (seconds * 1000)
+
+
+# -- recurring jobs as schedules ---------------------------------------------------------------------------
+
+
+def record(found: dict[str, Any], tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> ScheduleRecord:
+    """A recurring job, whoever made it, as a schedule."""
+    count = int(found["count"])
+    next_ = None if found["next"] is False else int(float(found["next"]) // 1) * 1000
+    last = msgspec.json.decode(found["last"])[0] if count and found["last"] else None
+    return ScheduleRecord(
+        name=found["name"],
+        definition=_definition(found, next_, tasks, lower_first),
+        version=int(found["version"]),
+        created=milliseconds(found["created"]) if found["created"] else 0,
+        next=next_,
+        runs=count,
+        last_tick=None if last is None else milliseconds(last),
+        last_job=f"{found['jid']}-{count}" if count else None,
+    )
+
+
+def _definition(
+    found: dict[str, Any], next_: int | None, tasks: Mapping[str, Task[Any, Any]], lower_first: bool
+) -> Definition:
+    priority, interval, backlog = int(found["priority"]), float(found["interval"]), int(found["backlog"])
+    options = found["options"].encode() if found["options"] else None
+    kept = _kept(found["kept"])
+    definition = replace(
+        Definition(rule="", task="", body=b"", limit=-1) if kept is None else kept.definition,
+        task=found["klass"] or "",
+        body=(found["data"] or "").encode(),
+        queue=found["queue"] or "",
+        priority=-priority if lower_first else priority,
+        options=options,
+    )
+    tags = tuple(str(tag) for tag in found["tags"] or ())
+    if tuple(dict.fromkeys(definition.tags)) != tags:
+        definition = replace(definition, tags=tags)
+    if not _comes_every(definition.rule, interval):
+        definition = replace(definition, rule=rule_of(interval), offset=0, start=None)
+    if next_ is not None and interval >= 1 and not interval % 1:
+        definition = replace(definition, offset=_offset(definition, next_, int(interval) * 1000))
+    if definition.limit < 0 or _backlog(definition, max(int(interval), 1)) != backlog:
+        definition = replace(definition, misfire=Misfire.ALL, limit=backlog if backlog > 0 else UNLIMITED, grace=0)
+    return _with_retries(definition, kept, int(found["retries"]), tasks.get(definition.task))
+
+
+def _comes_every(rule: str, interval: float) -> bool:
+    try:
+        return interval_of(rule) == interval
+    except (Unsupported, ScheduleError):
+        return False
+
+
+def _kept(text: str | bool) -> Kept | None:
+    try:
+        return msgspec.json.decode(text, type=Kept) if isinstance(text, str) else None
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None  # nothing that we have written
+
+
+def _offset(definition: Definition, next_: int, interval: int) -> int:
+    """By how much ticks are later than the rule says: as it was stored, if its next time agrees."""
+    tick = tick_after(definition, next_ - 1)
+    if tick is None or tick == next_:
+        return definition.offset
+    return (definition.offset - (tick - next_)) % interval
+
+
+def _with_retries(definition: Definition, kept: Kept | None, retries: int, task: Task[Any, Any] | None) -> Definition:
+    """A definition with the retries that its jobs get. Those of its task count, too, where that is known."""
+    if kept is not None and retries == (
+        kept.retries if task is None else retries_of(definition.options, definition.max_crashes, task)
+    ):
+        return definition
+    before = Overrides() if definition.options is None else decode_overrides(definition.options)
+    options = msgspec.json.encode(Overrides(retries=retries, timeout=before.timeout))
+    return replace(definition, options=options, max_crashes=retries + 1)

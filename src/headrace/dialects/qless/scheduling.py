@@ -1,0 +1,60 @@
+"""Schedules, mapped onto Qless' recurring jobs. Qless itself makes their occurrences, when somebody pops."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from headrace.errors import Unsupported
+from headrace.store.contract import Operation
+from headrace.store.facets import ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.store.redis.operation import Script, Steps
+
+from . import mapping
+from .asking import Asking
+
+
+class Scheduling(Asking):
+    """The facet of schedules."""
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
+
+        new, ours = recurrences.recurrence(record, self._tasks, self._lower_first)
+        arguments = {"name": record.name, "expected": expected, "new": new, "ours": ours}
+        return self._script("recur", arguments, lambda _, done: bool(done), repeatable=False)
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        return self._schedules(names) if names is not None else Steps(lambda: self._page(after, limit))
+
+    def _schedules(self, names: Sequence[str], *, more: bool = False) -> Script[ScheduleLook]:
+        def read(now: float, found: Any) -> ScheduleLook:
+            return ScheduleLook(now=mapping.milliseconds(now), records=self._records(found or []), more=more)
+
+        return self._script("recurring", list(names), read)
+
+    def _records(self, found: list[dict[str, Any]]) -> list[ScheduleRecord]:
+        if not found:
+            return []
+        from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
+
+        return [recurrences.record(recurring, self._tasks, self._lower_first) for recurring in found]
+
+    def _page(self, after: str, limit: int) -> Generator[Script[Any], Any, ScheduleLook]:
+        """Qless has no order of recurring jobs by name: all names are looked at."""
+        names = yield self._script("recurrences", {}, lambda _, names: {name.encode() for name in names or []})
+        later = sorted(name for name in names if name > after.encode())
+        look: ScheduleLook = yield self._schedules([name.decode() for name in later[:limit]], more=len(later) > limit)
+        return look
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return self._script("unrecur", name, lambda _, done: bool(done), repeatable=False)
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        """None, ever: nobody has to tick."""
+        return self._schedules([])
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        raise Unsupported("Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.")

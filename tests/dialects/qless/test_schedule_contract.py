@@ -1,0 +1,127 @@
+"""The conformance suite's schedules, as far as recurring jobs of Qless carry them; docs/dialects/qless.md says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+import conformance.test_schedules as contract
+from conformance.conftest import _facets  # noqa: F401
+from conformance.test_schedules import *  # noqa: F403
+from headrace.clock import ManualClock
+from headrace.dialects.qless.store import QlessStore
+from headrace.errors import Unsupported
+from headrace.store.contract import Store
+from store.redis.servers import Server
+
+from .recorder import Recorder
+from .test_core import BYTES, rows_of
+
+pytestmark: list[pytest.MarkDecorator] = []
+"""Not that of the suite: a store that has no schedules any more is no reason to skip these."""
+
+RULES = "rules"
+TICKS = "ticks"
+VERSIONS = "versions"
+PAUSES = "pauses"
+END = "an end"
+OVERLAP = "overlap"
+MISSED = "missed ticks"
+JITTER = "jitter"
+DATA = "data from run to run"
+ORIGIN = "a schedule that a put names"
+UNIQUE = "unique"
+"""A row of the page's first table."""
+
+REFUSED = {
+    "test_a_schedule_is_kept_as_it_was_put": RULES,
+    "test_a_deleted_schedule_leaves_its_jobs_and_nothing_else": RULES,
+    "test_a_repeat_rule_that_counts_from_its_own_ticks_catches_up_step_by_step": RULES,
+    "test_the_next_time_is_known_when_the_job_has_ended": RULES,
+    "test_or_counts_from_when_it_started": RULES,
+    "test_any_end_keeps_it_going": RULES,
+    "test_a_retry_is_no_end": RULES,
+    "test_only_the_last_job_of_a_schedule_counts": RULES,
+    "test_a_schedule_that_is_over_stays_so": RULES,
+    "test_a_schedule_needs_no_more_than_a_rule_and_a_job": END,
+    "test_what_is_due_comes_earliest_first_and_in_pages": END,
+    "test_start_and_end_bound_the_ticks_and_the_offset_moves_them": END,
+    "test_only_so_many_runs": END,
+    "test_a_change_needs_the_version_that_is_there": PAUSES,
+    "test_a_paused_schedule_does_not_tick": PAUSES,
+    "test_a_schedule_stored_anew_makes_new_jobs": VERSIONS,
+    "test_every_tick_gets_one_job_with_its_time": BYTES,
+    "test_a_job_may_begin_with_data": UNIQUE,
+    "test_a_tick_that_was_worked_out_from_an_older_version_changes_nothing": TICKS,
+    "test_a_tick_never_gives_two_jobs_even_if_it_comes_again": TICKS,
+    "test_an_exchange_and_a_sweep_tell_when_the_next_schedule_ticks": TICKS,
+    "test_of_many_missed_ticks_the_latest_get_jobs_in_bounded_steps": TICKS,
+    "test_a_schedule_that_is_stored_wakes_a_worker_that_sleeps": TICKS,
+    "test_many_tickers_in_any_order_give_each_tick_one_job_and_never_early": TICKS,
+    "test_jobs_are_found_by_their_schedule": TICKS,
+    "test_jitter_moves_the_job_and_not_the_tick": JITTER,
+    "test_overlap_skip": OVERLAP,
+    "test_overlap_replace": OVERLAP,
+    "test_overlap_queue": OVERLAP,
+    "test_overlap_queue_behind_one_that_waits_in_line": OVERLAP,
+    "test_several_missed_ticks_go_through_the_policy_one_after_the_other": OVERLAP,
+    "test_what_one_run_leaves_the_next_one_finds": DATA,
+    "test_what_was_missed[skip-expected2]": MISSED,
+    "test_a_put_may_name_a_schedule_that_there_is_not": ORIGIN,
+}
+"""Tests of the suite that cannot pass, and the row of the page that says why."""
+DIFFERENT = {TICKS, VERSIONS, BYTES, ORIGIN}
+"""Rows about what is not refused but turns out otherwise."""
+
+
+def rows_about_schedules() -> list[str]:
+    return rows_of("Schedules")
+
+
+@pytest.fixture(autouse=True)
+def _refusals(request: pytest.FixtureRequest) -> None:
+    """They are run all the same: one that begins to pass is no longer refused."""
+    name = re.sub(r"\[(path|wheel)-", "[", request.node.name)
+    row = REFUSED.get(name) or REFUSED.get(request.node.originalname)
+    if row is not None:
+        why = Exception if row in DIFFERENT else Unsupported
+        request.applymarker(pytest.mark.xfail(strict=True, raises=why, reason=f"docs/dialects/qless.md: {row}"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qless makes occurrences when somebody asks for jobs: a look at the line does what a tick does elsewhere."""
+
+    def look_at_the_line(store: QlessStore) -> int | None:
+        store.run(store.peek("default", 1_000))
+        look = store.run(store.schedules(limit=1_000))
+        return min((record.next - look.now for record in look.records if record.next is not None), default=None)
+
+    monkeypatch.setattr(contract, "tick_all", look_at_the_line)
+
+
+@pytest.fixture
+def make_store(qless: Recorder, server: Server) -> Iterator[Callable[..., QlessStore]]:
+    with ExitStack() as made:
+        yield lambda clock: made.enter_context(closing(QlessStore(f"qless+{server.url}", clock=clock)))
+
+
+@pytest.fixture
+def store(make_store: Callable[..., QlessStore], clock: ManualClock) -> QlessStore:
+    return make_store(clock)
+
+
+@pytest.fixture
+def leftovers(qless: Recorder) -> Callable[[Store], dict[str, int]]:
+    return lambda _: dict.fromkeys(qless.redis.keys("*"), 1)
+
+
+def test_every_refusal_is_explained_by_a_row() -> None:
+    assert set(REFUSED.values()) - {BYTES, UNIQUE} <= set(rows_about_schedules())
+
+
+def test_every_refused_test_exists() -> None:
+    assert {name.partition("[")[0] for name in REFUSED} <= set(vars(contract))
