@@ -242,6 +242,32 @@ def test_an_occurrence_since_the_look_is_a_change(store: QlessStore, qless: Reco
     assert seen(store).next == 1_080_000
 
 
+# -- when a worker looks again --
+
+
+def test_what_is_due_in_a_queue_that_gives_nothing_keeps_nobody_awake(
+    store: QlessStore, qless: Recorder, clock: ManualClock
+) -> None:
+    numbers = iter(range(1, 100))
+
+    def turn() -> tuple[int, int | None]:
+        answer = store.run(store.exchange("s1", next(numbers), (), Take(("q", "other"), 5)))
+        return len(answer.leases), answer.next_due
+
+    keep(store, rule="every 20 minutes UTC")
+    qless("put", 1000, "peer", "q", "late", "K", "{}", 100)
+    assert turn() == (0, 1_100_000)
+    clock.jump(300_000)
+    store.run(store.pause("q"))
+    assert turn() == (0, None)
+    store.run(store.resume("q"))
+    store.run(store.limit("q", 1))
+    assert turn() == (1, 1_360_000)  # one of two that are due, and when its lock ends
+    assert turn() == (0, 1_360_000)
+    store.run(store.limit("q", None))
+    assert turn() == (1, 1_360_000)
+
+
 # -- what cannot be carried --
 
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [

@@ -91,17 +91,36 @@ local function take(now, worker, wanted)
   return with_fields(jobs)
 end
 
+local function earlier(one, other)
+  return one and other and math.min(one, other) or one or other
+end
+
+-- When a queue that has something due, and gave nothing, may give something: never while it is paused, and when a living
+-- lock ends if as many run as may.
+local function gives_again(now, queue, due)
+  if call('SISMEMBER', 'ql:paused_queues', queue) == 1 then
+    return nil
+  end
+  local limit = tonumber(call('HGET', 'ql:config', queue .. '-max-concurrency')) or 0
+  local locks = 'ql:q:' .. queue .. '-locks'
+  if limit > 0 and call('ZCOUNT', locks, now, '+inf') >= limit then
+    return tonumber(call('ZRANGEBYSCORE', locks, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  end
+  return due
+end
+
 -- When something is to be done in one of these queues, if nothing else happens before: a job is due, or a lock ends.
-local function next_due(queues)
+local function next_due(now, queues)
   local earliest
   for _, queue in ipairs(queues) do
+    local due
     for _, place in ipairs({'-scheduled', '-recur', '-locks'}) do
-      local first = call('ZRANGE', 'ql:q:' .. queue .. place, 0, 0, 'WITHSCORES')
-      local time = tonumber(first[2])
-      if time and (not earliest or time < earliest) then
-        earliest = time
-      end
+      due = earlier(due, tonumber(call('ZRANGE', 'ql:q:' .. queue .. place, 0, 0, 'WITHSCORES')[2]))
     end
+    if due and due <= now then
+      due = gives_again(now, queue, due)
+    end
+    earliest = earlier(earliest, due)
   end
   return earliest
 end
@@ -123,7 +142,7 @@ function Exchange.exchange(now, session, number_given, outcomes, wanted)
   local worker, before, took = Qless.Sessions.request(session, number_given)
   if before then
     local answer = Qless.Values.stored(before)
-    return {verdicts = answer[1], jobs = still_held(worker, answer[2]), due = next_due(wanted and wanted.queues or {})}
+    return {verdicts = answer[1], jobs = still_held(worker, answer[2]), due = next_due(now, wanted and wanted.queues or {})}
   end
   local queues = {unpack(wanted and wanted.queues or {})}
   local verdicts = settle_all(now, worker, outcomes)
@@ -138,7 +157,7 @@ function Exchange.exchange(now, session, number_given, outcomes, wanted)
     handed[i] = {job.jid, job.token}
   end
   Qless.Sessions.answer(session, number_given, {verdicts, handed}, took)
-  return {verdicts = verdicts, jobs = jobs, due = next_due(queues)}
+  return {verdicts = verdicts, jobs = jobs, due = next_due(now, queues)}
 end
 
 -- renew session held
