@@ -67,6 +67,15 @@ def test_a_histogram_counts_everything_once() -> None:
     assert histogram(Tally()) == []
 
 
+def test_bars_of_other_formats_are_shown_as_they_are() -> None:
+    tally = Tally(6, bars=((0, 1_000, 0), (1_000, 2_000, 4), (2_000, 3_000, 0), (3_000, 9_000, 2), (9_000, 10_000, 0)))
+    assert histogram(tally) == [(1_000, 2_000, 4), (2_000, 3_000, 0), (3_000, 9_000, 2)]
+    assert histogram(tally, 2) == [(1_000, 3_000, 4), (3_000, 9_000, 2)]
+    assert (percentile(tally, 1), percentile(tally, 100)) == (1_000 + 999 / 4, 8_999)
+    assert histogram(Tally(0, bars=((0, 1_000, 0),))) == []
+    assert percentile(Tally(0, bars=((0, 1_000, 0),)), 50) is None
+
+
 def test_days() -> None:
     assert str(date_of(day_of("2026-11-15", 0))) == "2026-11-15"
     assert day_of(date_of(20_000), 0) == day_of(20_000, 0) == 20_000

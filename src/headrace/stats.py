@@ -89,34 +89,45 @@ def percentile(tally: Tally, percent: float) -> float | None:
     >>> percentile(tally, 50), percentile(tally, 90), percentile(tally, 100)
     (4.0, 8.0, 9.0)
     """
-    counted = sum(tally.buckets.values())
-    if not counted:
+    bars = filled(tally)
+    if not bars:
         return None
-    left = max(percent * counted / 100, 1)
-    for bucket in sorted(tally.buckets):
-        number = tally.buckets[bucket]
+    left = max(percent * sum(number for _, _, number in bars) / 100, 1)
+    for low, high, number in bars:
         if left <= number:
-            low, high = bounds(bucket)
             return low + (high - 1 - low) * left / number if high - low > 1 else float(low)
         left -= number
-    return float(bounds(max(tally.buckets))[1] - 1)
+    return float(bars[-1][1] - 1)
+
+
+def filled(tally: Tally) -> list[tuple[int, int, int]]:
+    """The buckets, or bars, that are not empty: from, up to, how many.
+
+    >>> filled(tally_of([1, 1, 9])), filled(Tally(2, bars=((0, 1_000, 0), (1_000, 2_000, 2))))
+    ([(1, 2, 2), (9, 10, 1)], [(1000, 2000, 2)])
+    """
+    if tally.bars:
+        return [bar for bar in tally.bars if bar[2]]
+    return [(*bounds(bucket), tally.buckets[bucket]) for bucket in sorted(tally.buckets)]
 
 
 def histogram(tally: Tally, bars: int = 12) -> list[tuple[int, int, int]]:
-    """Few bars for a terminal: (from, up to, how many), equally wide in buckets, empty ends left out.
+    """Few bars for a terminal: (from, up to, how many), each of as many buckets, empty ends left out.
 
     >>> histogram(tally_of([1, 1, 2, 9, 9, 9]), bars=3)
     [(1, 4, 3), (4, 7, 0), (7, 10, 3)]
     """
-    if not tally.buckets:
-        return []
-    first, last = min(tally.buckets), max(tally.buckets)
-    width = -(-(last - first + 1) // bars)
-    found = []
-    for start in range(first, last + 1, width):
-        number = sum(tally.buckets.get(bucket, 0) for bucket in range(start, start + width))
-        found.append((bounds(start)[0], bounds(start + width - 1)[1], number))
-    return found
+    steps = list(tally.bars)
+    if tally.buckets:
+        every = range(min(tally.buckets), max(tally.buckets) + 1)
+        steps = [(*bounds(bucket), tally.buckets.get(bucket, 0)) for bucket in every]
+    while steps and not steps[0][2]:
+        steps.pop(0)
+    while steps and not steps[-1][2]:
+        steps.pop()
+    width = -(-len(steps) // bars)
+    parts = [steps[start : start + width] for start in range(0, len(steps), width or 1)]
+    return [(part[0][0], part[-1][1], sum(number for _, _, number in part)) for part in parts]
 
 
 class Durations:

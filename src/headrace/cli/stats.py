@@ -10,7 +10,7 @@ from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
 from headrace.names import check_name
 from headrace.spoken import length, now_ms
-from headrace.stats import bounds, date_of, day_of, deviation, histogram, mean, percentile
+from headrace.stats import date_of, day_of, deviation, filled, histogram, mean, percentile
 from headrace.store.facets import Statistics, facet
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def _document(found: DayStats) -> dict[str, Any]:
 
 def _tally(tally: Tally) -> dict[str, Any]:
     """In milliseconds."""
-    buckets = [[*bounds(bucket), tally.buckets[bucket]] for bucket in sorted(tally.buckets)]
+    bars = [list(bar) for bar in filled(tally)]
     percentiles = {f"p{percent}": percentile(tally, percent) for percent in PERCENTILES}
     return {
-        "count": tally.count, "mean": mean(tally), "deviation": deviation(tally), **percentiles, "histogram": buckets
+        "count": tally.count, "mean": mean(tally), "deviation": deviation(tally), **percentiles, "histogram": bars
     }  # fmt: skip
 
 

@@ -139,6 +139,8 @@ class Tally(Struct, frozen=True):
     total: float = 0.0
     squares: float = 0.0
     buckets: dict[int, int] = {}
+    bars: tuple[tuple[int, int, int], ...] = ()
+    """In place of buckets, where somebody else's format has other ones: from, up to, how many; without gaps."""
 
 
 class DayStats(Struct, frozen=True, kw_only=True):

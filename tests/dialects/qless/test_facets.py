@@ -26,7 +26,7 @@ from headrace.job import (
     Take,
 )
 from headrace.retry import Backoff
-from headrace.stats import bucket_of, deviation
+from headrace.stats import deviation, histogram, percentile
 from headrace.store.contract import Facet
 from headrace.store.facets import Edit, QueueControl
 from headrace.why import why
@@ -262,13 +262,36 @@ def test_statistics_are_those_of_qless(store: QlessStore, qless: Recorder, clock
     assert (found.wait.count, found.wait.total) == (3, pytest.approx(7_500, abs=1))
     assert (found.run.count, found.run.total) == (2, pytest.approx(190_000, abs=1))
     assert deviation(found.run) == pytest.approx(5_000, abs=1)
-    # All that the histograms know is that the waits were below 3 seconds, the runs below 2 minutes.
-    assert found.wait.buckets == {bucket_of(2_999): 3}
-    assert found.run.buckets == {bucket_of(119_999): 2}
+    # All that the histograms know is that the waits were of 2 seconds and more, the runs of a minute and more.
+    assert histogram(found.wait) == [(2_000, 3_000, 3)]
+    assert histogram(found.run) == [(60_000, 120_000, 2)]
+    assert (percentile(found.wait, 100), percentile(found.run, 50)) == (2_999, 60_000 + 59_999 / 2)
     theirs = qless.json("stats", 1, "q", 0)
     assert (theirs["run"]["mean"], theirs["wait"]["histogram"][2]) == (pytest.approx(95), 3)
     store.run(store.revive(["c"]))
     assert (store.run(store.stats("q", 0)).failed, store.run(store.stats("q", 1)).failures) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bar"),
+    [
+        (0, (0, 1)),
+        (0.005, (0, 1)),
+        (59.9, (59, 60)),
+        (60, (60, 120)),
+        (3_599, (3_540, 3_600)),
+        (3_600, (3_600, 7_200)),
+        (86_399, (82_800, 86_400)),
+        (6.5 * 86_400, (6 * 86_400, 7 * 86_400)),
+    ],
+)
+def test_a_bar_of_the_histogram_is_that_of_qless(
+    store: QlessStore, qless: Recorder, seconds: float, bar: tuple[int, int]
+) -> None:
+    qless("put", 1_000, "peer", "q", "a", "t", "{}", 0)
+    qless("pop", 1_000 + seconds, "q", "w", 1)
+    found = store.run(store.stats("q", int((1_000 + seconds) // 86_400)))
+    assert histogram(found.wait) == [(bar[0] * 1_000, bar[1] * 1_000, 1)]
 
 
 def test_failures_are_counted_by_group(store: QlessStore) -> None:

@@ -9,6 +9,7 @@ touched.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,6 @@ import msgspec
 from headrace.codec import decode_error
 from headrace.errors import Unsupported
 from headrace.job import Charge, Event, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
-from headrace.stats import bucket_of
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.task import decode_overrides
 
@@ -41,13 +41,17 @@ NO_CHILDREN = (
 )
 
 DAY_SECONDS = 86_400
-BARS = [
-    *range(1, 61),
-    *range(120, 3_601, 60),
-    *range(7_200, DAY_SECONDS + 1, 3_600),
-    *range(2 * DAY_SECONDS, 7 * DAY_SECONDS + 1, DAY_SECONDS),
-]
-"""Where the bars of a histogram end, in seconds."""
+BARS = list(
+    pairwise(
+        [
+            *range(61),
+            *range(120, 3_601, 60),
+            *range(7_200, DAY_SECONDS + 1, 3_600),
+            *range(2 * DAY_SECONDS, 7 * DAY_SECONDS + 1, DAY_SECONDS),
+        ]
+    )
+)
+"""The bars of a histogram, in seconds: from, up to."""
 
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
@@ -333,15 +337,13 @@ def day_stats(queue: str, day: int, found: dict[str, Any]) -> DayStats:
 
 
 def _tally(summary: dict[str, Any]) -> Tally:
-    """Sums from mean and deviation. A bar of the histogram counts as its longest duration: nothing took longer."""
+    """Sums from mean and deviation, and Qless' own bars."""
     count, mean = int(summary["count"]), float(summary["mean"]) * 1000
     spread = (float(summary["std"]) * 1000) ** 2 * max(count - 1, 0)
-    buckets: dict[int, int] = {}
-    for seconds, number in zip(BARS, summary["histogram"], strict=True):
-        if number:
-            bucket = bucket_of(seconds * 1000 - 1)
-            buckets[bucket] = buckets.get(bucket, 0) + int(number)
-    return Tally(count, mean * count, spread + count * mean**2, buckets)
+    bars = (
+        (low * 1000, high * 1000, int(number)) for (low, high), number in zip(BARS, summary["histogram"], strict=True)
+    )
+    return Tally(count, mean * count, spread + count * mean**2, bars=tuple(bars))
 
 
 def event(entry: dict[str, Any], first: bool) -> Event:
