@@ -72,6 +72,17 @@ def test_put_and_pop(client: Client, qless: Recorder) -> None:
     assert len(queue.put("K", None)) == 32
 
 
+def test_requeue(client: Client) -> None:
+    queue = client.queues["q"]
+    queue.put("K", {"n": 1}, jid="j", priority=3, tags=["t"])
+    assert client.queues["z"].requeue("L", {"n": 2}, jid="j", retries=0, delay=50) == "j"
+    job = job_of(client, "j")
+    assert (job.klass_name, job.data, job.queue_name, job.state) == ("L", {"n": 2}, "z", "scheduled")
+    assert (job.priority, job.tags, job.original_retries) == (0, [], 0)
+    with pytest.raises(QlessException, match="does not exist"):
+        queue.requeue("K", {}, jid="nope")
+
+
 def test_data_is_changed_in_memory_and_stored_with_the_next_word(client: Client, qless: Recorder) -> None:
     queue = client.queues["q"]
     for ending in ("heartbeat", "complete", "fail", "move"):

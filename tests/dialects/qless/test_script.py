@@ -54,6 +54,17 @@ def test_the_library_can_be_used_inside_other_scripts(qless: Recorder) -> None:
     assert len(qless.json("pop", 6, "q", "w", 9)) == 3
 
 
+def test_the_composed_script_of_the_page_works(qless: Recorder) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "dialects" / "qless.md").read_text("utf-8")
+    (own,) = re.findall(r"<<'LUA' > move-all\.lua\n(.*?)\n    LUA$", page, re.DOTALL | re.MULTILINE)
+    for jid in "abc":
+        qless("put", 1, "w", "from", jid, "K", '{"n": []}', 0)
+    qless.redis.eval(library() + own, 0, "5", "from", "to")
+    assert qless.zset("ql:q:to-work").keys() == {"a", "b", "c"}
+    assert qless("length", 6, "from") == 0
+    assert qless.redis.hget("ql:j:a", "data") == '{"n": []}'
+
+
 def test_no_globals_are_made(qless: Recorder) -> None:
     with pytest.raises(Exception, match="nope"):
         qless.redis.eval(library() + "return nope", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -180,6 +181,29 @@ def test_losing_a_job(client: Client, tmp_path: Path, testimony: Callable[[], li
     assert lost == [jid]
 
 
+@pytest.mark.parametrize("event", ["canceled", "lock_lost", "put"])
+def test_each_of_three_events_says_that_a_job_is_lost(
+    client: Client, tmp_path: Path, qless: Recorder, testimony: Callable[[], list[list[str]]], event: str
+) -> None:
+    """As others publish it: our own script says `lock_lost` where the document has `put`."""
+    lost: list[str] = []
+    gate = tmp_path / "gate"
+    jid = put(client, "Wait", data={"until": str(gate)})
+
+    def on_loss(lost_jid: str) -> None:
+        lost.append(lost_jid)
+        gate.touch()
+
+    worker = serial(client, tmp_path, on_loss=on_loss)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    eventually(testimony, "the job")
+    qless.redis.publish("ql:w:me", json.dumps({"jid": jid, "event": event}))
+    thread.join(20)
+    assert not thread.is_alive()
+    assert lost == [jid]
+
+
 # -- several at once --
 
 
@@ -238,6 +262,7 @@ def process(kind: str, server: Server, base: Path, *rest: str) -> Iterator[subpr
     try:
         yield worker
     finally:
+        worker.send_signal(signal.SIGSTOP)  # or it would replace a child that is killed before it
         for pid in (*children_of(worker.pid), worker.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -254,8 +279,11 @@ def test_a_process_per_job(
         eventually(lambda: len(testimony()) == 2, "two at once")
         pids = {words[1]: int(words[2]) for words in testimony()}
         assert len({worker.pid, *pids.values()}) == 3
+        for directory in (tmp_path / "base").iterdir():
+            (directory / "litter").touch()
         client("cancel", slow)
         eventually(lambda: pids[slow] not in children_of(worker.pid), "the end of the lost job's process")
+        eventually(lambda: len(list((tmp_path / "base").glob("*/litter"))) == 1, "its directory, emptied")
         litter = put(client, "Litter")
         eventually(lambda: client.jobs[litter] and job_of(client, litter).state == "complete", "the next job")
         worker.send_signal(signal.SIGTERM)
@@ -301,6 +329,49 @@ def test_a_worker_that_died_goes_on_with_its_jobs(
     gate.touch()
     with process("forking", server, tmp_path, "resume"):
         eventually(lambda: job_of(client, jid).state == "complete", "the job, resumed")
+
+
+def test_what_the_bare_name_holds_is_shared_out_and_the_children_keep_their_own_names(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    (tmp_path / "qless-py-workers" / "sandbox-0").mkdir(parents=True)
+    (tmp_path / "qless-py-workers" / "sandbox-0" / "left over").touch()
+    jids = {name: [put(client, "Plain") for _ in range(number)] for name, number in (("boss", 3), ("boss-1", 1))}
+    elsewhere = put(client, "Plain", "elsewhere")
+    for name, held in jids.items():
+        with closing(Client(server.url, hostname=name)) as earlier:
+            assert [job.jid for job in earlier.queues["q"].pop(len(held))] == held
+            earlier.queues["elsewhere"].pop()
+    with process("forking", server, tmp_path, "resume"):
+        eventually(
+            lambda: all(job_of(client, jid).state == "complete" for held in jids.values() for jid in held),
+            "all of them",
+        )
+        fresh = put(client, "Plain")
+        eventually(lambda: job_of(client, fresh).state == "complete", "one more")
+    popped = [entry["worker"] for entry in job_of(client, fresh).history if entry["what"] == "popped"]
+    assert popped[0] in ("boss-0", "boss-1")
+    assert job_of(client, elsewhere).state == "running"
+    assert list((tmp_path / "qless-py-workers" / "sandbox-0").iterdir()) == []
+    pids = {words[1]: words[2] for words in testimony()}
+    assert len({pids[jid] for jid in jids["boss"]}) == 2
+
+
+def test_a_console_is_opened_on_request(client: Client, server: Server, tmp_path: Path) -> None:
+    code = SCRIPT.replace("worker.run()", "print('ready', flush=True)\nworker.run()")
+    arguments = [sys.executable, "-c", code, "per-job", server.url, str(tmp_path)]
+    with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            assert worker.stdout.readline() == b"ready\n"
+            worker.send_signal(signal.SIGUSR2)
+            worker.stdin.write(b"print(worker.client.worker_name, flush=True)\nworker.stop()\n")
+            worker.stdin.close()
+            assert b"boss" in worker.stdout.readline()
+            assert worker.wait(20) == 0
+        finally:
+            worker.kill()
 
 
 def test_stacks_are_printed_on_request(client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -98,12 +98,7 @@ class Worker:
         resume = self.options.resume
         if resume is False:
             return []
-        if resume is True:
-            names = {queue.name for queue in self.queues}
-            held = self.client.workers[self.client.worker_name]
-            jobs = [job for job in self.client.jobs.get(*held["jobs"], *held["stalled"]) if job.queue_name in names]
-        else:
-            jobs = list(resume)
+        jobs = held_by(self.client, [queue.name for queue in self.queues]) if resume is True else resume
         found: dict[str, Job] = {}
         for job in jobs:
             try:
@@ -197,6 +192,12 @@ class Worker:
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
+
+
+def held_by(client: Client, queues: Sequence[str]) -> list[Job]:
+    """The jobs of these queues that are given out to a client's name."""
+    held = client.workers[client.worker_name]
+    return [job for job in client.jobs.get(*held["jobs"], *held["stalled"]) if job.queue_name in queues]
 
 
 def print_stacks(_: int = 0, __: FrameType | None = None) -> None:

@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.workers.base import Options, Worker, title
-from headrace.dialects.qless.workers.sandbox import BASE
+from headrace.dialects.qless.workers.base import Options, Worker, held_by, title
+from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import SerialWorker
 
 log = logging.getLogger("headrace.qless.worker")
@@ -54,34 +53,29 @@ class ForkingWorker:
 
     def run(self) -> None:
         """Keep the children alive until TERM, INT or QUIT; these are passed on, and the children waited for."""
-        resumed = self._divided()
+        shares = self._divided()
         for name in STOPS:
             signal.signal(name, self._pass_on)
         title(f"{self._count} processes")
         for i in range(self._count):
-            self._start(i, resumed[i])
+            self._start(i, shares[i])
         while self._children:
             with suppress(ChildProcessError):
                 child, status = os.wait()
                 number = self._children.pop(child, None)
                 if number is not None and self._stopping is None:
                     log.warning("child %d ended with %d: starting another", number, os.waitstatus_to_exitcode(status))
-                    self._start(number, False)
+                    self._start(number, None)
 
-    def _divided(self) -> list[bool | list[str]]:
-        """Jobs that an earlier process of this very name held go to the children in equal parts."""
+    def _divided(self) -> list[list[str] | None]:
+        """Jobs that a process of the bare name held go to the children in equal parts; None: nothing is resumed."""
         if self._options.resume is False:
-            return [False] * self._count
-        # Each child finds what its own name holds; what the bare name holds is dealt out.
-        client = Client(self._url, hostname=self._name)
-        held = client.workers[self._name]
-        jids = [*held["jobs"], *held["stalled"]]
-        client.close()
-        if not jids:
-            return [True] * self._count
+            return [None] * self._count
+        with closing(Client(self._url, hostname=self._name)) as client:
+            jids = [job.jid for job in held_by(client, self._queues)]
         return [jids[i :: self._count] for i in range(self._count)]
 
-    def _start(self, number: int, resume: bool | list[str]) -> None:
+    def _start(self, number: int, share: list[str] | None) -> None:
         # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         child = os.fork() if self._stopping is None else -1
@@ -92,7 +86,7 @@ class ForkingWorker:
             return
         status = 1
         try:
-            self._work(number, resume)
+            self._work(number, share)
             status = 0
         except BaseException:
             log.exception("child %d ended", number)
@@ -102,15 +96,16 @@ class ForkingWorker:
                 sys.stderr.flush()
             os._exit(status)
 
-    def _work(self, number: int, resume: bool | list[str]) -> None:
+    def _work(self, number: int, share: list[str] | None) -> None:
         directory = self._base / BASE / f"sandbox-{number}"
-        directory.mkdir(parents=True, exist_ok=True)
+        empty(directory)  # of what a child that died has left
         os.chdir(directory)
-        # Jobs that the bare name holds can only be had under that name.
-        name = self._name if isinstance(resume, list) else f"{self._name}-{number}"
-        client = Client(self._url, hostname=name)
-        jobs: bool | list[Job] = client.jobs.get(*resume) if isinstance(resume, list) else resume
-        worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=jobs))
+        client = Client(self._url, hostname=f"{self._name}-{number}")
+        resumed = [] if share is None else held_by(client, self._queues)
+        if share:
+            # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
+            resumed += Client(self._url, hostname=self._name).jobs.get(*share)
+        worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=resumed))
         worker.handle_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         worker.run()

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from headrace.dialects.qless.client import Client
@@ -17,7 +18,7 @@ from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
 from headrace.dialects.qless.workers.base import Options, Worker, title
-from headrace.dialects.qless.workers.sandbox import sandbox
+from headrace.dialects.qless.workers.sandbox import empty, sandbox
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -85,7 +86,7 @@ class ForkPerJobWorker(Worker):
             for name in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
                 signal.signal(name, signal.SIG_DFL)
             title(f"{job.jid} {job.klass_name}")
-            with sandbox(self.options.sandbox / f"sandbox-{number}") as directory:
+            with sandbox(self._sandbox(number)) as directory:
                 job.sandbox = directory
                 os.chdir(directory)
                 process(job, self.options.allowed)
@@ -99,6 +100,9 @@ class ForkPerJobWorker(Worker):
                 sys.stderr.flush()
             os._exit(status)
 
+    def _sandbox(self, number: int) -> Path:
+        return self.options.sandbox / f"sandbox-{number}"
+
     def _buried(self) -> list[int]:
         """The numbers of children that have ended."""
         free = []
@@ -108,6 +112,7 @@ class ForkPerJobWorker(Worker):
                 del self._children[child]
                 free.append(number)
                 if status:
+                    empty(self._sandbox(number))  # one that was killed could not do so
                     log.warning("%s: its process ended with %d", jid, os.waitstatus_to_exitcode(status))
         return free
 
