@@ -331,6 +331,22 @@ def test_a_worker_that_died_goes_on_with_its_jobs(
         eventually(lambda: job_of(client, jid).state == "complete", "the job, resumed")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+@pytest.mark.parametrize("kind", ["per-job", "forking"])
+def test_children_die_with_their_parent(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]], kind: str
+) -> None:
+    """Their names may be given to others."""
+    put(client, "Slow")
+    with process(kind, server, tmp_path / "base") as worker:
+        eventually(testimony, "the job")
+        children = children_of(worker.pid)
+        worker.kill()
+        worker.wait()
+        eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "the end of all children")
+        assert int(testimony()[0][2]) in children
+
+
 def test_what_the_bare_name_holds_is_shared_out_and_the_children_keep_their_own_names(
     client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
 ) -> None:

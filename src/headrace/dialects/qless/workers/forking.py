@@ -15,6 +15,7 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.workers.base import Options, Worker, held_by, title
 from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import SerialWorker
+from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -84,6 +85,7 @@ class ForkingWorker:
                 self._children[child] = number
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
+        die_with_parent()  # or another process, started under the same name, would share it
         status = 1
         try:
             self._work(number, share)

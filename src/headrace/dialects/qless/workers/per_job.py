@@ -19,6 +19,7 @@ from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
 from headrace.dialects.qless.workers.base import Options, Worker, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
+from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -80,6 +81,7 @@ class ForkPerJobWorker(Worker):
         if child:
             self._children[child] = (job.jid, number)
             return
+        die_with_parent()
         status = 1
         try:
             signal.set_wakeup_fd(-1)
