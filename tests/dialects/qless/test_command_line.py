@@ -163,6 +163,11 @@ def test_the_ordinary_command_line(qless: Recorder, server: Server, client: Clie
     assert (job.jid, job.priority, job.data) == (jids[2], 9, {"data": [1]})
     headrace("time-out", jids[2])
     assert client.queues["q"].peek().jid == jids[2]
+    again = queue.pop()
+    again.complete()
+    shown = " ".join(headrace("stats", "q").split())
+    assert "1 done, 0 retried, 2 failed (2 of them still)" in shown
+    assert "0 ms to 1 s 1 █" in shown
     headrace("revive", "--group", "no stock")
     assert client.jobs.failed() == {}
 

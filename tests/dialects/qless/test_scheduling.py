@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -192,6 +193,34 @@ def test_recurring_jobs_of_others_are_schedules_too(store: QlessStore, qless: Re
     assert qless("recur.get", 0, "hers") is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"interval": 10**300}, "every 1e+300 seconds"),
+        ({"interval": "soon"}, "every 0 seconds"),
+        ({"interval": -5, "backlog": -1, "tags": "broken", "headrace-schedule": "[]"}, "every -5 seconds"),
+        ({"headrace-schedule": '{"definition": {}}', "priority": 1.5, "tags": "[7]"}, "every hour UTC"),
+        (
+            {"headrace-schedule": '{"definition":{"rule":"every full moon","task":"","body":""},"retries":1}'},
+            "every hour UTC",
+        ),
+    ],
+)
+def test_whatever_is_in_the_record_of_a_recurring_job_it_is_shown(
+    store: QlessStore, qless: Recorder, fields: dict[str, Any], rule: str
+) -> None:
+    qless("recur", 1000, "q", "hers", "K", "{}", "interval", 3600, 5)
+    qless("peek", 1005, "q", 1)
+    qless.redis.lset("ql:j:hers-1-history", 0, "nonsense")
+    qless.redis.hset("ql:r:hers", mapping=fields)
+    (record,) = store.run(store.schedules()).records
+    assert (record.definition.rule, record.last_job, record.last_tick) == (rule, "hers-1", None)
+    qless.redis.zadd("ql:q:q-recur", {"hers": "inf"})
+    assert seen(store, "hers").next is None
+    qless.redis.delete("ql:q:q-recur")
+    assert seen(store, "hers").next is None
+
+
 def test_a_recurring_job_of_others_can_be_changed(store: QlessStore, qless: Recorder) -> None:
     qless("recur", 1000, "q", "hers", "K", '{"a": 1}', "interval", 3600, 5, "retries", 0, "backlog", 4)
     qless("peek", 1005, "q", 1)
@@ -371,6 +400,22 @@ def test_an_app_stores_changes_and_deletes_schedules(app: Headrace, client: Clie
         tidy.repeat("FINISHED, +1 HOUR").enqueue(1)
     assert [schedule.name for schedule in app.schedules()] == ["tidying"]
     assert schedule.delete()
+    assert client.queues["q"].jobs.recurring() == []
+
+
+def test_the_same_from_async_code(app: Headrace, client: Client) -> None:
+    @app.task(name="shop.Tidy", queue="q")
+    async def tidy(depth: int) -> None: ...
+
+    async def course() -> None:
+        schedule = await tidy.every("every 2 hours", name="tidying").aenqueue(4)
+        await schedule.aedit(priority=3)
+        assert [(found.name, found.record.definition.priority) for found in await app.aschedules()] == [("tidying", 3)]
+        with pytest.raises(Unsupported, match="can't be paused"):
+            await schedule.apause()
+        assert await schedule.adelete()
+
+    asyncio.run(course())
     assert client.queues["q"].jobs.recurring() == []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -36,7 +37,11 @@ _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _PER_FIELD = {"days": 0, "hours": 24, "minutes": 60, "seconds": 60}
 _QUARTER = 900
 """Seconds. All zones are whole quarters of an hour away from UTC."""
+_LONGEST = 100 * 366 * 86_400
+"""Seconds. What others have that comes less often has no words here."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = 253_402_300_800
+"""The end of the year 9999, in seconds."""
 _UTC = ZoneInfo("UTC")
 
 
@@ -99,7 +104,7 @@ def rule_of(seconds: float) -> str:
     >>> rule_of(3_600), rule_of(90), rule_of(45)
     ('every hour UTC', 'every 90 seconds UTC', 'every 45 seconds starting 1970-01-01 at 00:00 UTC')
     """
-    if seconds < 1 or seconds % 1:
+    if not 1 <= seconds <= _LONGEST or seconds % 1:
         return f"every {seconds:g} seconds"  # which no schedule of headrace's can be
     for unit, size in _UNITS:
         count, rest = divmod(int(seconds), size)
@@ -202,8 +207,7 @@ def _backlog(definition: Definition, seconds: int) -> int:
 def record(found: dict[str, Any], tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> ScheduleRecord:
     """A recurring job, whoever made it, as a schedule."""
     count = int(found["count"])
-    next_ = None if found["next"] is False else int(float(found["next"]) // 1) * 1000
-    last = msgspec.json.decode(found["last"])[0] if count and found["last"] else None
+    next_ = _whole_second(found["next"])
     return ScheduleRecord(
         name=found["name"],
         definition=_definition(found, next_, tasks, lower_first),
@@ -211,9 +215,23 @@ def record(found: dict[str, Any], tasks: Mapping[str, Task[Any, Any]], lower_fir
         created=milliseconds(found["created"]) if found["created"] else 0,
         next=next_,
         runs=count,
-        last_tick=None if last is None else milliseconds(last),
+        last_tick=_first_time(found["last"]) if count else None,
         last_job=f"{found['jid']}-{count}" if count else None,
     )
+
+
+def _whole_second(score: str | bool) -> int | None:
+    """A score as a time. Qless rounds down."""
+    seconds = float(score) if isinstance(score, str) else inf
+    return None if not 0 <= seconds < _LAST else int(seconds) * 1000
+
+
+def _first_time(entry: str | bool) -> int | None:
+    """When a job was put, from the first entry of its history."""
+    try:
+        return milliseconds(msgspec.json.decode(entry, type=list[Any])[0]) if isinstance(entry, str) else None
+    except (msgspec.DecodeError, ValueError, TypeError, IndexError):
+        return None
 
 
 def _definition(
@@ -235,7 +253,7 @@ def _definition(
         definition = replace(definition, tags=tags)
     if not _comes_every(definition.rule, interval):
         definition = replace(definition, rule=rule_of(interval), offset=0, start=None)
-    if next_ is not None and interval >= 1 and not interval % 1:
+    if next_ is not None and _comes_every(definition.rule, interval):
         definition = replace(definition, offset=_offset(definition, next_, int(interval) * 1000))
     if definition.limit < 0 or _backlog(definition, max(int(interval), 1)) != backlog:
         definition = replace(definition, misfire=Misfire.ALL, limit=backlog if backlog > 0 else UNLIMITED, grace=0)
