@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from headrace import Call, Headrace, Job, current
+from headrace.dialects import qless
 from headrace.handle import Progress
 from headrace.recurring import StoredSchedule
 from headrace.testing import Testing
@@ -88,3 +89,24 @@ def recurring() -> None:
     assert_type(app.schedules("nightly"), list[StoredSchedule])
     assert_type(add.every("every hour").enqueue(1).next, datetime | None)
     assert_type(current().tick, datetime | None)
+
+
+def the_api_that_qless_users_know(client: qless.Client) -> None:
+    queue = client.queues["mail"]
+    assert_type(queue.put("shop.Mail", {"to": "ada"}, priority=5, tags=["welcome"], depends=["x"]), str)
+    assert_type(queue.recur("shop.Digest", {}, interval=86400, backlog=1), str)
+    assert_type(queue.pop(), qless.Job | None)
+    assert_type(queue.pop(5), list[qless.Job])
+    assert_type(client.jobs["x"], qless.Job | qless.RecurringJob | None)
+    assert_type(client.jobs.get("x", "y"), list[qless.Job])
+    assert_type(client.jobs.failed(), dict[str, Any])
+
+
+def what_is_done_with_a_job_of_qless(job: qless.Job, again: qless.RecurringJob) -> None:
+    assert_type(job.complete("next", delay=5), str)
+    assert_type(job.heartbeat(), float)
+    assert_type(job.retry(delay=5), int)
+    assert_type(job.move("other"), str)
+    assert_type(job.tag("a", "b"), list[str])
+    assert_type(job.depend("x"), bool)
+    assert_type(again.next, float | None)
