@@ -15,6 +15,7 @@ from headrace.dialects.qless.store import QlessStore, worker_name
 from headrace.errors import Fail, MoveTo, Retry, SessionGone, Snooze, StaleRequest, StoreError, Unsupported
 from headrace.job import Charge, Filter, Kind, NewJob, Outcome, Report, SessionInfo, State, Take, Verdict
 from headrace.store.contract import Facet
+from processes import eventually
 from store.redis.servers import Server
 
 from .recorder import Recorder
@@ -168,6 +169,32 @@ def test_a_run_stops_when_its_job_is_taken_away(app: Headrace, client: Client, h
         assert stopped.wait(10)
     found = client.jobs[handle.id]
     assert found is None if how == "cancel" else isinstance(found, Job) and found.state in ("waiting", "stalled")
+
+
+def test_a_worker_that_is_warned_in_time_keeps_its_job(app: Headrace, client: Client, qless: Recorder) -> None:
+    """`lock_lost` comes before the job is given to another: until then its worker may renew the lock."""
+    entered, leave, stopped = threading.Event(), threading.Event(), threading.Event()
+
+    @app.task(name="t", queue="q")
+    def task() -> None:
+        entered.set()
+        while not leave.wait(0.01):
+            if current().cancelled:
+                stopped.set()
+                return
+
+    handle = task.enqueue()
+    with app.worker(queues=["q"], slots=1):
+        assert entered.wait(10)
+        qless.redis.zadd("ql:q:q-locks", {handle.id: 1})  # as if it had not been renewed for long
+        client.config["grace-period"] = 30
+        assert client.queues["q"].pop() is None
+        assert qless.redis.lindex(f"ql:j:{handle.id}-history", -1).endswith('"timed-out"]')
+        eventually(lambda: not qless.redis.hexists(f"ql:j:{handle.id}", "grace"), "a heartbeat")
+        assert qless.zset("ql:q:q-locks")[handle.id] == pytest.approx(job_of(client, handle.id).expires_at, abs=0.01)
+        leave.set()
+        eventually(lambda: job_of(client, handle.id).state == "complete", "the end")
+    assert not stopped.is_set()
 
 
 def test_a_put_by_a_peer_wakes_an_idle_worker(app: Headrace, client: Client) -> None:
