@@ -199,9 +199,9 @@ def test_recurring_jobs_of_others_are_schedules_too(store: QlessStore, qless: Re
         ({"interval": 10**300}, "every 1e+300 seconds"),
         ({"interval": "soon"}, "every 0 seconds"),
         ({"interval": -5, "backlog": -1, "tags": "broken", "headrace-schedule": "[]"}, "every -5 seconds"),
-        ({"headrace-schedule": '{"definition": {}}', "priority": 1.5, "tags": "[7]"}, "every hour UTC"),
+        ({"headrace-schedule": "{}", "priority": 1.5, "tags": "[7]"}, "every hour UTC"),
         (
-            {"headrace-schedule": '{"definition":{"rule":"every full moon","task":"","body":""},"retries":1}'},
+            {"headrace-schedule": '{"rule":"every full moon","task":"","body":""}'},
             "every hour UTC",
         ),
     ],
@@ -304,14 +304,14 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("rules", {"rule": "every weekday at 09:30 UTC"}, "no cron, no calendar and no time zone"),
     ("rules", {"rule": "every hour in Asia/Kolkata"}, "no time zone. Write for example 'every 5 minutes'"),
     ("rules", {"rule": "every 45 seconds UTC"}, "'every 45 seconds UTC' is no plain interval"),
-    ("rules", {"rule": "FINISHED, +1 HOUR"}, "know nothing of how a run ended. Write a plain interval"),
-    ("rules", {"rule": "SCHEDULED, +1 HOUR"}, "know nothing of how a run ended. Write a plain interval"),
+    ("rules", {"rule": "FINISHED, +1 HOUR"}, "is a repeat rule: .* Write a plain interval"),
+    ("rules", {"rule": "SCHEDULED, +1 HOUR"}, "is a repeat rule: .* Write a plain interval"),
     ("overlap", {"overlap": Overlap.SKIP}, "overlap='skip': .*headrace queues limit q 1 "),
     ("overlap", {"overlap": Overlap.QUEUE}, "overlap='queue': "),
     ("overlap", {"overlap": Overlap.REPLACE}, "overlap='replace': "),
     ("missed ticks", {"misfire": Misfire.SKIP}, "misfire='skip': .* Write misfire='once', or misfire='all'"),
     ("jitter", {"jitter": 5}, "jitter: .* Leave it out, or keep this schedule in a native store"),
-    ("fractions of seconds", {"offset": 1_500}, "due at whole seconds, and 1.5 are none"),
+    ("fractions of seconds", {"offset": 1_500}, "due at whole seconds: write 1, not 1.5"),
     ("an end", {"end": 2 * NOW}, "end: Qless' recurring jobs have none"),
     ("an end", {"max_runs": 3}, "runs: Qless counts a recurring job's runs, but not to an end"),
     (
@@ -396,7 +396,7 @@ def test_an_app_stores_changes_and_deletes_schedules(app: Headrace, client: Clie
         schedule.pause()
     with pytest.raises(Unsupported, match="no plain interval"):
         tidy.cron("0 9 * * 1-5").enqueue(1)
-    with pytest.raises(Unsupported, match="know nothing of how a run ended"):
+    with pytest.raises(Unsupported, match="know nothing of the run before"):
         tidy.repeat("FINISHED, +1 HOUR").enqueue(1)
     assert [schedule.name for schedule in app.schedules()] == ["tidying"]
     assert schedule.delete()
@@ -451,6 +451,22 @@ def test_a_task_that_is_to_be_retried_more_often_has_its_recurring_job_say_so(ql
             app.schedule("often", tidy.every("every minute"))
             reconcile(app)
         assert recurring(qless, jid_of(qless, "often"))["retries"] == expected
+
+
+def test_one_who_does_not_know_the_task_leaves_its_retries_alone(
+    app: Headrace, qless: Recorder, server: Server
+) -> None:
+    @app.task(name="shop.Tidy", queue="q", retries=9)
+    def tidy() -> None: ...
+
+    tidy.every("every minute", name="often").enqueue()
+    with closing(Headrace(f"qless+{server.url}")) as stranger:
+        stranger.schedules("often")[0].edit(queue="slow")
+        assert recurring(qless, jid_of(qless, "often"))["retries"] == 9
+        assert stranger.schedules("often")[0].record.definition.options is None
+        stranger.schedules("often")[0].edit(retries=3)
+        assert recurring(qless, jid_of(qless, "often"))["retries"] == 3
+    assert app.schedules("often")[0].record.definition.options == b'{"retries":3}'
 
 
 def test_of_several_declared_schedules_none_is_stored_if_one_is_refused(app: Headrace, qless: Recorder) -> None:

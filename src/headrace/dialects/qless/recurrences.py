@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import Unsupported
@@ -45,13 +44,6 @@ _LAST = 253_402_300_800
 _UTC = ZoneInfo("UTC")
 
 
-class Kept(Struct, frozen=True):
-    """A definition without what the recurring job itself carries, and the retries that were worked out for it."""
-
-    definition: Definition
-    retries: int
-
-
 # -- rules and intervals ---------------------------------------------------------------------------------
 
 
@@ -65,8 +57,8 @@ def interval_of(rule: str) -> int:
     schedule = restore(rule)
     if isinstance(schedule, Repeat):
         raise Unsupported(
-            f"'{rule}': Qless' recurring jobs have an interval, and know nothing of how a run ended. Write a plain "
-            "interval such as every('every hour UTC')."
+            f"'{rule}' is a repeat rule: Qless' recurring jobs have an interval, and know nothing of the run before. "
+            "Write a plain interval such as every('every hour UTC'), or keep this schedule in a native store."
         )
     if isinstance(schedule, Elapsed):
         return schedule.seconds
@@ -126,7 +118,7 @@ def recurrence(
     seconds = interval_of(definition.rule)
     _refuse(record)
     assert record.next is not None
-    retries = retries_of(definition.options, definition.max_crashes, tasks.get(definition.task))
+    task = tasks.get(definition.task)
     told = {
         "jid": new_id(),
         "klass": definition.task,
@@ -136,14 +128,20 @@ def recurrence(
         "tags": list(dict.fromkeys(definition.tags)),
         "interval": seconds,
         "at": record.next / 1000,
-        "retries": retries,
+        "retries": retries_of(definition.options, definition.max_crashes, task),
+        # Somebody who does not know the task, and changes something else, leaves them as they are.
+        "keeps_retries": task is None and _overrides(definition).retries is None,
         "backlog": _backlog(definition, seconds),
     }
-    kept = Kept(replace(definition, body=b"", options=None), retries)
-    ours = {"schedule": msgspec.json.encode(kept).decode()}
+    # Without what the recurring job carries itself.
+    ours = {"schedule": msgspec.json.encode(replace(definition, body=b"", options=None)).decode()}
     if definition.options is not None:
         ours["options"] = definition.options.decode()
     return told, ours
+
+
+def _overrides(definition: Definition) -> Overrides:
+    return Overrides() if definition.options is None else decode_overrides(definition.options)
 
 
 def _refuse(record: ScheduleRecord) -> None:
@@ -185,7 +183,8 @@ def _refuse(record: ScheduleRecord) -> None:
         ),
         (
             definition.offset % 1000,
-            f"offset: Qless' recurring jobs are due at whole seconds, and {definition.offset / 1000:g} are none.",
+            f"offset: Qless' recurring jobs are due at whole seconds: write {definition.offset // 1000}, not "
+            f"{definition.offset / 1000:g}.",
         ),
         (record.next is None, "A recurring job of Qless always has a next time: delete it when it is over."),
     ):
@@ -241,7 +240,7 @@ def _definition(
     options = found["options"].encode() if found["options"] else None
     kept = _kept(found["kept"])
     definition = replace(
-        Definition(rule="", task="", body=b"", limit=-1) if kept is None else kept.definition,
+        kept or Definition(rule="", task="", body=b"", limit=-1),
         task=found["klass"] or "",
         body=(found["data"] or "").encode(),
         queue=found["queue"] or "",
@@ -257,7 +256,7 @@ def _definition(
         definition = replace(definition, offset=_offset(definition, next_, int(interval) * 1000))
     if definition.limit < 0 or _backlog(definition, max(int(interval), 1)) != backlog:
         definition = replace(definition, misfire=Misfire.ALL, limit=backlog if backlog > 0 else UNLIMITED, grace=0)
-    return _with_retries(definition, kept, int(found["retries"]), tasks.get(definition.task))
+    return _with_retries(definition, found, tasks.get(definition.task))
 
 
 def _comes_every(rule: str, interval: float) -> bool:
@@ -267,9 +266,9 @@ def _comes_every(rule: str, interval: float) -> bool:
         return False
 
 
-def _kept(text: str | bool) -> Kept | None:
+def _kept(text: str | bool) -> Definition | None:
     try:
-        return msgspec.json.decode(text, type=Kept) if isinstance(text, str) else None
+        return msgspec.json.decode(text, type=Definition) if isinstance(text, str) else None
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None  # nothing that we have written
 
@@ -282,12 +281,12 @@ def _offset(definition: Definition, next_: int, interval: int) -> int:
     return (definition.offset - (tick - next_)) % interval
 
 
-def _with_retries(definition: Definition, kept: Kept | None, retries: int, task: Task[Any, Any] | None) -> Definition:
+def _with_retries(definition: Definition, found: dict[str, Any], task: Task[Any, Any] | None) -> Definition:
     """A definition with the retries that its jobs get. Those of its task count, too, where that is known."""
-    if kept is not None and retries == (
-        kept.retries if task is None else retries_of(definition.options, definition.max_crashes, task)
+    retries, stored = int(found["retries"]), found["stored_retries"]
+    if stored and retries == (
+        float(stored) if task is None else retries_of(definition.options, definition.max_crashes, task)
     ):
         return definition
-    before = Overrides() if definition.options is None else decode_overrides(definition.options)
-    options = msgspec.json.encode(Overrides(retries=retries, timeout=before.timeout))
+    options = msgspec.json.encode(Overrides(retries=retries, timeout=_overrides(definition).timeout))
     return replace(definition, options=options, max_crashes=retries + 1)

@@ -30,12 +30,12 @@ local function describe(name, jid)
   local found = Qless.Recurring.get(jid)
   found.name = name
   found.next = call('ZSCORE', 'ql:q:' .. (found.queue or '') .. '-recur', jid)
-  found.options, found.kept, found.created = unpack(
-    call('HMGET', key, 'headrace-options', 'headrace-schedule', 'headrace-created'))
+  found.options, found.kept, found.created, found.stored_retries = unpack(
+    call('HMGET', key, 'headrace-options', 'headrace-schedule', 'headrace-created', 'headrace-retries'))
   found.last = call('LINDEX', 'ql:j:' .. jid .. '-' .. string.format('%.0f', found.count) .. '-history', 0)
   local state = {jid, tostring(found.next)}
   for i, value in ipairs(call('HMGET', key, 'klass', 'data', 'queue', 'priority', 'tags', 'interval', 'retries', 'backlog',
-    'count', 'headrace-options', 'headrace-schedule', 'headrace-created')) do
+    'count', 'headrace-options', 'headrace-schedule', 'headrace-created', 'headrace-retries')) do
     state[i + 2] = cjson.encode(tostring(value))
   end
   found.version = tonumber(string.sub(redis.sha1hex(table.concat(state, ' ')), 1, 11), 16)
@@ -77,8 +77,11 @@ function Schedules.put(now, name, expected, new, ours)
   end
   new.jid = jid or new.jid
   local key = 'ql:r:' .. new.jid
+  if jid and new.keeps_retries then
+    new.retries = tonumber(call('HGET', key, 'retries')) or new.retries
+  end
   Qless.Recurring.recur(now, new)
-  call('HMSET', key, 'headrace-name', name, 'headrace-schedule', ours.schedule)
+  call('HMSET', key, 'headrace-name', name, 'headrace-schedule', ours.schedule, 'headrace-retries', new.retries)
   call('HSETNX', key, 'headrace-created', now)
   if ours.options then
     call('HSET', key, 'headrace-options', ours.options)
