@@ -133,8 +133,8 @@ def _refuse(job: NewJob) -> None:
         raise Unsupported("Qless' workers do not say which queues they listen to, so nobody can be required there.")
     if job.lane is not None:
         raise Unsupported(
-            'Qless has no lanes within a queue: there are "no throttles, resources or other kinds of limits beyond '
-            '<q>-max-concurrency". Give the jobs a queue of their own, and limit that.'
+            "Qless has no lanes within a queue: all that it limits is how many jobs of a queue run at once. Give the "
+            "jobs a queue of their own, and limit that."
         )
     if job.after and job.if_failed is not IfFailed.WAIT:
         raise Unsupported(

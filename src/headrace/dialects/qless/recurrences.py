@@ -178,8 +178,8 @@ def _refuse(record: ScheduleRecord) -> None:
         ),
         (
             definition.lane is not None,
-            'Qless has no lanes within a queue: there are "no throttles, resources or other kinds of limits beyond '
-            '<q>-max-concurrency". Give the jobs a queue of their own, and limit that.',
+            "Qless has no lanes within a queue: all that it limits is how many jobs of a queue run at once. Give the "
+            "jobs a queue of their own, and limit that.",
         ),
         (
             definition.offset % 1000,
