@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from bench.tools import Report
 from store.redis.servers import Server
 
-JOBS = 30_000
+JOBS = 100_000
 APP = """
 import os
 from headrace import Headrace
