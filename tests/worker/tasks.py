@@ -40,6 +40,16 @@ def meet() -> str:
     return "met"
 
 
+gate = threading.Event()
+
+
+@app.task
+def wait_at_the_gate() -> str:
+    """Ends when somebody opens the gate."""
+    assert gate.wait(timeout=30)
+    return "through"
+
+
 @app.task
 def work(number: int, seconds: float = 0.0) -> int:
     """What most tests run: says when it starts and when it ends."""

@@ -402,6 +402,16 @@ def test_slow_jobs_after_quick_ones_run_beside_each_other() -> None:
     assert [job.result(timeout=20) for job in jobs[-4:]] == ["met"] * 4
 
 
+def test_a_slow_job_holds_up_neither_quick_ones_nor_their_outcomes() -> None:
+    tasks.gate.clear()
+    quick = [tasks.nothing.call(number) for number in range(600)]
+    jobs = tasks.app.enqueue_many([*quick[:300], tasks.wait_at_the_gate.call(), *quick[300:]])
+    assert [job.result(timeout=20) for job in (*jobs[:300], *jobs[301:])] == list(range(600))
+    assert jobs[300].refresh().state is State.RUNNING
+    tasks.gate.set()
+    assert jobs[300].result(timeout=20) == "through"
+
+
 def isolated_processes() -> list[int]:
     """What the zygotes of this process have started and is still there."""
     zygotes = [

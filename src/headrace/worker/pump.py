@@ -173,7 +173,8 @@ class Pump:
         self._ledger.leave(run.lease)
         self._outcomes.append(outcome)
         self._running.pop(run.lease.ref, None)
-        self._wake()
+        if self._asleep and self._ripe():
+            self._wake()
 
     def spoke(self, run: Context) -> None:
         """A run has something to report."""
@@ -252,7 +253,7 @@ class Pump:
                 self._report()
             if self._tick_has_come():
                 self._tick()
-            if self._outcomes or self._hungry:
+            if self._hungry or self._ripe():
                 self._exchange()
                 if self._hungry or self._outcomes or self.stopping:
                     self._told = self._told or self._waiter.wait(0)
@@ -263,19 +264,26 @@ class Pump:
                 return
             self._sleep()
 
+    def _ripe(self) -> bool:
+        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more are about to come."""
+        return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots)
+
     def _due_now(self) -> bool:
         """The store has reached a bound in what it does at once, and has more to do."""
         return self._next_due is not None and self._next_due <= self.steady()
 
     def _exchange(self) -> None:
         """Settle what has ended, take what there is room for: one round trip."""
+        free = 0 if self.stopping else self.slots - self.in_hand
+        if free <= 0 and not self._ripe():
+            self._hungry = False
+            return
         outcomes = list(itertools.islice(_drain(self._outcomes), 2 * SPARE_JOBS))
         if outcomes and any(run._speaking for run in tuple(self._spoken)):
             self._report()  # what a run said comes before its outcome
         if self._tokens:
             for outcome in outcomes:
                 outcome.token = self._tokens.pop(outcome.id, outcome.token)
-        free = 0 if self.stopping else self.slots - self.in_hand
         spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
         take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
@@ -575,7 +583,7 @@ class Pump:
             if moment is not None:
                 timeout = min(timeout, max((moment - steady) / 1000, 0.0))
         self._asleep = True
-        if self._outcomes or self._watched:
+        if self._ripe() or self._watched:
             self._asleep = False
             return
         if self._may_wait_and_take():

@@ -93,17 +93,18 @@ local function changed_stats()
         for name in pairs(adds) do
           names[#names + 1] = name
         end
-        local before = read_many('HMGET', key, names)
+        local before, is_new = read_many('HMGET', key, names), true
         for i, name in ipairs(names) do
+          is_new = is_new and not before[i]
           values[2 * i - 1] = name
           values[2 * i] = string.format('%.17g', (before[i] and tonumber(before[i]) or 0) + adds[name])
         end
-        changes[#changes + 1] = { key = key, day = day, member = member, values = values }
+        changes[#changes + 1] = { key = key, day = day, member = member, values = values, is_new = is_new }
+        if is_new then
+          check_type(PREFIX .. 'stats', 'zset')
+        end
       end
     end
-  end
-  if changes[1] then
-    check_type(PREFIX .. 'stats', 'zset')
   end
   return changes
 end
@@ -111,6 +112,8 @@ end
 local function write_stats(changes)
   for _, change in ipairs(changes) do
     bulk('HSET', change.key, change.values)
-    call('ZADD', PREFIX .. 'stats', change.day, change.member)
+    if change.is_new then
+      call('ZADD', PREFIX .. 'stats', change.day, change.member)
+    end
   end
 end
