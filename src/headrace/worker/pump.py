@@ -4,8 +4,9 @@
       ^                  |  ^                |
       +----outcomes------+  +---outcomes-----+
 
-Settles have no timer: what gathered during one round trip goes out with the next. Under load that is one round
-trip per batch; an idle pump makes none.
+Settles have no timer: what gathered during one round trip goes out with the next, which is when there is room for
+more leases (or when those in hand turn out to be slow). Under load that is one round trip per batch; an idle pump
+makes none.
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ class Pump:
             self._sleep()
 
     def _ripe(self) -> bool:
-        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more are about to come."""
+        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more come in a moment."""
         return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots)
 
     def _due_now(self) -> bool:
