@@ -266,7 +266,7 @@ class Pump:
             self._sleep()
 
     def _ripe(self) -> bool:
-        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more come in a moment."""
+        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more come at once."""
         return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots)
 
     def _due_now(self) -> bool:
