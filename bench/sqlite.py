@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,13 @@ def noop(number: int) -> None:
 def start_delay(sent: float) -> float:
     import time
     return time.time() - sent
+
+@app.task(max_crashes=100)
+def say_start(path: str) -> None:
+    import os, time
+    with open(path, "a") as said:
+        said.write(f"{os.getpid()} {time.monotonic()}\\n")
+    time.sleep(0.2)
 """
 
 HUEY = """
@@ -196,6 +204,38 @@ class Bench:
             process.terminate()
             process.wait()
 
+    def recoveries(self, count: int) -> list[float]:
+        """Seconds from kill -9 of a worker process to the next start of its job, with another process there."""
+        path = self.fresh("headrace")
+        module = self.app(path)
+        assert module.app.store is not None  # the file is there before the worker is
+        options = ["--slots", "1", "--processes", "2", "--log-level", "ERROR"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "worker", "bench_app:app", *options], cwd=self.folder
+        )
+        try:
+            seen = []
+            for number in range(count):
+                said = self.folder / f"said-{number}"
+                job = module.say_start.enqueue(str(said))
+                os.kill(int(self._line(said, 1)[0]), signal.SIGKILL)
+                killed = time.monotonic()
+                seen.append(float(self._line(said, 2)[1]) - killed)
+                job.result(timeout=30)
+            return seen
+        finally:
+            process.terminate()
+            process.wait()
+
+    @staticmethod
+    def _line(path: Path, number: int) -> list[str]:
+        """The words of a line, as soon as it is there."""
+        while True:
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+            if len(lines) >= number and lines[number - 1].endswith("\n"):
+                return lines[number - 1].split()
+            time.sleep(0.001)
+
     # -- the peer --
 
     def huey_drain(self) -> float:
@@ -276,6 +316,11 @@ def main() -> int:
         seen = sorted(bench.latencies(50 if quick else 200))
         report.add("enqueue to start, p50", statistics.median(seen) * 1000, "ms", 3.0, at_most=True)
         report.add("enqueue to start, p99", seen[int(len(seen) * 0.99)] * 1000, "ms")
+        again = bench.recoveries(3 if quick else 15)
+        report.add(
+            "death of a process to the next start of its job, median", statistics.median(again), "s", 0.5, at_most=True
+        )
+        report.add("the same at worst", max(again), "s")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return report.show()

@@ -61,6 +61,14 @@ def work(number: int, seconds: float = 0.0) -> int:
 
 
 @app.task
+def marked(note: str, seconds: float) -> None:
+    """Says what it is when it starts and when it ends."""
+    tell("start", note)
+    time.sleep(seconds)
+    tell("end", note)
+
+
+@app.task
 async def work_async(number: int, seconds: float = 0.0) -> int:
     tell("start", str(number))
     await asyncio.sleep(seconds)
