@@ -162,6 +162,10 @@ class Store(Protocol):
     def leases_in_jobs(self) -> bool:
         """False: a lease lives as long as its session. True: each job is renewed by itself, by the pump."""
 
+    @property
+    def batch(self) -> int:
+        """How many quick jobs a worker should ask for at once, at most."""
+
     def run(self, operation: Operation[T]) -> T:
         """Do it now, in this thread."""
 

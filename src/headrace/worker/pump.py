@@ -45,9 +45,7 @@ log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
 
 SPARE_SECONDS = 0.025
-"""How much measured work may be held ready."""
-SPARE_JOBS = 500
-"""And how many jobs."""
+"""How much measured work may be held ready. (And how many jobs: the store's `batch`.)"""
 SLOW_SECONDS = 0.005
 """When leases wait for this long, jobs are not as quick as they seemed."""
 STUCK_SECONDS = 0.1
@@ -279,7 +277,7 @@ class Pump:
         if free <= 0 and not self._ripe():
             self._hungry = False
             return
-        outcomes = list(itertools.islice(_drain(self._outcomes), 2 * SPARE_JOBS))
+        outcomes = list(itertools.islice(_drain(self._outcomes), 2 * self._store.batch))
         if outcomes and any(run._speaking for run in tuple(self._spoken)):
             self._report()  # what a run said comes before its outcome
         if self._tokens:
@@ -357,7 +355,7 @@ class Pump:
             self._rate = rate if not self._rate else 0.7 * self._rate + 0.3 * rate
             if free >= self.slots - 1 and self._filled == self._turned:
                 self._spare = max(2 * self._spare, self.slots)
-        self._spare = min(self._spare, int(self._rate * SPARE_SECONDS), SPARE_JOBS)
+        self._spare = min(self._spare, int(self._rate * SPARE_SECONDS), self._store.batch)
         return max(0, self._spare - max(0, -free))
 
     def _started_spares(self) -> list[int | str]:

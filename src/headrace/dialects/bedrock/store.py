@@ -73,6 +73,7 @@ class BedrockStore:
     """
 
     leases_in_jobs = True
+    batch = 500
     facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE})
     durability = Durability.PROCESS
 

@@ -37,7 +37,7 @@ from headrace.job import (
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
 from headrace.store.redis.addresses import parse
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import BATCH, Reply, Script, Steps
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -58,6 +58,7 @@ class GearMonkeyStore:
     """
 
     leases_in_jobs = False
+    batch = BATCH
     facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:

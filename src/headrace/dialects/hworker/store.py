@@ -42,7 +42,7 @@ from headrace.job import (
 )
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.operation import BATCH, Script, Steps
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -72,6 +72,7 @@ class HworkerStore:
     """
 
     leases_in_jobs = True
+    batch = BATCH
     facets = frozenset({Facet.REVIVE})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:

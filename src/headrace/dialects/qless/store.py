@@ -35,7 +35,7 @@ from headrace.job import (
 from headrace.store import rules
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.operation import BATCH, Script, Steps
 
 from . import mapping, waiter
 from .asking import Nothing
@@ -59,6 +59,7 @@ class QlessStore(Managing, Scheduling):
     """
 
     leases_in_jobs = True
+    batch = BATCH
     facets = frozenset(
         {
             Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,

@@ -28,7 +28,7 @@ from headrace.job import (
 )
 from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
 from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.operation import BATCH, Script, Steps
 
 from . import reading, views
 from .address import Keys, parse_url
@@ -65,6 +65,7 @@ class WorkKitStore:
     """
 
     leases_in_jobs = True
+    batch = BATCH
     facets = frozenset({Facet.DELAY})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:

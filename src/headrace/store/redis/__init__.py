@@ -50,7 +50,7 @@ from headrace.store.facets import (
 from headrace.store.redis import finding, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import BATCH, Reply, Script, Steps
 
 try:
     from headrace.store.redis import doctor
@@ -77,6 +77,7 @@ class RedisStore:
     """
 
     leases_in_jobs = False
+    batch = BATCH
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,

@@ -12,6 +12,9 @@ T = TypeVar("T")
 Reply = Any
 """What a script answers: bytes, integers, and lists of these."""
 
+BATCH = 350
+"""How many jobs to ask for at once. A server writes 64 KB of an answer, then serves others before it writes more."""
+
 
 class Script(Operation[T], Generic[T]):
     """One call of one script. `read` makes sense of the reply; it is told when the request had to be sent again."""

@@ -76,8 +76,12 @@ local function fail(kind, text)
   error('HEADRACE ' .. kind .. ' ' .. text .. ' .', 0)
 end
 
+-- Asked once: nothing changes before the first write.
+local types = {}
+
 local function check_type(key, wanted)
-  local found = call('TYPE', key).ok
+  local found = types[key] or call('TYPE', key).ok
+  types[key] = found
   if found ~= wanted and found ~= 'none' then
     fail('CORRUPT', key .. ' is a ' .. found .. ', not a ' .. wanted)
   end

@@ -118,6 +118,7 @@ local function settle_all(session, kept)
   local surplus = 0
   if finished_in[1] then
     surplus = call('ZCARD', ENDED[DONE]) + #finished_in / 2 - (kept or setting('jobs-history-count'))
+    types[ENDED[DONE]] = 'zset' -- or that would have failed
   end
   if surplus >= 100 then
     purge(DONE, math.min(surplus, #finished_in + 100))
