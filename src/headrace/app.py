@@ -234,13 +234,23 @@ class Headrace:
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
-        operation = self.store.put(self._new_jobs(calls))
+        return self._handles(self._put(self._new_jobs(calls)))
+
+    def _enqueue(self, call: Call[R]) -> Job[R]:
+        """The same for a single call of one of this app's tasks."""
+        if call.new.tags:
+            facet(self.store, Tags)
+        put = self._put([call.new])[0]
+        return Job(self, put.id, created_now=put.created)
+
+    def _put(self, jobs: list[NewJob]) -> list[Put]:
+        operation = self.store.put(jobs)
         if crashpoints.armed:
             crashpoints.reach("put.before")
         puts = self.store.run(operation)
         if crashpoints.armed:
             crashpoints.reach("put.after")
-        return self._handles(puts)
+        return puts
 
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""

@@ -139,7 +139,7 @@ class Using(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put one job into the store."""
-        return self._task.app.enqueue_many([self.call(*args, **kwargs)])[0]
+        return self._task.app._enqueue(self.call(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same, from async code."""

@@ -52,9 +52,20 @@ def test_settings_are_changed_and_unset(app: Headrace, ask: Ask, run: Run) -> No
     assert list(app.settings.changed()) == ["max-job-history"]
 
 
+def test_max_concurrency_is_the_limit_of_a_queue(app: Headrace, ask: Ask, run: Run) -> None:
+    shop.add.enqueue(1)
+    assert values(ask, "max-concurrency", "4", "--queue", "mail") == {"max-concurrency:mail": 4}
+    assert app.queue("mail").running_at_most == 4
+    assert values(ask)["max-concurrency:mail"] == 4
+    assert "max-concurrency:mail" in run("settings").stdout
+    assert values(ask, "max-concurrency", "--queue", "mail", "--unset") == {"max-concurrency:mail": None}
+    assert app.queue("mail").running_at_most is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (("max-concurrency", "0", "--queue", "q"), exits.CONFIGURATION, "a limit is at least 1, not 0"),
         (("heartbeats", "5"), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
         (("heartbeats",), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
         (("heartbeat", "soon"), exits.CONFIGURATION, "heartbeat: 'soon'"),

@@ -13,10 +13,6 @@ from .helpers import Worker
 from .stores import STORES, Entry
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 @pytest.fixture(autouse=True)
 def _facets(request: pytest.FixtureRequest) -> None:
     """What a store says it cannot do is not asked of it."""

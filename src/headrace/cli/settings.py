@@ -81,7 +81,7 @@ def _change(store: Store, name: str, queue: str | None, value: str | None) -> No
 
 def _count(value: str) -> int:
     if not value.isdigit():
-        raise ConfigurationError(f"{CONCURRENCY} is a whole number, 0 or more, not {value!r}.")
+        raise ConfigurationError(f"{CONCURRENCY} is a whole number, 1 or more, not {value!r}.")
     return int(value)
 
 

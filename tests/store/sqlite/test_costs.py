@@ -115,7 +115,7 @@ def test_looking_for_jobs_goes_along_an_index(store: SqliteStore, wanted: Filter
 
     def explain(connection: Any) -> None:
         def note(cursor: Any, statement: str, values: Any) -> bool:
-            if statement.startswith("-- A job, whole."):
+            if statement.startswith(SQL["snapshot"]):
                 explained = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
                 steps.extend(row[3] for row in explained)
             return True
