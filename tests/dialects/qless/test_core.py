@@ -74,7 +74,7 @@ def rows_of(section: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def _refusals(request: pytest.FixtureRequest) -> None:
     """They are run all the same: one that begins to pass is no longer refused."""
-    name = re.sub(r"\[(path|wheel)-", "[", request.node.name)
+    name = re.sub(r"\[(path|wheel|chosen)-", "[", request.node.name)
     row = REFUSED.get(name) or REFUSED.get(request.node.originalname)
     if row is not None and name not in PASSING:
         request.applymarker(pytest.mark.xfail(strict=True, reason=f"docs/dialects/qless.md: {row}"))
