@@ -113,6 +113,7 @@ class Pump:
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
         self._stop_at: float | None = None
         self._gone = False
+        self._closed = False
         self._spare = 0
         self._rate = 0.0
         self._turned = time.monotonic()
@@ -231,6 +232,7 @@ class Pump:
 
     def close(self) -> None:
         """Let go of everything. `run` does so at its end."""
+        self._closed = True
         self._threads.close()
         self._isolated.close()
         self.resources.stop()  # while the loop that they were made on still runs
@@ -609,6 +611,8 @@ class Pump:
         request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())
         turn = self._taking.turn(request, timeout)
         self._asleep = False
+        if self._closed:  # the pump did not wait: it was interrupted
+            return
         if turn is None:
             turn = self._insist(request)
         self._heed([], take, turn)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from headrace.clock import SystemClock
 from headrace.job import State, Take, Turn
 from headrace.store.redis import RedisStore
 from headrace.store.redis.waiter import WorkerEar
+from processes import environment
 
 from .servers import Server
 
@@ -164,3 +168,35 @@ def test_it_is_never_longer_than_a_sleeper_goes_without_asking(
     with closing(sleeper.ear):
         sleeper.start()
         assert sleeper.ids() == []
+
+
+INTERRUPTED = """
+import sys
+from headrace import Headrace
+
+app = Headrace(sys.argv[1])
+
+
+@app.task(name="quiet")
+def quiet() -> None:
+    pass
+
+
+try:
+    app.worker().run()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_a_worker_that_waits(server: Server) -> None:
+    url = f"{server.url}?ns=interrupted"
+    command = [sys.executable, "-c", INTERRUPTED, url]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        until(lambda: int(server.client().info("clients")["blocked_clients"]) == 1)
+        worker.send_signal(signal.SIGINT)
+        said, complaints = worker.communicate(timeout=20)
+    assert (said, complaints, worker.returncode) == (b"interrupted\n", b"", 0)
+    store = RedisStore(url)
+    assert store.run(store.sessions()) == []
+    store.close()
