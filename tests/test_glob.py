@@ -10,6 +10,11 @@ from headrace.glob import matcher
 from volume import volume
 
 
+def test_a_bracket_that_comes_first_begins_no_range() -> None:
+    fits = matcher("[]-z]")
+    assert [character for character in "]-zaq" if fits(character)] == ["]", "-", "z"]
+
+
 def test_the_rules_are_those_of_sqlite() -> None:
     chance = random.Random(7)
     connection = apsw.Connection(":memory:")

@@ -82,7 +82,8 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
     i = 0
     while i < len(members):
         low = high = members[i]
-        if i + 2 < len(members) and members[i + 1] == "-":
+        begins_range = i > 0 or low != "]"  # a bracket that comes first is a member, and no more
+        if begins_range and i + 2 < len(members) and members[i + 1] == "-":
             high = members[i + 2]
             i += 2
         if low <= high:

@@ -72,7 +72,7 @@ def work_out(record: ScheduleRecord, now: int) -> Tick:
     definition, name, version = record.definition, record.name, record.version
     if record.next is None or (definition.max_runs is not None and record.runs >= definition.max_runs):
         return Tick(name=name, version=version)
-    if record.finished is not None:
+    if record.finished is not None and definition.follows:  # its rule may be another one by now
         return Tick(name=name, version=version, next=_after_the_job(record))
     ticks, following = _due(definition, record.next, now)
     if definition.follows and ticks:

@@ -181,6 +181,7 @@ def test_a_pattern_in_its_place_and_each_name_once(store: Store, worker: Worker)
         ("q", ["q"]),
         ("q.*", []),
         ("q[1", []),
+        ("q[]-z]", []),
     ],
 )
 def test_what_a_pattern_matches(store: Store, worker: Worker, pattern: str, matched: list[str]) -> None:

@@ -20,7 +20,7 @@ makers.patterns = function()
   function patterns.parse_class(codes, at)
     local class = { inverted = codes[at] == patterns.CARET }
     at = at + (class.inverted and 1 or 0)
-    local last = at + 1
+    local first, last = at, at + 1
     while codes[last] and codes[last] ~= patterns.CLOSING do
       last = last + 1
     end
@@ -28,7 +28,9 @@ makers.patterns = function()
       return nil
     end
     while at < last do
-      if codes[at + 1] == patterns.DASH and at + 2 < last then
+      -- A bracket that comes first is a member, and begins no range.
+      local begins_range = at > first or codes[at] ~= patterns.CLOSING
+      if begins_range and codes[at + 1] == patterns.DASH and at + 2 < last then
         class[#class + 1], class[#class + 2] = codes[at], codes[at + 2]
         at = at + 3
       else
