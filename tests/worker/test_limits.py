@@ -56,7 +56,7 @@ def test_limits_hold_while_workers_are_killed(app: Headrace, start: Start, witne
     eventually(lambda: unfinished(app) == 0, "all jobs to end", 90)
 
     def ended_with(mark: Mark) -> float:
-        """When its process was killed. One that was forked a moment before is not in the list: it died with the next."""
+        """When its process was killed. One that was forked at that very moment is not in the list."""
         return killed.get(mark.pid) or min(at for at in killed.values() if at >= mark.at - 0.1)
 
     marks = witness.marks()
