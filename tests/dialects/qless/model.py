@@ -130,7 +130,8 @@ class Model:
     def unfailed(self, jid: str, job: dict[str, Any]) -> None:
         failure = job["failure"]
         group = self.lists[f"ql:f:{failure['group']}"]
-        group.remove(jid)
+        if jid in group:  # not if it was put back, and an occurrence overwrote it
+            group.remove(jid)
         if not group:
             self.sets["ql:failures"].discard(failure["group"])
         self.count(failure["when"], job["queue"], "failed", -1)
@@ -201,7 +202,8 @@ class Model:
     def exhaust(self, now: float, jid: str, queue: str) -> None:
         job = self.job(jid)
         self.leave_queue(jid, queue, "work", "locks", "scheduled")
-        group, message = f"failed-retries-{queue}", f'Job exhausted retries in queue "{queue}"'
+        # An occurrence that overwrote it may have put it into another queue than the one that it is locked in.
+        group, message = f"failed-retries-{job['queue']}", f'Job exhausted retries in queue "{job["queue"]}"'
         worker = job["worker"]
         self.fall(now, jid, queue, {"group": group, "message": message, "when": now, "worker": ""}, {"group": group})
         self.tell_trackers(jid, "ql:failed")

@@ -44,16 +44,22 @@ class FullModel(Model):
         return int(job["remaining"])
 
     def unfail(self, now: float, queue: str, group: str, count: int) -> int:
-        oldest = self.lists[f"ql:f:{group}"][-count:]
-        for jid in reversed(oldest):
+        listed = self.lists[f"ql:f:{group}"]
+        oldest = listed[-count:]
+        del listed[len(listed) - len(oldest) :]
+        if not listed:
+            self.sets["ql:failures"].discard(group)
+        put_back = [jid for jid in reversed(oldest) if self.job(jid)]
+        for jid in put_back:
             job = self.job(jid)
-            self.unfailed(jid, job)
+            if failure := job.get("failure"):
+                self.count(failure["when"], job["queue"], "failed", -1)
             self.history(now, jid, "put", {"q": queue})
             job |= {"worker": "", "expires": 0, "queue": queue, "remaining": job["retries"]}
             self.line_up(now, jid, queue, 0, False)
-        if oldest:
+        if put_back:
             self.zsets["ql:queues"].setdefault(queue, now)
-        return len(oldest)
+        return len(put_back)
 
     def timeout(self, now: float, jid: str) -> None:
         job = self.job(jid)
