@@ -68,7 +68,7 @@ def sqlite_rows(store: SqliteStore) -> dict[str, int]:
 
 STORES = [
     Entry("model", model, model_rows),
-    Entry("sqlite-memory", sqlite_memory, sqlite_rows, histories=400, depth=4),
+    Entry("sqlite-memory", sqlite_memory, sqlite_rows, histories=200, depth=4),
     Entry("sqlite-file", sqlite_file, sqlite_rows, shared=True),
     Entry("redis", redis, servers.rows, shared=True),
 ]
