@@ -16,9 +16,10 @@ from headrace.declared import app_name, reconcile
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, ScheduleNotFound, Unsupported
 from headrace.job import Lane, NewJob
 from headrace.schedule import ScheduleError
-from headrace.store.facets import Misfire, Overlap
+from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.task import decode_overrides
 from headrace.testing import Testing
+from headrace.ticks import work_out
 
 NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 
@@ -455,3 +456,10 @@ def test_a_queue_of_one(t: Testing, report: Any) -> None:
     t.advance("3 minutes")
     assert [job.state for job in t.jobs] == ["ready", "blocked"]
     assert schedule.refresh().runs == 2
+
+
+def test_a_rule_that_no_longer_follows_its_jobs_counts_at_once() -> None:
+    """The end of the last job was noted for the rule before: it must not be asked when that job ended."""
+    definition = Definition(rule="every minute UTC", task="task", body=b"{}")
+    tick = work_out(ScheduleRecord(name="a", definition=definition, next=60_000, finished=30_000), 60_000)
+    assert ([job.tick for job in tick.jobs], tick.last_tick, tick.next) == ([60_000], 60_000, 120_000)

@@ -100,9 +100,7 @@ def test_declared_schedules_come_and_go_with_the_code(app: Headrace, start: Star
     assert {mark.note for mark in witness.marks("ticked")} == {"every second", "more"}
 
 
-def test_a_worker_at_a_store_without_schedules_says_what_is_wrong(start: Start, tmp_path: Path, url: str) -> None:
-    if not url.startswith("sqlite"):
-        pytest.skip("once is enough")
+def test_a_worker_at_a_store_without_schedules_says_what_is_wrong(tmp_path: Path) -> None:
     log = tmp_path / "wrong.log"
     server = servers.shared()
     hworker = f"hworker+unix://{server.socket}?name=default"

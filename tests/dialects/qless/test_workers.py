@@ -159,7 +159,11 @@ def test_sandboxes_are_empty_before_and_after(
     assert [job_of(client, jid).state for jid in jids] == ["complete", "complete"]
 
 
-def test_losing_a_job(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+@contextmanager
+def losing(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> Iterator[tuple[Worker, str, list[str]]]:
+    """A worker, the job that it runs, and what it has been told it lost: by the end of the block that job, once."""
     lost: list[str] = []
     gate = tmp_path / "gate"
     jid = put(client, "Wait", data={"until": str(gate)})
@@ -172,13 +176,18 @@ def test_losing_a_job(client: Client, tmp_path: Path, testimony: Callable[[], li
     thread = threading.Thread(target=worker.run)
     thread.start()
     eventually(testimony, "the job")
-    worker.heard("nonsense")
-    worker.heard('{"jid": "another", "event": "canceled"}')
-    assert lost == []
-    client("cancel", jid)
+    yield worker, jid, lost
     thread.join(20)
     assert not thread.is_alive()
     assert lost == [jid]
+
+
+def test_losing_a_job(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    with losing(client, tmp_path, testimony) as (worker, jid, lost):
+        worker.heard("nonsense")
+        worker.heard('{"jid": "another", "event": "canceled"}')
+        assert lost == []
+        client("cancel", jid)
 
 
 @pytest.mark.parametrize("event", ["canceled", "lock_lost", "put"])
@@ -186,22 +195,8 @@ def test_each_of_three_events_says_that_a_job_is_lost(
     client: Client, tmp_path: Path, qless: Recorder, testimony: Callable[[], list[list[str]]], event: str
 ) -> None:
     """As others publish it: our own script says `lock_lost` where the document has `put`."""
-    lost: list[str] = []
-    gate = tmp_path / "gate"
-    jid = put(client, "Wait", data={"until": str(gate)})
-
-    def on_loss(lost_jid: str) -> None:
-        lost.append(lost_jid)
-        gate.touch()
-
-    worker = serial(client, tmp_path, on_loss=on_loss)
-    thread = threading.Thread(target=worker.run)
-    thread.start()
-    eventually(testimony, "the job")
-    qless.redis.publish("ql:w:me", json.dumps({"jid": jid, "event": event}))
-    thread.join(20)
-    assert not thread.is_alive()
-    assert lost == [jid]
+    with losing(client, tmp_path, testimony) as (_, jid, _):
+        qless.redis.publish("ql:w:me", json.dumps({"jid": jid, "event": event}))
 
 
 # -- several at once --

@@ -41,6 +41,10 @@ NO_CHILDREN = (
 )
 
 DAY_SECONDS = 86_400
+NO_LANES = (
+    "Qless has no lanes within a queue: all that it limits is how many jobs of a queue run at once. Give the jobs a "
+    "queue of their own, and limit that."
+)
 BARS = list(
     pairwise(
         [
@@ -132,10 +136,7 @@ def _refuse(job: NewJob) -> None:
     if job.require_worker:
         raise Unsupported("Qless' workers do not say which queues they listen to, so nobody can be required there.")
     if job.lane is not None:
-        raise Unsupported(
-            "Qless has no lanes within a queue: all that it limits is how many jobs of a queue run at once. Give the "
-            "jobs a queue of their own, and limit that."
-        )
+        raise Unsupported(NO_LANES)
     if job.after and job.if_failed is not IfFailed.WAIT:
         raise Unsupported(
             f"if_failed={job.if_failed.value!r}: in Qless a job that depends on one that has failed goes on waiting, "

@@ -24,7 +24,7 @@ from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.task import Overrides, decode_overrides
 from headrace.ticks import tick_after
 
-from .mapping import milliseconds, retries_of
+from .mapping import NO_LANES, milliseconds, retries_of
 
 if TYPE_CHECKING:
     from headrace.task import Task
@@ -176,11 +176,7 @@ def _refuse(record: ScheduleRecord) -> None:
             definition.carry_data,
             f"carry_data: every run of a recurring job of Qless begins with the same data. {native}",
         ),
-        (
-            definition.lane is not None,
-            "Qless has no lanes within a queue: all that it limits is how many jobs of a queue run at once. Give the "
-            "jobs a queue of their own, and limit that.",
-        ),
+        (definition.lane is not None, NO_LANES),
         (
             definition.offset % 1000,
             f"offset: Qless' recurring jobs are due at whole seconds: write {definition.offset // 1000}, not "
