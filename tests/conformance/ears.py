@@ -42,7 +42,8 @@ class Ear:
         return await asyncio.to_thread(self.wait, timeout)
 
     def close(self) -> None:
-        self.ears.remove(self)
+        if self in self.ears:
+            self.ears.remove(self)
 
 
 class NoGuard:

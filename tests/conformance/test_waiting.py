@@ -67,6 +67,18 @@ def test_a_put_during_the_wait_ends_it(store: Store, worker: Worker) -> None:
             assert was_woken()
 
 
+def test_a_poke_after_the_end_reaches_nobody(store: Store, worker: Worker) -> None:
+    late = store.waiter(worker.id, ["default"])
+    late.close()
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        late.poke()
+        late.close()
+        assert not ear.wait(0)
+        put(store, "a")
+        assert woken(ear), "whoever came after is still where it can be reached"
+
+
 def test_every_queue_listened_to_is_heard(store: Store, worker: Worker) -> None:
     queues = [f"queue {i}" for i in range(20)]
     with closing(store.waiter(worker.id, queues)) as ear:

@@ -116,7 +116,7 @@ class Waiter(Protocol):
         """The same on an event loop."""
 
     def poke(self) -> None:
-        """End the present or the next `wait`. Safe from any thread."""
+        """End the present or the next `wait`. Safe from any thread, and after `close`."""
 
     def close(self) -> None:
         """Give up listening."""

@@ -20,6 +20,7 @@ from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.hands import Session, get_found, read_found
 from headrace.dialects.bedrock.hosts import NotSent
 from headrace.dialects.bedrock.mapping import name_lists
+from headrace.store.pokes import Pokes
 
 HOLD = 60_000
 """Milliseconds that one request waits."""
@@ -37,9 +38,7 @@ class Ear:
         self._reader = ReplyReader()
         self._asked = 0
         self._rest_until = 0.0
-        self._ready, self._bell = socket.socketpair()
-        self._ready.setblocking(False)
-        self._bell.setblocking(False)
+        self._pokes = Pokes()
 
     def arm(self) -> None:
         """Nothing to do: a request that waits is heard whenever its answer comes."""
@@ -54,11 +53,11 @@ class Ear:
         pause = None
         if self._session.room and self._socket is None and (self._resting() or not self._ask()):
             pause = PAUSE if timeout is None else min(timeout, PAUSE)
-        listening = [self._ready] if self._socket is None else [self._ready, self._socket]
+        listening: list[int | socket.socket] = [self._pokes.reader]
+        if self._socket is not None:
+            listening.append(self._socket)
         readable, _, _ = select.select(listening, [], [], timeout if pause is None else pause)
-        if self._ready in readable:
-            with suppress(BlockingIOError):
-                self._ready.recv(4096)
+        if self._pokes.taken():
             return True
         if self._socket is not None and self._socket in readable:
             return self._hear()
@@ -68,14 +67,12 @@ class Ear:
         return await asyncio.to_thread(self.wait, timeout)
 
     def poke(self) -> None:
-        with suppress(BlockingIOError, OSError):
-            self._bell.send(b"!")
+        self._pokes.poke()
 
     def close(self) -> None:
         if self._socket is not None:
             self._withdraw()
-        self._ready.close()
-        self._bell.close()
+        self._pokes.close()
 
     # -- the request that waits --
 

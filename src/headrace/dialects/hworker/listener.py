@@ -7,17 +7,16 @@ is as before, whoever pushed, with whatever client, and a crash at any moment lo
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from redis import exceptions as wire
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.errors import HeadraceError
+from headrace.store.pokes import Pokes
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -76,7 +75,7 @@ class Listener:
         self._driver = driver
         self._has_room = has_room
         self._lines = [_Line(driver.names.of(name)[0]) for name in dict.fromkeys(names)]
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pokes = Pokes()
         self._pause = 0.0
         self._look_at: float | None = None
         self._armed = True
@@ -85,23 +84,18 @@ class Listener:
         self._armed = True
 
     def poke(self) -> None:
-        with suppress(OSError):  # full: it will wake up; closed: nobody waits
-            os.write(self._writer, b"!")
+        self._pokes.poke()
 
     def close(self) -> None:
         for line in self._lines:
             line.hang_up()
-        reader, writer = self._reader, self._writer
-        self._reader = self._writer = -1
-        for descriptor in (reader, writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        self._pokes.close()
 
     def wait(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             listening = self._armed and self._has_room() is not False
-            if self._poked():
+            if self._pokes.taken():
                 return True
             if listening and self._news():
                 self._armed = False
@@ -112,7 +106,7 @@ class Listener:
             look_at = self._look_at if listening else None
             ends = [end for end in (deadline, look_at, now + BLOCK_SECONDS) if end is not None]
             select.select(
-                [self._reader, *(self._descriptors() if listening else [])], [], [], max(min(ends) - now, 0.0)
+                [self._pokes.reader, *(self._descriptors() if listening else [])], [], [], max(min(ends) - now, 0.0)
             )
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -148,10 +142,3 @@ class Listener:
     def _descriptors(self) -> list[int]:
         lines = [line for line in self._lines if line.asked is not None]
         return [line.connection._sock.fileno() for line in lines]  # redis-py has no other way to it
-
-    def _poked(self) -> bool:
-        poked = False
-        with suppress(OSError):
-            while os.read(self._reader, 64):
-                poked = True
-        return poked

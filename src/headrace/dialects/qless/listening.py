@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.store.pokes import Pokes
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -26,7 +26,7 @@ class Listener:
         self._driver = driver
         self._channels = channels
         self._connection: Any = None
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pokes = Pokes()
         self._closed = False
         self._tested = 0.0
 
@@ -52,7 +52,7 @@ class Listener:
                     with suppress(*BROKEN, Replica, HeadraceError):
                         self.subscribe()
                     if self._connection is None:
-                        select.select([self._reader], [], [], RECONNECT_SECONDS)
+                        select.select([self._pokes.reader], [], [], RECONNECT_SECONDS)
                         continue
                 try:
                     yield from self._arrived()
@@ -60,7 +60,7 @@ class Listener:
                     self.hang_up()
                     continue
                 if not self._closed:
-                    select.select([self._reader, self._connection._sock], [], [], PING_SECONDS)
+                    select.select([self._pokes.reader, self._connection._sock], [], [], PING_SECONDS)
         finally:
             self.hang_up()
 
@@ -97,16 +97,10 @@ class Listener:
     def close(self) -> None:
         """Stop listening, from any thread."""
         self._closed = True
-        with suppress(OSError):
-            os.write(self._writer, b"!")
+        self._pokes.poke()
 
     def hang_up(self) -> None:
         """Let go of the connection, in the listening thread."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
-
-    def __del__(self) -> None:
-        for descriptor in (self._reader, self._writer):
-            with suppress(OSError):
-                os.close(descriptor)

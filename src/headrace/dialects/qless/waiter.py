@@ -8,7 +8,6 @@ looks again every few seconds.
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import msgspec
 
 from headrace.errors import HeadraceError
 from headrace.glob import any_fits
+from headrace.store.pokes import Pokes
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -43,7 +43,7 @@ class Ear:
         self._judge = judge
         self._looks = looks
         self._connection: Any = None
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pokes = Pokes()
         self._hinted = 0.0
 
     def arm(self) -> None:
@@ -56,7 +56,7 @@ class Ear:
         deadline = None if timeout is None else now + timeout
         look_at = now + LOOK_AGAIN if self._looks else None
         while True:
-            if self._poked():
+            if self._pokes.taken():
                 return True
             was_connected = self._connection is not None
             if not was_connected:
@@ -72,7 +72,7 @@ class Ear:
             ends = [
                 moment for moment in (deadline, look_at, None if self._connection else now + 0.5) if moment is not None
             ]
-            watched = [self._reader] if self._connection is None else [self._reader, self._connection._sock]
+            watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._connection._sock]
             select.select(watched, [], [], max(0.0, min(ends, default=now + 15.0) - now))
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -83,16 +83,11 @@ class Ear:
             raise
 
     def poke(self) -> None:
-        with suppress(OSError):
-            os.write(self._writer, b"!")
+        self._pokes.poke()
 
     def close(self) -> None:
         self._hang_up()
-        reader, writer = self._reader, self._writer
-        self._reader = self._writer = -1
-        for descriptor in (reader, writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        self._pokes.close()
 
     def _subscribe(self) -> None:
         connection = self._driver.opener.open()
@@ -131,13 +126,6 @@ class Ear:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
-
-    def _poked(self) -> bool:
-        poked = False
-        with suppress(OSError):
-            while os.read(self._reader, 64):
-                poked = True
-        return poked
 
 
 def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> Ear:

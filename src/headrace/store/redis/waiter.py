@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import select
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
 from ssl import SSLSocket, SSLWantReadError
 from typing import Any, TypeVar
 
 from redis import exceptions as wire
 
 from headrace.errors import HeadraceError
+from headrace.store.pokes import Pokes
 from headrace.store.redis.connections import SECONDS, pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
@@ -64,9 +63,9 @@ class Ear:
         self._has_room = has_room
         self._connection: Any = None
         self._socket = -1
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pokes = Pokes()
         self._poll = select.poll()  # select() cannot watch the thousandth file of a process
-        self._poll.register(self._reader, select.POLLIN)
+        self._poll.register(self._pokes.reader, select.POLLIN)
         self._asked = 0.0
         self._tested = 0.0
         self._unanswered = False
@@ -89,16 +88,11 @@ class Ear:
             self._connected()  # if it is not, `wait` will try again, with pauses
 
     def poke(self) -> None:
-        with suppress(OSError):  # full: it will wake up; closed: nobody waits
-            os.write(self._writer, b"!")
+        self._pokes.poke()
 
     def close(self) -> None:
         self._hang_up()
-        reader, writer = self._reader, self._writer
-        self._reader = self._writer = -1
-        for descriptor in (reader, writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        self._pokes.close()
 
     def wait(self, timeout: float | None) -> bool:
         course = self._course(timeout)
@@ -139,7 +133,7 @@ class Ear:
         """The same on an event loop."""
         loop = asyncio.get_running_loop()
         stirred = asyncio.Event()
-        watched = [self._reader] if self._connection is None else [self._reader, self._socket]
+        watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._socket]
         for descriptor in watched:
             loop.add_reader(descriptor, stirred.set)
         try:
@@ -163,8 +157,8 @@ class Ear:
             self._asked = 0.0
         stirred = self._stirred()
         while True:
-            if self._reader in stirred:
-                self._forget_pokes()
+            if self._pokes.reader in stirred:
+                self._pokes.taken()
                 return True
             if self._deaf:
                 pass
@@ -302,11 +296,6 @@ class Ear:
             self._connection.disconnect()
             self._connection = None
 
-    def _forget_pokes(self) -> None:
-        with suppress(OSError):
-            while len(os.read(self._reader, 64)) == 64:
-                pass
-
 
 class WorkerEar(Ear):
     """Hears of work in some queues, and of cancelled jobs of one session; and may take as it waits.
@@ -359,13 +348,13 @@ class WorkerEar(Ear):
         poll = select.poll()
         line = self._line._sock.fileno()
         poll.register(line, select.POLLIN)
-        poll.register(self._reader, select.POLLIN)
+        poll.register(self._pokes.reader, select.POLLIN)
         give_up = time.monotonic() + seconds + SECONDS
         while line not in (stirred := [descriptor for descriptor, _ in poll.poll(1000)]):
             if time.monotonic() > give_up:
                 raise TimeoutError
-            if self._reader in stirred:
-                self._forget_pokes()
+            if self._pokes.reader in stirred:
+                self._pokes.taken()
                 self._driver.command(b"RPUSH", self._bell, b"1")
 
     def _hang_up_line(self) -> None:

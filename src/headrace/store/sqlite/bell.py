@@ -214,6 +214,8 @@ class Bell:
         self._look = look
         self._slot = slot
         self._ear = ear
+        self._hangs = True
+        self._guard = threading.RLock()  # a signal handler may poke while its own thread does
 
     def arm(self) -> None:
         self._bells.set_state(self._slot, self._kind)
@@ -249,11 +251,16 @@ class Bell:
                 self._ear.recv(16)
 
     def poke(self) -> None:
-        self._bells.send(self._slot)
+        with self._guard:  # once it is taken down another may hang there
+            if self._hangs:
+                self._bells.send(self._slot)
 
     def close(self) -> None:
-        self._bells.take_down(self._slot)
-        self._ear.close()
+        with self._guard:
+            if self._hangs:
+                self._hangs = False
+                self._bells.take_down(self._slot)
+                self._ear.close()
 
 
 class Poll:

@@ -6,14 +6,12 @@ import code
 import itertools
 import json
 import logging
-import os
 import select
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -26,6 +24,7 @@ from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import StoreError
+from headrace.store.pokes import Pokes
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -55,7 +54,7 @@ class Stopper:
     """Says that it is time to stop. Unlike an `Event` it may be set by a signal handler that interrupts its `wait`."""
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pokes = Pokes()
         self._is_set = False
 
     def is_set(self) -> bool:
@@ -64,17 +63,11 @@ class Stopper:
     def set(self) -> None:
         """From any thread and any signal handler."""
         self._is_set = True
-        with suppress(OSError):
-            os.write(self._writer, b"!")
+        self._pokes.poke()
 
     def wait(self, seconds: float) -> None:
         """Until it is set, or so many seconds have passed. Once it is set this returns at once, for ever."""
-        select.select([self._reader], [], [], seconds)
-
-    def __del__(self) -> None:
-        for descriptor in (self._reader, self._writer):
-            with suppress(OSError):
-                os.close(descriptor)
+        select.select([self._pokes.reader], [], [], seconds)
 
 
 class Worker:

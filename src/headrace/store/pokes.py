@@ -1,0 +1,52 @@
+"""How one who waits for files to be readable is woken up from within its own process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+
+class Pokes:
+    """A pipe to be poked through: from any thread, from a signal handler that interrupts who waits, even after `close`.
+
+    `reader` is what to wait for.
+    """
+
+    _open = False
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._open = True
+        # A descriptor must not be closed, and become another file's, between being looked up and being written to.
+        # Reentrant, because a signal handler may poke while its own thread does.
+        self._guard = threading.RLock()
+
+    def poke(self) -> None:
+        """End the present or the next sleep."""
+        with self._guard:
+            if self._open:
+                with suppress(BlockingIOError):  # full: it will wake up
+                    os.write(self._writer, b"!")
+
+    def taken(self) -> bool:
+        """Forget all pokes so far; were there any? (The end counts as one that nobody can forget.)"""
+        with self._guard:
+            if not self._open:
+                return True
+            poked = False
+            with suppress(BlockingIOError):
+                while os.read(self.reader, 4096):
+                    poked = True
+            return poked
+
+    def close(self) -> None:
+        with self._guard:
+            if self._open:
+                self._open = False
+                os.close(self.reader)
+                os.close(self._writer)
+
+    def __del__(self) -> None:
+        if self._open:
+            self.close()
