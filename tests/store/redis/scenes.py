@@ -288,3 +288,34 @@ class Crowd(Scene):
 def scene_for(name: str, store: RedisStore, clock: ManualClock) -> Scene:
     """One in which a request finds something to do."""
     return Crowd(store, clock) if name in CROWDED else Scene(store, clock)
+
+
+_KEEP = """
+local kept = {}
+for _, key in ipairs(redis.call("KEYS", ARGV[1] .. "*")) do
+  kept[#kept + 1] = key
+  kept[#kept + 1] = tostring(math.max(redis.call("PTTL", key), 0))
+  kept[#kept + 1] = redis.call("DUMP", key)
+end
+return kept
+"""
+_PUT_BACK = """
+for _, key in ipairs(redis.call("KEYS", ARGV[1] .. "*")) do
+  redis.call("DEL", key)
+end
+for at = 2, #ARGV, 3 do
+  redis.call("RESTORE", ARGV[at], ARGV[at + 1], ARGV[at + 2])
+end
+"""
+
+
+class Stage:
+    """Where a scene is set once, and put back to how it was after each use: much quicker than to set it anew."""
+
+    def __init__(self, name: str, store: RedisStore, clock: ManualClock) -> None:
+        self.scene = scene_for(name, store, clock)
+        self._prefix = store.keys.prefix
+        self._kept: list[bytes] = store.driver.command("EVAL", _KEEP, "0", self._prefix)
+
+    def put_back(self) -> None:
+        self.scene.store.driver.command("EVAL", _PUT_BACK, "0", self._prefix, *self._kept)

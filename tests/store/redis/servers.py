@@ -177,34 +177,38 @@ def clean(url: str, namespace: str) -> None:
             client.delete(key)
 
 
+_CONTENTS = """
+local read = {
+  hash = {"HGETALL"}, zset = {"ZRANGE", 0, -1, "WITHSCORES"}, set = {"SMEMBERS"}, list = {"LRANGE", 0, -1},
+  stream = {"XRANGE", "-", "+"}, string = {"GET"},
+}
+local found = {}
+for _, key in ipairs(redis.call("KEYS", ARGV[1] .. "*")) do
+  local kind = redis.call("TYPE", key).ok
+  local how = read[kind]
+  found[#found + 1] = {key, kind, redis.call(how[1], key, unpack(how, 2))}
+end
+return found
+"""
+
+
 def contents(store: Any) -> dict[str, Any]:
     """All keys of a store with their values, to see that something changed or did not."""
-    found = {}
-    cursor = b"0"
-    while True:
-        cursor, keys = store.driver.command("SCAN", cursor, "MATCH", f"{store.keys.prefix}*", "COUNT", "1000")
-        for key in keys:
-            found[key.decode()] = _value(store.driver, key)
-        if cursor == b"0":
-            return found
+    found = store.driver.command("EVAL", _CONTENTS, "0", store.keys.prefix)
+    return {key.decode(): _plain(kind, value) for key, kind, value in found}
 
 
-def _value(driver: Any, key: bytes) -> Any:
-    kind = driver.command("TYPE", key)
+def _plain(kind: bytes, value: Any) -> Any:
+    """What was read, without what may differ between two equal values."""
     match kind:
         case b"hash":
-            flat = driver.command("HGETALL", key)
-            return dict(zip(flat[::2], flat[1::2], strict=True))
-        case b"zset":
-            return driver.command("ZRANGE", key, "0", "-1", "WITHSCORES")
+            return dict(zip(value[::2], value[1::2], strict=True))
         case b"set":
-            return sorted(driver.command("SMEMBERS", key))
-        case b"list":
-            return driver.command("LRANGE", key, "0", "-1")
+            return sorted(value)
         case b"stream":
-            return [fields for _, fields in driver.command("XRANGE", key, "-", "+")]  # the ids are times
+            return [fields for _, fields in value]  # the ids are times
         case _:
-            return driver.command("GET", key)
+            return value
 
 
 def rows(store: Any) -> dict[str, int]:

@@ -11,7 +11,7 @@ from headrace.errors import SessionGone, StoreCorrupt
 from headrace.store.redis import RedisStore
 
 from . import servers
-from .scenes import CROWDED, REQUESTS, Scene, scene_for
+from .scenes import CROWDED, REQUESTS, Scene, Stage
 from .servers import contents
 
 
@@ -37,48 +37,32 @@ def attempt(scene: Scene, name: str) -> bool:
 
 @pytest.mark.parametrize("name", REQUESTS + CROWDED)
 def test_a_wrong_type_at_any_key_is_named_before_anything_is_written(
-    make: Callable[..., RedisStore], clock: ManualClock, name: str
+    store: RedisStore, clock: ManualClock, name: str
 ) -> None:
-    scene = scene_for(name, make(clock), clock)
-    names = [key.removeprefix(scene.store.keys.prefix) for key in contents(scene.store)]
+    stage = Stage(name, store, clock)
+    prefix = store.keys.prefix
+    elsewhere = ("hungry:default", "row:elsewhere", "releasing", "lanes", "control", "patterns", "fading")
     refused = 0
-    names += ["hungry:default", "row:elsewhere", "releasing", "lanes", "control", "patterns", "fading"]
-    for name_of_key in dict.fromkeys(names):
-        key, command = scene.store.keys.prefix + name_of_key, scene.store.driver.command
-        command("DEL", "backup")
-        if command("EXISTS", key):
-            command("RENAME", key, "backup")
-        command("SET", key, "a string")
-        if attempt(scene, name):  # it went through without that key: the next one needs another scene
-            clock = ManualClock()
-            scene = scene_for(name, make(clock), clock)
-            continue
-        refused += 1
-        command("DEL", key)
-        if command("EXISTS", "backup"):
-            command("RENAME", "backup", key)
+    for key in dict.fromkeys([*contents(store), *(prefix + key for key in elsewhere)]):
+        store.driver.command("SET", key, "a string")
+        refused += not attempt(stage.scene, name)
+        stage.put_back()
     assert refused
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x01" * 41, b"\xff" * 200], ids=["empty", "head", "long"])
 @pytest.mark.parametrize("name", REQUESTS + CROWDED)
 def test_garbage_in_place_of_a_record_is_named_before_anything_is_written(
-    make: Callable[..., RedisStore], clock: ManualClock, name: str, garbage: bytes
+    store: RedisStore, clock: ManualClock, name: str, garbage: bytes
 ) -> None:
-    scene = scene_for(name, make(clock), clock)
-    command = scene.store.driver.command
+    stage = Stage(name, store, clock)
     jobs = ("run 1", "run 2", "in the row 1", "in the line", "soon", "failed", "of the dead", "replaceable", "later")
     if name in CROWDED:
         jobs += ("parent", "child wait", "child fail", "limited 1", "limited 2", "rated 2", "sequence 1")
     for job_id in jobs:
-        record = command("HGET", scene.store.keys.job, job_id)
-        command("HSET", scene.store.keys.job, job_id, garbage)
-        if attempt(scene, name):
-            clock = ManualClock()
-            scene = scene_for(name, make(clock), clock)
-            command = scene.store.driver.command
-        else:
-            command("HSET", scene.store.keys.job, job_id, record)
+        store.driver.command("HSET", store.keys.job, job_id, garbage)
+        attempt(stage.scene, name)
+        stage.put_back()
 
 
 @pytest.mark.parametrize("field", ["jobs", "sessions", "1default", "2default"])
@@ -156,13 +140,16 @@ def test_garbage_in_place_of_a_number_stops_no_request_half_way(
 def test_what_does_not_belong_together_stops_no_request_half_way(
     make: Callable[..., RedisStore], plant: tuple[str, ...]
 ) -> None:
-    for name in REQUESTS + CROWDED:
+    for names in (REQUESTS, CROWDED):
         clock = ManualClock()
-        scene = scene_for(name, make(clock), clock)
+        stage = Stage(names[0], make(clock), clock)
+        store = stage.scene.store
         command, key, *values = plant
-        scene.store.driver.command(command, scene.store.keys.prefix + key, *values)
-        before = contents(scene.store)
-        try:
-            scene.store.run(scene.requests()[name]())
-        except (StoreCorrupt, SessionGone):
-            assert contents(scene.store) == before
+        for name in names:
+            store.driver.command(command, store.keys.prefix + key, *values)
+            before = contents(store)
+            try:
+                store.run(stage.scene.requests()[name]())
+            except (StoreCorrupt, SessionGone):
+                assert contents(store) == before
+            stage.put_back()
