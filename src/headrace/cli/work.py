@@ -45,7 +45,7 @@ GRACE = 30_000
     help="After how long a silent worker counts as dead.  [default: as 'headrace settings heartbeat' says: 15s]",
 )
 @click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
-@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process that has started so many jobs.")
 @click.option("--max-memory", type=SIZE, help="Replace a process that uses more, as in 500MB.")
 @click.option("--reload", is_flag=True, help="For development: start again when a Python file of yours changes.")
 @click.option("--log-json", is_flag=True, help="Log lines as JSON.")

@@ -97,7 +97,8 @@ class Pump:
         self._queues = tuple(queues)
         self._round_robin = round_robin
         self._timeout = timeout
-        self._max_jobs = max_jobs
+        self._left = max_jobs
+        """How many more jobs this process may start."""
         self._max_memory = max_memory
         self._ledger = ledger or Ledger.private()
         self._numbers = itertools.count(1)
@@ -125,7 +126,6 @@ class Pump:
         self._swept = 0.0
         self._next_due: int | None = None
         self._next_tick: int | None = None
-        self._done_count = 0
         self._hungry = True
         self._told = False
         self._tokens: dict[str, int | str] = {}
@@ -141,6 +141,12 @@ class Pump:
     def in_hand(self) -> int:
         """Leases held and not yet settled by an executor."""
         return len(self._waiting) + len(self._running)
+
+    @property
+    def _room(self) -> int:
+        """How many more jobs may start. Below zero while spare leases wait."""
+        room = 0 if self.stopping else self.slots - self.in_hand
+        return room if self._left is None else min(room, self._left)
 
     def begin(self, run: Context, *, entering: bool = True) -> bool:
         """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
@@ -202,8 +208,9 @@ class Pump:
     def stopping(self) -> bool:
         return self._stop_at is not None
 
-    def _make_way(self) -> None:
+    def _make_way(self, why: str) -> None:
         """Stop taking, let everything that runs finish, and leave the rest to a fresh process."""
+        log.info("%s: making way for a fresh process", why)
         self.makes_way = True
         self.stop(grace=3600.0)
 
@@ -244,6 +251,8 @@ class Pump:
             self._ledger.beat(self.steady())
             if self._gone:
                 raise SessionGone(f"Session {self.session} could not be renewed in time.")
+            if self._left == 0 and not self._waiting and not self.stopping:
+                self._make_way("its last job has started")
             if self._stop_at is not None and not self._go_on_stopping():
                 return
             self._enforce_deadlines()
@@ -275,7 +284,7 @@ class Pump:
 
     def _exchange(self) -> None:
         """Settle what has ended, take what there is room for: one round trip."""
-        free = 0 if self.stopping else self.slots - self.in_hand
+        free = self._room
         if free <= 0 and not self._ripe():
             self._hungry = False
             return
@@ -286,6 +295,8 @@ class Pump:
             for outcome in outcomes:
                 outcome.token = self._tokens.pop(outcome.id, outcome.token)
         spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
+        if self._left is not None:
+            spare = min(spare, self._left - free)
         take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
             self._hungry = False
@@ -311,10 +322,6 @@ class Pump:
         self._tick_in(None if turn.next_tick is None else turn.next_tick - turn.now)
         if later and self._waiter.wait(LATER_SECONDS):
             self._hungry = self._told = True
-        self._done_count += len(outcomes)
-        if self._max_jobs is not None and self._done_count >= self._max_jobs and not self.stopping:
-            log.info("%d jobs done: making way for a fresh process", self._done_count)
-            self._make_way()
 
     # -- schedules --
 
@@ -333,7 +340,7 @@ class Pump:
         except StoreError as error:
             log.warning("schedules could not be looked at: %s", error)
             self._tick_in(TICK_AGAIN)
-        self._hungry = self._hungry or self.in_hand < self.slots
+        self._hungry = self._hungry or self._room > 0
 
     def _insist(self, operation: Operation[T]) -> T:
         """Send a request until it is answered. It has a number: the store knows a repeat."""
@@ -387,6 +394,8 @@ class Pump:
             return
         self._filled = self._turned
         self._hurried = False
+        if self._left is not None:
+            self._left -= len(turn.leases)
         if turn.ends is not None:
             self._renew_seconds = min(self._renew_seconds, self._renewed_within(turn.ends - turn.now))
         threads: list[Context] = []
@@ -483,9 +492,16 @@ class Pump:
 
     def _release_waiting(self) -> None:
         for ref in tuple(self._waiting):
-            run = self._waiting.pop(ref, None)
-            if run is not None:
-                self._outcomes.append(release(run))
+            self._release(self._waiting.pop(ref, None))
+
+    def _release(self, run: Context | None) -> bool:
+        """Give back a lease that nobody has started, if there is one."""
+        if run is None:
+            return False
+        self._outcomes.append(release(run))
+        if self._left is not None:
+            self._left += 1
+        return True
 
     def _may_report(self) -> bool:
         return time.monotonic() - self._reported >= REPORT_SECONDS
@@ -517,8 +533,7 @@ class Pump:
 
     def _check_memory(self) -> None:
         if self._max_memory is not None and not self.stopping and resident_memory() > self._max_memory:
-            log.info("more than %d MB in use: making way for a fresh process", self._max_memory // 1_000_000)
-            self._make_way()
+            self._make_way(f"more than {self._max_memory // 1_000_000} MB in use")
 
     def _check_leases(self) -> None:
         runs = {run.lease.id: run for run in (*self._running.values(), *self._waiting.values())}
@@ -538,9 +553,9 @@ class Pump:
         for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
             for job_id in ids:
                 run = runs[job_id]
-                if self._waiting.pop(run.lease.ref, None) is not None:
-                    self._outcomes.append(release(run))
-                elif run.lease.ref in self._running:
+                if self._release(self._waiting.pop(run.lease.ref, None)):
+                    continue
+                if run.lease.ref in self._running:
                     log.info("job %s: %s", job_id, reason)
                     self._stop_run(run, reason)
 
@@ -578,7 +593,7 @@ class Pump:
             until = min(until, self._stop_at)
         timeout = max(until - now, 0.001)
         steady = self.steady()
-        due = self._next_due if self.in_hand < self.slots and not self.stopping else None
+        due = self._next_due if self._room > 0 else None
         tick = None if self.stopping else self._next_tick
         for moment in (due, tick, self._deadlines[0][0] if self._deadlines else None):
             if moment is not None:
@@ -594,8 +609,7 @@ class Pump:
         self._asleep = False
         if news:
             self._told = True
-        room = not self.stopping and self.in_hand < self.slots
-        self._hungry = room and (news or (due is not None and due <= self.steady()))
+        self._hungry = self._room > 0 and (news or (due is not None and due <= self.steady()))
 
     def _may_wait_and_take(self) -> bool:
         """Only with nothing in hand: whatever else there is to do must not wait for the store's answer."""
@@ -607,7 +621,7 @@ class Pump:
 
     def _turn(self, timeout: float) -> None:
         assert self._taking is not None
-        take = Take(self._queues, self.slots, 0, self._round_robin)
+        take = Take(self._queues, self._room, 0, self._round_robin)
         request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())
         turn = self._taking.turn(request, timeout)
         self._asleep = False
