@@ -11,7 +11,6 @@ makes none.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import os
@@ -29,13 +28,14 @@ from headrace.job import Lease, Outcome, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
 from headrace.worker.context import Context
+from headrace.worker.deadlines import Deadlines
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
 from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.ledger import Ledger
 from headrace.worker.resources import Resources
-from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, put_off, quarantine, release, time_limit
+from headrace.worker.run import CANCELLED, LOST, STOPPING, put_off, quarantine, release, time_limit
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -107,8 +107,7 @@ class Pump:
         self._running: dict[int | str, Context] = {}
         self._outcomes: deque[Outcome] = deque()
         self._spoken: deque[Context] = deque()
-        self._deadlines: list[tuple[int, int, Context]] = []
-        self._watched: deque[Context] = deque()
+        self._deadlines = Deadlines(self.steady)
         self._asleep = False
         self._waiter = self._store.waiter(session, queues)
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
@@ -159,7 +158,7 @@ class Pump:
         limit = None
         if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
             limit = time_limit(run)
-            self._watched.append(run)
+            self._deadlines.watch(run)
             self._wake()
         if entering:
             self._ledger.enter(run.lease, run.beat, limit)
@@ -255,7 +254,8 @@ class Pump:
                 self._make_way("its last job has started")
             if self._stop_at is not None and not self._go_on_stopping():
                 return
-            self._enforce_deadlines()
+            for run, reason in self._deadlines.missed(self._running):
+                self._stop_run(run, reason)
             self._hurry()
             self._give_back_stuck()
             self._upkeep()
@@ -446,38 +446,6 @@ class Pump:
             run.stop_reason = reason
             self._executor_of(run).stop_run(run)
 
-    def _enforce_deadlines(self) -> None:
-        """Time-outs of plain and isolated runs, heartbeats of all. (Coroutines have timers on their loop.)"""
-        now = self.steady()
-        while self._watched:
-            self._set_alarm(self._watched.popleft())
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, run = heapq.heappop(self._deadlines)
-            if run.lease.ref not in self._running or run.stop_reason is not None:
-                continue
-            if run.began is None:
-                self._set_alarm(run)
-                continue
-            limit = time_limit(run)
-            if limit is not None and now >= run.began + limit:
-                self._stop_run(run, TIMED_OUT)
-                continue
-            heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
-            if heartbeat is not None and now >= run.beat + heartbeat:
-                self._stop_run(run, SILENT)
-                continue
-            self._set_alarm(run)
-
-    def _set_alarm(self, run: Context) -> None:
-        began, beat = (self.steady(),) * 2 if run.began is None else (run.began, run.beat)
-        limit = time_limit(run)
-        heartbeat = run.task_object.options.heartbeat if run.task_object is not None else None
-        times = [began + limit] if limit is not None else []
-        if heartbeat is not None:
-            times.append(beat + heartbeat)
-        if times:
-            heapq.heappush(self._deadlines, (max(min(times), self.steady() + 1), id(run), run))
-
     def _hurry(self) -> None:
         if self._waiting and not self._hurried and time.monotonic() - self._filled >= SLOW_SECONDS:
             self._hurried = True
@@ -595,11 +563,11 @@ class Pump:
         steady = self.steady()
         due = self._next_due if self._room > 0 else None
         tick = None if self.stopping else self._next_tick
-        for moment in (due, tick, self._deadlines[0][0] if self._deadlines else None):
+        for moment in (due, tick, self._deadlines.next):
             if moment is not None:
                 timeout = min(timeout, max((moment - steady) / 1000, 0.0))
-        self._asleep = True
-        if self._ripe() or self._watched:
+        self._asleep = True  # before the last look: whoever ends or begins something after it, wakes
+        if self._ripe() or self._deadlines.untold:
             self._asleep = False
             return
         if self._may_wait_and_take():
