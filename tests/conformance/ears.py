@@ -44,10 +44,3 @@ class Ear:
     def close(self) -> None:
         if self in self.ears:
             self.ears.remove(self)
-
-
-class NoGuard:
-    descriptors: tuple[int, ...] = ()
-
-    def close(self) -> None:
-        pass

@@ -45,7 +45,7 @@ from headrace.job import (
 from headrace.settings import DEFINITIONS, checked
 from headrace.stats import DAY, tally_of
 from headrace.store import rules
-from headrace.store.contract import CORE_FACETS, Durability, Facet, Operation
+from headrace.store.contract import CORE_FACETS, Durability, Facet, NoGuard, Operation
 from headrace.store.facets import (
     DETAIL,
     Batch,
@@ -59,7 +59,7 @@ from headrace.store.facets import (
     Tally,
 )
 
-from .ears import Ear, NoGuard
+from .ears import Ear
 from .model_schedules import ScheduleModel
 
 T = TypeVar("T")

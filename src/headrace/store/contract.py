@@ -146,6 +146,15 @@ class Guard(Protocol):
         """Let go in this process."""
 
 
+class NoGuard:
+    """Where nothing but silence tells of a death."""
+
+    descriptors: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
 class Store(Protocol):
     """The contract. One line says what; the conformance suite says exactly how."""
 

@@ -38,7 +38,7 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
+from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.when import milliseconds
 
 if TYPE_CHECKING:
@@ -54,15 +54,6 @@ class Work(Operation[T], Generic[T]):
 
     def __init__(self, work: Callable[[Client], T]) -> None:
         self.work = work
-
-
-class NoGuard:
-    """Nobody notices a worker's death but the clock."""
-
-    descriptors: tuple[int, ...] = ()
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
 
 class BedrockStore:

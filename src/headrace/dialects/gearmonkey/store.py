@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from headrace.clock import Clock, SystemClock
@@ -34,10 +33,10 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
-from headrace.store.redis import NoGuard, doctor
+from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.addresses import parse
-from headrace.store.redis.operation import BATCH, Reply, Script, Steps
+from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.shared import OnRedis
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -50,15 +49,14 @@ _VERDICTS = tuple(Verdict)
 _PREFIX = "gearmonkey+"
 
 
-class GearMonkeyStore:
+class GearMonkeyStore(OnRedis):
     """Jobs of a GearMonkey installation: `gearmonkey+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
     A task's jobs stand in the line of the function with the task's name, or of the function that the queue names where
     that is not `default`. `clock` is for tests: the server's clock is the one that counts.
     """
 
-    leases_in_jobs = False
-    batch = BATCH
+    driver: GearMonkeyDriver
     facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -78,25 +76,9 @@ class GearMonkeyStore:
         """Learn an app's tasks: their signatures tell how arguments and results look to peers."""
         self.shapes.tasks = app.tasks
 
-    # -- running --
-
-    def run(self, operation: Operation[T]) -> T:
-        return self.driver.run(cast("Script[T] | Steps[T]", operation))
-
-    async def arun(self, operation: Operation[T]) -> T:
-        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
-
-    def close(self) -> None:
-        self.driver.close()
-
-    @cached_property
-    def durability(self) -> Durability:
-        """What the server's own settings promise. Asked once."""
-        return doctor.durability(self.driver)
-
     def advice(self) -> list[str]:
         """What an operator should know: about the server, and about jobs and counts that somebody left behind."""
-        return [*doctor.advice(self.driver), *self.doctor.advice()]
+        return [*super().advice(), *self.doctor.advice()]
 
     def repair(self, *, orphan_after: float | None = None, alone: bool = False) -> list[str]:
         """Put right what `advice` tells of; answers with what was done. See `Doctor.repair`."""
@@ -148,9 +130,6 @@ class GearMonkeyStore:
 
     def open(self, session: SessionInfo) -> Operation[int]:
         return Script("open", requests.introduction(session), lambda reply, _: int(reply))
-
-    def guard(self, session: str) -> Guard:
-        return NoGuard()
 
     def exchange(
         self,

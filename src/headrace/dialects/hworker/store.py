@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.clock import Clock, SystemClock
 from headrace.dialects.hworker import looking, requests
@@ -40,9 +40,9 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
-from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import BATCH, Script, Steps
+from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.redis.operation import Steps
+from headrace.store.redis.shared import OnRedis
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -61,7 +61,7 @@ _REFUSALS: tuple[tuple[str, Callable[[NewJob], bool]], ...] = (
 )
 
 
-class HworkerStore:
+class HworkerStore(OnRedis):
     """Jobs of an hworker queue: `hworker+redis://localhost:6379/0?name=mail`.
 
     Options in the URL: `name` (required), `timeout` (seconds, 120), `failed_size` (1000), `failed_key`, `monitor`,
@@ -71,8 +71,8 @@ class HworkerStore:
     payload, or all of them in an array.
     """
 
+    driver: HworkerDriver
     leases_in_jobs = True
-    batch = BATCH
     facets = frozenset({Facet.REVIVE})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -86,33 +86,10 @@ class HworkerStore:
         self._turns = Turns(self.options, self.catalogue, self.sessions_here)
         self._monitor = Monitor(self.options.timeout, log.error)
         self._swept: float | None = None
-        self._durability: Durability | None = None
 
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks: which one runs the jobs of a name, and what its arguments are."""
         self.catalogue.learn(app.tasks)
-
-    # -- running --
-
-    def run(self, operation: Operation[T]) -> T:
-        return self.driver.run(cast("Script[T] | Steps[T]", operation))
-
-    async def arun(self, operation: Operation[T]) -> T:
-        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
-
-    def close(self) -> None:
-        self.driver.close()
-
-    @property
-    def durability(self) -> Durability:
-        """What the server's own settings promise. Asked once."""
-        if self._durability is None:
-            self._durability = doctor.durability(self.driver)
-        return self._durability
-
-    def advice(self) -> list[str]:
-        """What an operator should know about this server, in sentences; none if all is well."""
-        return doctor.advice(self.driver)
 
     # -- clients --
 
@@ -194,9 +171,6 @@ class HworkerStore:
         strangers = {self.catalogue.name_of(queue) for queue in queues}
         for name in sorted(name for name in strangers if self.catalogue.task_of(name) is None):
             log.warning("no task here has the queue %s: its jobs are left to others", name)
-
-    def guard(self, session: str) -> Guard:
-        return NoGuard()
 
     def exchange(
         self,

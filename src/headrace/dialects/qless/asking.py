@@ -12,10 +12,11 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import StoreError
 from headrace.job import Snapshot, Swept
 from headrace.store.contract import Operation
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.shared import OnRedis
 
 from . import mapping
-from .driver import open_driver, refusal
+from .driver import QlessDriver, open_driver, refusal
 from .scripts import store_script
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class Nothing(Operation[Swept]):
     __slots__ = ()
 
 
-class Asking:
+class Asking(OnRedis):
     """What all parts of the store share: a connection, a clock, and how priorities are counted."""
+
+    driver: QlessDriver
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
@@ -63,7 +66,7 @@ class Asking:
         if isinstance(operation, Nothing):
             return cast("T", Swept())
         try:
-            return self.driver.run(cast("Script[T] | Steps[T]", operation))
+            return super().run(operation)
         except StoreError as error:
             _explain(error)
             raise
@@ -72,13 +75,10 @@ class Asking:
         if isinstance(operation, Nothing):
             return cast("T", Swept())
         try:
-            return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+            return await super().arun(operation)
         except StoreError as error:
             _explain(error)
             raise
-
-    def close(self) -> None:
-        self.driver.close()
 
     def _script(
         self, operation: str, arguments: object, read: Callable[[float, Any], T], *, repeatable: bool = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,9 +32,8 @@ from headrace.job import (
     Verdict,
 )
 from headrace.store import rules
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
-from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import BATCH, Script, Steps
+from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.redis.operation import Script, Steps
 
 from . import mapping, waiter
 from .asking import Nothing
@@ -59,7 +57,6 @@ class QlessStore(Managing, Scheduling):
     """
 
     leases_in_jobs = True
-    batch = BATCH
     facets = frozenset(
         {
             Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,
@@ -75,15 +72,6 @@ class QlessStore(Managing, Scheduling):
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks: a job's record says how often it may be retried, so that is needed when it is put."""
         self._tasks = app.tasks
-
-    @cached_property
-    def durability(self) -> Durability:
-        """What the server's own settings promise. Asked once."""
-        return doctor.durability(self.driver)
-
-    def advice(self) -> list[str]:
-        """What an operator should know about this server, in sentences; none if all is well."""
-        return doctor.advice(self.driver)
 
     # -- clients --
 
@@ -164,9 +152,6 @@ class QlessStore(Managing, Scheduling):
             "info": msgspec.json.encode(session).decode(),
         }
         return self._script("open", arguments, lambda now, _: mapping.milliseconds(now))
-
-    def guard(self, session: str) -> Guard:
-        return NoGuard()
 
     def exchange(
         self,

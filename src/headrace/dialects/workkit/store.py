@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError, Unsupported
@@ -26,9 +26,9 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.store.contract import Durability, Facet, Guard, Operation, Waiter
-from headrace.store.redis import NoGuard, doctor
-from headrace.store.redis.operation import BATCH, Script, Steps
+from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.shared import OnRedis
 
 from . import reading, views
 from .address import Keys, parse_url
@@ -56,7 +56,7 @@ SURE_AFTER = 10_000
 """A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
 
 
-class WorkKitStore:
+class WorkKitStore(OnRedis):
     """Jobs in a WorkKit schedule: two keys, shared with every program that follows the published format.
 
     Options of the URL: `schedule` (its name), `lease` (60s: after how long another listener takes over from one that
@@ -64,8 +64,8 @@ class WorkKitStore:
     of modules whose functions may be run without being registered), `cron_order=cuckoo`.
     """
 
+    driver: ScheduleDriver
     leases_in_jobs = True
-    batch = BATCH
     facets = frozenset({Facet.DELAY})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -82,34 +82,15 @@ class WorkKitStore:
         self._orphanage = Orphanage(
             self.settings.schedule, self.wire, self.timekeeper, self.settings.repair_after, self.settings.cron_order
         )
-        self._durability: Durability | None = None
 
     def serve(self, app: Headrace) -> None:
         """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
         self.handlers.serve(app)
 
-    # -- running --
-
-    def run(self, operation: Operation[T]) -> T:
-        return self.driver.run(cast("Script[T] | Steps[T]", operation))
-
-    async def arun(self, operation: Operation[T]) -> T:
-        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
-
-    def close(self) -> None:
-        self.driver.close()
-
-    @property
-    def durability(self) -> Durability:
-        """What the server's own settings promise. Asked once."""
-        if self._durability is None:
-            self._durability = doctor.durability(self.driver)
-        return self._durability
-
     def advice(self) -> list[str]:
         """What an operator should know, in sentences; none if all is well."""
         orphans = self.run(self.orphans())
-        found = doctor.advice(self.driver)
+        found = super().advice()
         if orphans:
             found.append(
                 f"{len(orphans):,} jobs of the schedule {self.settings.schedule!r} have no entry: "
@@ -230,9 +211,6 @@ class WorkKitStore:
             return now
 
         return Steps(course)
-
-    def guard(self, session: str) -> Guard:
-        return NoGuard()
 
     def exchange(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,7 +33,7 @@ from headrace.job import (
 )
 from headrace.settings import checked
 from headrace.store import rules, told
-from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
 from headrace.store.facets import (
     Batch,
     Circumstances,
@@ -50,11 +49,11 @@ from headrace.store.facets import (
 from headrace.store.redis import finding, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
-from headrace.store.redis.operation import BATCH, Reply, Script, Steps
+from headrace.store.redis.operation import Reply, Script, Steps
 
 try:
-    from headrace.store.redis import doctor
     from headrace.store.redis.driver import Driver
+    from headrace.store.redis.shared import OnRedis
     from headrace.store.redis.waiter import Ear, Hearer, WorkerEar
 except ModuleNotFoundError as missing:
     raise ConfigurationError(
@@ -68,7 +67,7 @@ T = TypeVar("T")
 _VERDICTS = tuple(Verdict)
 
 
-class RedisStore:
+class RedisStore(OnRedis):
     """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
 
     Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
@@ -76,8 +75,6 @@ class RedisStore:
     for tests. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
     """
 
-    leases_in_jobs = False
-    batch = BATCH
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
@@ -99,26 +96,6 @@ class RedisStore:
         keeps = (keep_done, keep_failed, keep_count)
         self._retention = tuple(b"" if number is None else b"%d" % number for number in keeps)
         self._has_room: dict[str, bool] = {}
-
-    # -- running --
-
-    def run(self, operation: Operation[T]) -> T:
-        return self.driver.run(cast("Script[T] | Steps[T]", operation))
-
-    async def arun(self, operation: Operation[T]) -> T:
-        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
-
-    def close(self) -> None:
-        self.driver.close()
-
-    @cached_property
-    def durability(self) -> Durability:
-        """What the server's own settings promise. Asked once."""
-        return doctor.durability(self.driver)
-
-    def advice(self) -> list[str]:
-        """What an operator should know about this server, in sentences; none if all is well."""
-        return doctor.advice(self.driver)
 
     # -- clients --
 
@@ -217,9 +194,6 @@ class RedisStore:
 
     def open(self, session: SessionInfo) -> Operation[int]:
         return Script("open", requests.introduction(session), lambda reply, _: int(reply))
-
-    def guard(self, session: str) -> Guard:
-        return NoGuard()
 
     def exchange(
         self,
@@ -356,15 +330,6 @@ class RedisStore:
             return _circumstances(_snapshot(job_id, reply[1]), reply) if reply else None
 
         return Script("circumstances", (job_id.encode(),), read)
-
-
-class NoGuard:
-    """A server notices no death but by silence."""
-
-    descriptors: tuple[int, ...] = ()
-
-    def close(self) -> None:
-        pass
 
 
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}

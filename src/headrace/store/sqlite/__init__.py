@@ -35,7 +35,7 @@ from headrace.job import (
 )
 from headrace.settings import checked
 from headrace.store import rules
-from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, Operation, Waiter
+from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
     Batch,
     Circumstances,
@@ -339,7 +339,7 @@ class SqliteStore:
         if self._run_folder:
             with suppress(OSError):
                 return sessions.FileGuard(self._run_folder, session, self._db.mode())
-        return sessions.NoGuard()
+        return NoGuard()
 
     def exchange(
         self,

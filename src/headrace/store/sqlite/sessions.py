@@ -34,15 +34,6 @@ class FileGuard:
         os.close(self._descriptor)
 
 
-class NoGuard:
-    """For a database that ends with its only process, and where no file can be locked: sessions run out by time."""
-
-    descriptors: tuple[int, ...] = ()
-
-    def close(self) -> None:
-        pass
-
-
 def _guard_path(run_folder: str, session: str) -> str:
     # A session id comes from the wire of this store: it must not lead out of the folder.
     return f"{run_folder}/session-{session.encode().hex()}"

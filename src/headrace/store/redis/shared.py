@@ -1,0 +1,42 @@
+"""What all stores on a Redis server have in common: how they run their operations, and what the server promises."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypeVar, cast
+
+from headrace.store.contract import Durability, Guard, NoGuard, Operation
+from headrace.store.redis import doctor
+from headrace.store.redis.driver import Driver
+from headrace.store.redis.operation import BATCH, Script, Steps
+
+T = TypeVar("T")
+
+
+class OnRedis:
+    """A store whose operations are scripts."""
+
+    driver: Driver
+    leases_in_jobs = False
+    batch = BATCH
+
+    def run(self, operation: Operation[T]) -> T:
+        return self.driver.run(cast("Script[T] | Steps[T]", operation))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @cached_property
+    def durability(self) -> Durability:
+        """What the server's own settings promise. Asked once."""
+        return doctor.durability(self.driver)
+
+    def advice(self) -> list[str]:
+        """What an operator should know about this server, in sentences; none if all is well."""
+        return doctor.advice(self.driver)
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
