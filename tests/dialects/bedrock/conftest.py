@@ -14,11 +14,6 @@ from .harness import InProcess, Wire
 NOW = 1_772_359_200_123  # 2026-03-01 10:00:00.123
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The conformance suite's core is run from here, too."""
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 @pytest.fixture
 def clock() -> ManualClock:
     """Stands at 2026-03-01 10:00:00.123 until a test moves it."""

@@ -14,11 +14,6 @@ from .places import DATABASE, fresh
 SIDE = b"headrace:gm:"
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The core of the conformance suite is run from here, too."""
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 @pytest.fixture(params=servers.programs(), scope="session")
 def program(request: pytest.FixtureRequest) -> str:
     """Every redis-server there is here: a script that one accepts another may refuse."""

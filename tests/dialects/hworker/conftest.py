@@ -21,11 +21,6 @@ from .scene import Queue
 _names = itertools.count(1)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The conformance suite's core is run from here, too."""
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 @pytest.fixture(autouse=True)
 def _paths(monkeypatch: pytest.MonkeyPatch) -> None:
     """For processes that workers inside the test start."""

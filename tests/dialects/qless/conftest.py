@@ -11,11 +11,6 @@ from store.redis.servers import Server, programs
 from .recorder import Recorder
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The conformance suite's core is run from here, too."""
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 @cache
 def server_of(program: str) -> Server:
     """One server per program, for all tests: each begins with an empty database."""

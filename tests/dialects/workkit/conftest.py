@@ -20,11 +20,6 @@ from .scene import Scene
 _numbers = itertools.count(1)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Part of the conformance suite is run from here, too."""
-    config.addinivalue_line("markers", "needs(facet): for stores that have this facet")
-
-
 NOW = 1_778_754_030_000
 """2026-05-14 10:20:30 UTC, a Thursday."""
 
