@@ -11,7 +11,8 @@ from headrace.job import Filter, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Store
 
 from .actors import Request
-from .model import WAITING, Model
+from .model import Model
+from .model.records import WAITING
 from .words import Refused, comparable, difference
 
 if TYPE_CHECKING:

@@ -38,7 +38,9 @@ from headrace.store.facets import Edit
 from .actors import Held, Request, Worker
 from .audit import Audit, check
 from .choosing import Chooser, Replay
-from .model import LISTENS, WAITING, Model
+from .model import Model
+from .model.events import LISTENS
+from .model.records import WAITING
 from .words import Refused, comparable, in_words, job_in_words
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000

@@ -20,7 +20,8 @@ from headrace.store.facets import Edit
 from .audit import Violation
 from .choosing import Seeded
 from .histories import failure, live, shrink
-from .model import WAITING, Edge, Job, LaneRecord, Model, Session
+from .model import Model
+from .model.records import WAITING, Edge, Job, LaneRecord, Session
 from .simulation import KEEP_DONE, KEEP_FAILED
 
 HISTORIES = 300

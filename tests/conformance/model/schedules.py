@@ -1,33 +1,26 @@
-"""The model's schedules: the section of docs/contract.md about them as plain Python."""
+"""Schedules: recurring jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.job import IfFailed, Lane, NewJob, Put, State
+from headrace.job import IfFailed, NewJob, State
 from headrace.store import rules
 from headrace.store.facets import Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
 
+from .core import Core, Step
+from .records import Job
 
-class ScheduleModel:
-    """Part of the model: it puts, cancels and deletes jobs as the rest of it does."""
 
-    jobs: dict[str, Any]
-    clock: Any
-    known_schedules: dict[str, ScheduleRecord]
-    _put_one: Callable[[NewJob], Put]
-    _cancel: Callable[[str], bool]
-    _remove: Callable[[Any], None]
-    _happened: Callable[..., None]
-    _lane_clashes: Callable[[str, Lane], bool]
-    _tell: Callable[..., None]
+class Schedules(Core):
+    """Schedules put, cancel and delete jobs as clients do."""
 
-    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Any:
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Step[bool]:
         rules.check_schedule(record)
-        return _step(self._put_schedule, record, expected)
+        return Step(self._put_schedule, record, expected)
 
     def _put_schedule(self, record: ScheduleRecord, expected: int | None) -> bool:
         known = self.known_schedules.get(record.name)
@@ -44,8 +37,8 @@ class ScheduleModel:
         if record.next is not None and not record.paused:
             self._tell(queue=record.definition.queue)
 
-    def schedules(self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100) -> Any:
-        return _step(self._schedules, names, after, limit)
+    def schedules(self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100) -> Step[ScheduleLook]:
+        return Step(self._schedules, names, after, limit)
 
     def _schedules(self, names: Sequence[str] | None, after: str, limit: int) -> ScheduleLook:
         if names is not None:
@@ -54,11 +47,11 @@ class ScheduleModel:
         page = [self.known_schedules[name] for name in sorted(self.known_schedules) if name > after]
         return ScheduleLook(now=self.clock.now(), records=page[:limit], more=len(page) > limit)
 
-    def delete_schedule(self, name: str) -> Any:
-        return _step(lambda: self.known_schedules.pop(name, None) is not None)
+    def delete_schedule(self, name: str) -> Step[bool]:
+        return Step(lambda: self.known_schedules.pop(name, None) is not None)
 
-    def due_schedules(self, limit: int = 100) -> Any:
-        return _step(self._due_schedules, limit)
+    def due_schedules(self, limit: int = 100) -> Step[ScheduleLook]:
+        return Step(self._due_schedules, limit)
 
     def _due_schedules(self, limit: int) -> ScheduleLook:
         now = self.clock.now()
@@ -72,8 +65,8 @@ class ScheduleModel:
     def _next_tick(self) -> int | None:
         return min((r.next for r in self._ticking() if r.next is not None), default=None)
 
-    def tick(self, ticks: Sequence[Tick]) -> Any:
-        return _step(self._tick_all, ticks)
+    def tick(self, ticks: Sequence[Tick]) -> Step[Ticked]:
+        return Step(self._tick_all, ticks)
 
     def _tick_all(self, ticks: Sequence[Tick]) -> Ticked:
         done = [self._tick(tick) for tick in ticks]
@@ -118,7 +111,7 @@ class ScheduleModel:
         self._put_one(new)
         return True
 
-    def _schedule_hears(self, job: Any) -> None:
+    def _schedule_hears(self, job: Job) -> None:
         """A job has come to an end, or was removed before it did."""
         known = self.known_schedules.get(job.schedule)
         if known is None or known.last_job != job.id:
@@ -133,9 +126,3 @@ class ScheduleModel:
             changes |= {"next": now, "started": job.started, "finished": job.finished if ended else now}
         if changes:
             self._keep(replace(known, **changes))
-
-
-def _step(act: Callable[..., Any], *args: object) -> Any:
-    from .model import Step
-
-    return Step(act, *args)

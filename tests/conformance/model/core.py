@@ -1,0 +1,72 @@
+"""What the parts of the model share: what there is, and the lock around each operation."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from headrace.clock import Clock, SystemClock
+from headrace.job import Event
+from headrace.store.contract import Operation
+from headrace.store.facets import Happening, QueueControl, ScheduleRecord
+
+from .ears import Ear
+from .records import Edge, Ended, Job, LaneRecord, Session
+
+T = TypeVar("T")
+
+
+class Step(Operation[T]):
+    """An operation, described: call it to do it."""
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[..., T], *args: object, **kwargs: object) -> None:
+        self.act = partial(act, *args, **kwargs)
+
+
+class Core:
+    """The base of each part. A part calls the others as its own: only together, as `Model`, they are a store."""
+
+    def __init__(
+        self, *, clock: Clock | None = None, keep_done: int | None = None, keep_failed: int | None = None
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.keep_done = keep_done
+        self.keep_failed = keep_failed
+        self.jobs: dict[str, Job] = {}
+        self.known_schedules: dict[str, ScheduleRecord] = {}
+        self.known_sessions: dict[str, Session] = {}
+        self.ears: list[Ear] = []
+        self.lock = threading.Lock()
+        self.last_ref = 0
+        self.edges: list[Edge] = []
+        self.last_edge = 0
+        self.ended: list[Ended] = []
+        self.lanes: dict[tuple[str, str], LaneRecord] = {}
+        self.queue_controls: dict[str, QueueControl] = {}
+        self.set: dict[str, int] = {}
+        self.ran: list[tuple[str, int, int, int]] = []
+        """Queue, day, wait and run of all jobs that were ever done."""
+        self.counted: Counter[tuple[str, str, int]] = Counter()
+        self.listened_until = 0
+        self.happenings: list[Happening] = []
+        """Since somebody first listened."""
+
+    def run(self, operation: Operation[T]) -> T:
+        assert isinstance(operation, Step)
+        with self.lock:
+            return operation.act()
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return self.run(operation)
+
+    def close(self) -> None:
+        pass
+
+    def _note(self, job: Job, what: str, detail: str = "", at: int | None = None) -> None:
+        worker = "" if what in ("created", "revived") else job.worker
+        job.events.append(Event(self.clock.now() if at is None else at, what, detail, worker))

@@ -1,0 +1,100 @@
+"""edit, time_out, peek, circumstances: what people change in a line, and what they see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.glob import any_fits
+from headrace.job import Kind, Outcome, Snapshot, State
+from headrace.store import rules
+from headrace.store.facets import Circumstances, Edit
+
+from .core import Core, Step
+from .records import WAITING, Job
+
+
+class Editing(Core):
+    def edit(self, ids: Sequence[str], change: Edit) -> Step[list[bool]]:
+        rules.check_moment(change.run_at, change.delay)
+        return Step(lambda: self._and_work_off([self._edit(i, change) for i in ids]))
+
+    def _edit(self, job_id: str, change: Edit) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in WAITING:
+            return False
+        for name in ("body", "options", "data"):
+            if getattr(change, name) is not None:
+                setattr(job, name, getattr(change, name))
+        if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
+            self._happened(job, "edited")
+            return True
+        queue, due = job.queue, job.due
+        self._leave(job)
+        job.priority = job.priority if change.priority is None else change.priority
+        job.queue = change.queue or queue
+        if change.run_at is not None:
+            due, job.delay = change.run_at, None
+        if change.delay is not None:
+            due = self.clock.now() + change.delay
+            job.delay = change.delay if self._unmet(job) else None
+        if job.queue != queue:
+            self._left_lane(job, queue)
+        self._happened(job, "edited")
+        self._wait_in_line(job, due)
+        return True
+
+    def time_out(self, ids: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._time_out(i) for i in ids]))
+
+    def _time_out(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state is not State.RUNNING:
+            return False
+        self._tell(session=job.session)
+        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "timed out")
+        job.token += 1
+        return True
+
+    def peek(self, queue: str, limit: int = 50) -> Step[list[Snapshot]]:
+        return Step(lambda: [self._snapshot(job) for job in sorted(self._ready(queue), key=Job.place)[:limit]])
+
+    def circumstances(self, job_id: str) -> Step[Circumstances | None]:
+        return Step(self._circumstances, job_id)
+
+    def _circumstances(self, job_id: str) -> Circumstances | None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return None
+        unmet = [] if job.state.final else self._unmet(job)
+        control = self.queue_controls.get(job.queue)
+        running = sorted(self._running(job.queue), key=lambda other: other.ref)
+        listeners = [
+            session.info.name
+            for session in self._open_sessions()
+            if not self._expired(session)
+            and any_fits(session.info.queues, job.queue)
+            and job.task in session.info.tasks
+        ]
+        return Circumstances(
+            now=self.clock.now(),
+            job=self._snapshot(job),
+            waits_for=tuple((edge.parent.id, edge.parent.state) for edge in unmet[: rules.SHOWN]),
+            unmet=len(unmet),
+            control=control,
+            queue_running=tuple((other.id, other.worker) for other in running[: rules.SHOWN])
+            if control and control.limit is not None
+            else (),
+            lane=self._lane_snapshot(job.queue, job.lane.key) if job.lane else None,
+            ahead=self._ahead(job),
+            listeners=tuple(sorted(listeners)[: rules.SHOWN]),
+        )
+
+    def _ahead(self, job: Job) -> int | None:
+        if not job.in_lanes_line:
+            return None
+        lane = self._lane_of(job)
+        assert lane
+        line = [other for other in self.jobs.values() if other.in_lanes_line and self._lane_of(other) is lane]
+        if lane.lane.sequence:
+            return sum(other.ref < job.ref for other in line)
+        return sum(other.place() < job.place() for other in line)

@@ -1,0 +1,90 @@
+"""cancel, delete, revive: how jobs come to an end and out of the store, and how some come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.job import State
+from headrace.stats import DAY
+
+from .core import Core, Step
+from .records import Job
+
+
+class Ending(Core):
+    def cancel(self, ids: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._cancel(i) for i in ids]))
+
+    def _cancel(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state is State.DONE:
+            return False
+        if job.state is State.RUNNING:
+            if not job.cancelling:
+                self._happened(job, "cancelling")
+            job.cancelling = True
+            self._tell(session=job.session)
+        elif job.state is not State.CANCELLED:
+            self._finish(job, State.CANCELLED, self.clock.now())
+            self._note(job, "cancelled")
+            self._happened(job, "cancelled")
+        return True
+
+    def delete(self, ids: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._delete(i) for i in ids]))
+
+    def _delete(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return False
+        self._happened(job, "deleted")
+        self._remove(job)
+        return True
+
+    def revive(self, ids: Sequence[str]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._revive(i) for i in ids]))
+
+    def _revive(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in (State.FAILED, State.CANCELLED):
+            return False
+        if job.former_key and any(
+            other.unique_key == job.former_key and not other.state.final for other in self.jobs.values()
+        ):
+            return False
+        job.attempts = job.crashes = 0
+        job.error = job.group = job.finished = job.deferred_since = None
+        self._note(job, "revived")
+        self._happened(job, "revived")
+        self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
+        job.delay = None
+        self._wait_in_line(job, self.clock.now())
+        return True
+
+    def _finish(self, job: Job, state: State, finished: int) -> None:
+        """Every way to an end."""
+        was_final = job.state.final
+        self._leave(job)
+        job.state = state
+        job.finished = finished
+        self.counted["failures", job.queue, finished // DAY] += state is State.FAILED
+        if state is State.DONE:
+            self.ran.append((job.queue, finished // DAY, job.started - job.due, finished - job.started))
+        self._tell(job=job.id)
+        if not was_final:
+            self._schedule_hears(job)
+            self._has_ended(job, state, met=state is State.DONE)
+            self._left_lane(job, job.queue)
+
+    def _remove(self, job: Job) -> None:
+        """Every way out of the store."""
+        del self.jobs[job.id]
+        self.edges = [edge for edge in self.edges if edge.child is not job]
+        self._has_ended(job, None, met=job.state is State.DONE)
+        self._leave(job)
+        self._left_lane(job, job.queue)
+        if job.state is State.RUNNING:
+            self._left_running(job.queue)
+        if not job.state.final:
+            self._schedule_hears(job)
+            self._tell(session=job.session, job=job.id)

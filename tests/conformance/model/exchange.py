@@ -1,0 +1,99 @@
+"""exchange and report: a worker's numbered requests, and what a repeated one is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import StaleRequest
+from headrace.job import Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
+
+from .core import Core, Step
+from .records import Job, Session
+
+
+class Exchange(Core):
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Step[Turn]:
+        return Step(self._exchange, session, number, outcomes, take, steady, started)
+
+    def _exchange(
+        self,
+        session_id: str,
+        number: int,
+        outcomes: Sequence[Outcome],
+        take: Take | None,
+        steady: int,
+        started: Sequence[Ref],
+    ) -> Turn:
+        session = self._live(session_id)
+        if not self._is_repeat(session, number):
+            self._mark_started(session, started)
+            session.answer = [self._settle(session, outcome, steady) for outcome in outcomes]
+            self._work_off()
+            if take is not None:
+                self._take(session, number, take)
+        self._mark_seen(session)
+        handed_out = [job for job in self._held(session) if job.handed_out[0] == number]
+        scheduled = [job.due for job in self.jobs.values() if job.state is State.SCHEDULED]
+        return Turn(
+            session.answer,
+            [self._lease(job) for job in handed_out],
+            self.clock.now(),
+            self.clock.now() if self.ended else min(scheduled, default=None),
+            self._next_tick(),
+        )
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Step[list[bool]]:
+        return Step(self._report, session, number, reports, steady)
+
+    def _report(self, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[bool]:
+        session = self._live(session_id)
+        if not self._is_repeat(session, number):
+            session.answer = [self._record(session, report, steady) for report in reports]
+        self._mark_seen(session)
+        return session.answer
+
+    def _record(self, session: Session, report: Report, steady: int) -> bool:
+        job = self._by_ref(report.ref)
+        if job is None or not self._holds(session, job, report.token):
+            return False
+        if report.progress is not None:
+            job.progress = report.progress
+            self._happened(job, "progress", "{:.14g}/{:.14g}".format(*report.progress), job.worker)
+        if report.data is not None:
+            job.data = report.data
+        for at, line in report.log:
+            self._note(job, "log", line, self.clock.now() - (steady - at))
+            self._happened(job, "log", line, job.worker)
+        return True
+
+    def _is_repeat(self, session: Session, number: int) -> bool:
+        if number < session.number:
+            raise StaleRequest
+        repeat = number == session.number
+        session.number = number
+        return repeat
+
+    def _settle(self, session: Session, outcome: Outcome, steady: int) -> Verdict:
+        job = self._by_ref(outcome.ref)
+        if job is None or job.token != outcome.token or job.session != session.info.id:
+            return Verdict.STALE
+        if job.state is not State.RUNNING:
+            return Verdict.ALREADY
+        self._end(job, outcome, steady)
+        return Verdict.OK
+
+    def _by_ref(self, ref: Ref) -> Job | None:
+        return next((job for job in self.jobs.values() if job.ref == ref), None)
+
+    def _lease(self, job: Job) -> Lease:
+        same = [name for name in Lease.__struct_fields__ if name != "cancelled"]
+        return Lease(**{name: getattr(job, name) for name in same}, cancelled=job.cancelling)

@@ -1,0 +1,69 @@
+"""What an exchange hands out: line order, turns of queues, pauses and limits."""
+
+from __future__ import annotations
+
+from headrace.glob import fits, is_glob
+from headrace.job import State, Take
+
+from .core import Core
+from .records import Job, Session
+
+PROMOTED_AT_MOST = 1_000
+
+
+class Handing(Core):
+    def _take(self, session: Session, number: int, take: Take) -> None:
+        now = self.clock.now()
+        scheduled = [j for j in self.jobs.values() if j.state is State.SCHEDULED and j.due <= now]
+        for job in sorted(scheduled, key=lambda job: (job.due, job.ref))[:PROMOTED_AT_MOST]:
+            self._fall_due(job)
+        queues = self._queues_of(take)
+        turn = 0
+        for index in range(take.slots + take.spare):
+            spare = index >= take.slots
+            order = self._order(queues, turn, spare) if take.round_robin else queues
+            job = next(filter(None, (self._head(queue, spare) for queue in order)), None)
+            if job is None:
+                break
+            turn = queues.index(job.queue) + 1
+            job.state = State.RUNNING
+            job.token += 1
+            job.session = session.info.id
+            job.worker = session.info.name
+            job.handed_out = (number, index)
+            job.spare = spare
+            job.started = now
+            self._note(job, "started")
+            self._happened(job, "started", worker=job.worker)
+            self._started_in_lane(job)
+        for lane in self.lanes.values():
+            lane.taken = 0
+
+    def _order(self, queues: list[str], turn: int, spare: bool) -> list[str]:
+        """Whose turn it is, and who comes next if that one has nothing."""
+        return queues[turn:] + queues[:turn]
+
+    def _queues_of(self, take: Take) -> list[str]:
+        """Names, each once, with the queues that have ready jobs in the place of a pattern that they match."""
+        ready = sorted({job.queue for job in self.jobs.values() if job.state is State.READY})
+        named = [[queue for queue in ready if fits(name, queue)] if is_glob(name) else [name] for name in take.queues]
+        return list(dict.fromkeys(queue for names in named for queue in names))
+
+    def _head(self, queue: str, spare: bool) -> Job | None:
+        """What would be handed out next."""
+        control = self.queue_controls.get(queue)
+        if control and control.paused_at is not None:
+            return None
+        if control and control.limit is not None and (spare or len(self._running(queue)) >= control.limit):
+            return None
+        head = self._first(self._ready(queue))
+        return None if head and head.lane and spare else head
+
+    def _first(self, line: list[Job]) -> Job | None:
+        return min(line, key=Job.place, default=None)
+
+    def _ready(self, queue: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.state is State.READY and job.queue == queue]
+
+    def _running(self, queue: str) -> list[Job]:
+        return [job for job in self.jobs.values() if job.state is State.RUNNING and job.queue == queue]

@@ -1,0 +1,107 @@
+"""put: new jobs, and the keys that make them unique."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import NoWorkers
+from headrace.glob import any_fits
+from headrace.job import NewJob, Put, State
+from headrace.store import rules
+
+from .core import Core, Step
+from .records import WAITING, Job
+
+
+class Putting(Core):
+    def put(self, jobs: Sequence[NewJob]) -> Step[list[Put]]:
+        return Step(self._put, jobs)
+
+    def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
+        rules.check_batch(jobs)
+        if any(new.require_worker and not self._has_worker(new) for new in jobs):
+            raise NoWorkers
+        for new in jobs:
+            self._check_lane(new)
+        answers = [self._put_one(new) for new in jobs]
+        self._work_off()
+        return answers
+
+    def _put_one(self, new: NewJob) -> Put:
+        if new.unique_key is None:
+            if new.id in self.jobs:
+                return Put(new.id, True)
+        else:
+            holder = self._holder(new.unique_key)
+            if holder and not (new.replace and holder.state in WAITING):
+                return Put(holder.id, False)
+            same_id = self.jobs.get(new.id)
+            if same_id and same_id is not holder and not same_id.state.final:
+                return Put(new.id, False)
+            if holder:
+                self._happened(holder, "deleted", "replaced")
+                self._remove(holder)
+            self._make_way(new)
+        self._insert(new)
+        return Put(new.id, True)
+
+    def _has_worker(self, new: NewJob) -> bool:
+        return any(
+            any_fits(session.info.queues, new.queue) and new.task in session.info.tasks
+            for session in self._open_sessions()
+            if not self._expired(session)
+        )
+
+    def _holder(self, key: str) -> Job | None:
+        for job in self.jobs.values():
+            kept = job.unique_until is not None and self.clock.now() < job.unique_until
+            if job.unique_key == key and (not job.state.final or kept):
+                return job
+        return None
+
+    def _make_way(self, new: NewJob) -> None:
+        if new.id in self.jobs:
+            self._happened(self.jobs[new.id], "deleted", "replaced")
+            self._remove(self.jobs[new.id])
+        for job in self.jobs.values():
+            if job.unique_key == new.unique_key:
+                job.former_key, job.unique_key = job.unique_key, None
+
+    def _insert(self, new: NewJob) -> None:
+        now = self.clock.now()
+        due = now + (new.delay or 0) if new.run_at is None else new.run_at
+        self.last_ref += 1
+        job = self.jobs[new.id] = Job(
+            ref=self.last_ref,
+            id=new.id,
+            task=new.task,
+            queue=new.queue,
+            state=State.READY,
+            priority=new.priority,
+            body=new.body,
+            options=new.options,
+            created=now,
+            due=due,
+            max_crashes=new.max_crashes,
+            unique_key=new.unique_key,
+            unique_until=None if new.unique_for is None else now + new.unique_for,
+            tags=tuple(sorted(set(new.tags))),
+            schedule=new.schedule,
+            tick=new.tick,
+            data=new.data,
+            after=new.after,
+            if_failed=new.if_failed,
+            lane=new.lane,
+        )
+        self._note(job, "created")
+        self._happened(job, "created")
+        if job.lane is not None:
+            self._define_lane(job, job.lane)
+        culprit = self._come_after(job, new.after, job.if_failed)
+        if culprit is not None:
+            job.due = due
+            self._fail_with(job, culprit, culprit.state)
+            return
+        if self._unmet(job) and new.run_at is None:
+            job.delay = new.delay or 0
+        self._wait_in_line(job, due)

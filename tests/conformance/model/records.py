@@ -1,0 +1,119 @@
+"""What the model remembers: jobs, who waits for whom, lanes, sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.job import Event, IfFailed, Lane, SessionInfo, State, Verdict
+
+WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
+
+
+@dataclass(eq=False)
+class Job:
+    ref: int
+    """Never used again; grows with every put, so it is the order of arrival, too."""
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    body: bytes
+    options: bytes | None
+    created: int
+    due: int
+    max_crashes: int
+    unique_key: str | None
+    unique_until: int | None
+    former_key: str | None = None
+    started: int | None = None
+    finished: int | None = None
+    attempts: int = 0
+    crashes: int = 0
+    token: int = 0
+    session: str = ""
+    """Who holds it, or held it last."""
+    worker: str = ""
+    handed_out: tuple[int, int] = (0, 0)
+    """By which number of the session's requests, and as which of its leases."""
+    spare: bool = False
+    data: bytes | None = None
+    progress: tuple[float, float] | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    group: str | None = None
+    cancelling: bool = False
+    deferred_since: int | None = None
+    after: tuple[str, ...] = ()
+    if_failed: IfFailed = IfFailed.WAIT
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    tracked: bool = False
+    schedule: str | None = None
+    tick: int | None = None
+    delay: int | None = None
+    """To count from when the last dependency is met. None: it is due when it is due."""
+    in_lanes_line: bool = False
+    """Blocked because it is not its turn."""
+    result_dropped: bool = False
+    events: list[Event] = field(default_factory=list)
+
+    def place(self) -> tuple[int, int, int]:
+        return -self.priority, self.due, self.ref
+
+
+@dataclass(eq=False)
+class Edge:
+    """One job waits for another."""
+
+    number: int
+    parent: Job
+    child: Job
+    policy: IfFailed
+
+
+@dataclass(eq=False)
+class Ended:
+    """A job that others may wait for came to an end: some of its edges are still to be looked at."""
+
+    parent: Job
+    how: State | None
+    """None: it was removed."""
+    met: bool
+    seen: int
+    """The edges up to this number have been looked at,"""
+    upto: int
+    """and those up to this one are to be."""
+
+
+@dataclass(eq=False)
+class LaneRecord:
+    lane: Lane
+    front: Job | None = None
+    """The one that stands in the queue's line, or will when the rate allows it."""
+    turn: Job | None = None
+    """In a sequence: the one that the others wait for."""
+    starts: list[int] = field(default_factory=list)
+    """The last `rate` of them."""
+    taken: int = 0
+    """How many of its jobs the present take has handed out."""
+
+    def earliest(self) -> int:
+        """When the rate allows the next start."""
+        rate = self.lane.rate
+        return 0 if rate is None or len(self.starts) < rate else self.starts[-rate] + self.lane.per
+
+    def remembers(self, now: int) -> bool:
+        return bool(self.starts) and max(self.starts) + self.lane.per > now
+
+
+@dataclass(eq=False)
+class Session:
+    info: SessionInfo
+    opened: int
+    seen_at: int
+    """On the wall clock, for people; `seen` is what expiry is measured by."""
+    seen: int
+    number: int = 0
+    answer: list[Verdict] | list[bool] = field(default_factory=list)
+    closed: bool = False

@@ -1,0 +1,152 @@
+"""Relations: jobs that wait for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import ConfigurationError, DependencyCycle
+from headrace.job import IfFailed, State
+from headrace.store import rules
+
+from .core import Core, Step, T
+from .records import WAITING, Edge, Ended, Job
+
+
+class Relations(Core):
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Step[bool]:
+        return Step(lambda: self._and_work_off(self._depend(job_id, add, remove)))
+
+    def _depend(self, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
+        job = self.jobs.get(job_id)
+        if job is None or job.state not in WAITING:
+            return False
+        lane = self._lane_of(job)
+        if add and job.lane and lane and lane.lane.sequence:
+            raise ConfigurationError(rules.no_dependencies_in(job.queue, job.lane))
+        for parent_id in add:
+            if self._is_waited_for([parent_id], job):
+                raise rules.cycle(job_id, parent_id)
+        waited = self._unmet(job)
+        kept = [i for i in job.after if i not in remove or i in add]
+        job.after = tuple(kept + [i for i in dict.fromkeys(add) if i not in kept])
+        self.edges = [
+            edge
+            for edge in self.edges
+            if edge.child is not job or edge.parent.id in add or edge.parent.id not in remove
+        ]
+        culprit = self._come_after(job, add, job.if_failed)
+        if culprit is not None:
+            self._fail_with(job, culprit, culprit.state)
+        elif waited and not self._unmet(job):
+            self._release(job)
+        elif not waited and self._unmet(job):
+            self._leave(job)
+            self._wait_in_line(job, job.due)
+        return True
+
+    def _unmet(self, job: Job) -> list[Edge]:
+        return [edge for edge in self.edges if edge.child is job]
+
+    def _unfinished(self, job: Job) -> bool:
+        return self.jobs.get(job.id) is job and not job.state.final
+
+    def _come_after(self, child: Job, ids: Sequence[str], policy: IfFailed) -> Job | None:
+        """Let a job wait for others. Answers with the first of them because of which it fails at once."""
+        culprit = None
+        for parent in [self.jobs[i] for i in ids if i in self.jobs]:
+            if parent.state is State.DONE or (parent.state.final and policy is IfFailed.RUN):
+                continue
+            if parent not in [edge.parent for edge in self._unmet(child)]:
+                self.last_edge += 1
+                self.edges.append(Edge(self.last_edge, parent, child, policy))
+            if parent.state.final and policy is IfFailed.FAIL and culprit is None:
+                culprit = parent
+        return culprit
+
+    def _is_waited_for(self, ids: Sequence[str], job: Job) -> bool:
+        """Whether one of these is the job, or waits for it, by whatever detour."""
+        ahead = [self.jobs[i] for i in ids if i in self.jobs]
+        seen = set(ahead)
+        looked_at = 0
+        while ahead:
+            other = ahead.pop()
+            if other is job:
+                return True
+            edges = self._unmet(other)
+            looked_at += len(edges)
+            if looked_at > rules.EDGES_TO_CHECK:
+                raise rules.too_deep(job.id)
+            parents = {edge.parent for edge in edges} - seen
+            seen |= parents
+            ahead += parents
+        return False
+
+    def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
+        lane = self._lane_of(job)
+        why = ""
+        if job.lane and lane and lane.lane.sequence:
+            why = rules.no_dependencies_in(job.queue, job.lane)
+        else:
+            try:
+                children = [i for i in ids if i in self.jobs and not self.jobs[i].state.final]
+                why = rules.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
+            except DependencyCycle:
+                why = rules.TOO_DEEP_TO_WAIT
+        if why:
+            self._fail(job, why)
+            return
+        job.after = tuple(ids)
+        self._come_after(job, ids, IfFailed.RUN)
+        job.delay = 0 if self._unmet(job) else None
+        self._note(job, "waiting")
+        self._wait_in_line(job, self.clock.now())
+
+    def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
+        """Note it, if somebody waits for it."""
+        numbers = [edge.number for edge in self.edges if edge.parent is job]
+        if numbers:
+            self.ended.append(Ended(job, how, met, 0, max(numbers)))
+
+    def _and_work_off(self, answer: T) -> T:
+        self._work_off()
+        return answer
+
+    def _work_off(self) -> None:
+        """Tell those who wait for what has ended, in bounded steps."""
+        left = rules.EDGES_IN_A_STEP
+        while self.ended and left:
+            ended = self.ended[0]
+            edges = [e for e in self.edges if e.parent is ended.parent and ended.seen < e.number <= ended.upto]
+            for edge in edges[:left]:
+                self._look_at(edge, ended)
+                ended.seen = edge.number
+            if len(edges) <= left:
+                self.ended.pop(0)
+            left -= min(left, len(edges))
+
+    def _look_at(self, edge: Edge, ended: Ended) -> None:
+        child = edge.child
+        met = ended.met or edge.policy is IfFailed.RUN
+        if met or ended.how is None:
+            self.edges.remove(edge)
+        if child.state is not State.BLOCKED:
+            return
+        if not met and (ended.how is None or edge.policy is IfFailed.FAIL):
+            self._fail_with(child, ended.parent, ended.how)
+        elif not self._unmet(child):
+            self._release(child)
+
+    def _release(self, job: Job) -> None:
+        due = job.due if job.delay is None else self.clock.now() + job.delay
+        job.delay = None
+        self._wait_in_line(job, due)
+
+    def _fail_with(self, job: Job, parent: Job, how: State | None) -> None:
+        words = {State.FAILED: rules.FAILED_PARENT, State.CANCELLED: rules.CANCELLED_PARENT, None: rules.REMOVED_PARENT}
+        self._fail(job, words[how].format(parent.id))
+
+    def _fail(self, job: Job, why: str) -> None:
+        job.error, job.group = rules.dependency_error(why), rules.DEPENDENCY
+        self._finish(job, State.FAILED, self.clock.now())
+        self._note(job, "failed")
+        self._happened(job, "failed", rules.DEPENDENCY)

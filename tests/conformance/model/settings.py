@@ -1,0 +1,24 @@
+"""settings: what can be set in a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.settings import DEFINITIONS, checked
+
+from .core import Core, Step
+
+
+class Settings(Core):
+    def settings(self) -> Step[dict[str, int]]:
+        return Step(lambda: dict(self.set))
+
+    def set_settings(self, changes: dict[str, int | None]) -> Step[None]:
+        return Step(self._set_settings, checked(changes))
+
+    def _set_settings(self, changes: dict[str, int | None]) -> None:
+        merged = {**self.set, **changes}
+        self.set = {name: value for name, value in merged.items() if value is not None}
+
+    def _setting(self, name: str) -> Any:
+        return self.set.get(name, DEFINITIONS[name].default)

@@ -1,0 +1,50 @@
+"""sweep: expired sessions, old results, jobs that nobody keeps any longer."""
+
+from __future__ import annotations
+
+from headrace.job import State, Swept
+
+from .core import Core, Step
+from .records import Job
+
+
+class Sweeping(Core):
+    def sweep(self) -> Step[Swept]:
+        return Step(self._sweep)
+
+    def _sweep(self) -> Swept:
+        age = self._setting("max-worker-age")
+        expired = [
+            session.info.id
+            for session in self._open_sessions()
+            if self._expired(session) or self.clock.steady() - session.seen >= max(age, session.info.timeout)
+        ]
+        returned = [job_id for session in expired for job_id in self._close_session(session, None)]
+        self._drop_results()
+        ended = (State.DONE, State.FAILED, State.CANCELLED)
+        given_up = [job for job in self.jobs.values() if self._given_up(job)]
+        for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
+            self._remove(job)
+        self._work_off()
+        for key in list(self.lanes):
+            self._forget_lane(key)
+        tick = self._next_tick()
+        ticks_in = None if tick is None else max(0, tick - self.clock.now())
+        return Swept(len(expired), len(returned), len(given_up), bool(self.ended), ticks_in)
+
+    def _given_up(self, job: Job) -> bool:
+        if job.finished is None:
+            return False
+        done = job.state is State.DONE
+        given = self.keep_done if done else self.keep_failed
+        keep = self._setting("jobs-history" if done else "failed-history") if given is None else given
+        most = self._setting("jobs-history-count" if done else "failed-history-count")
+        newer = sum(other.state is job.state and other.finished > job.finished for other in self.jobs.values())
+        return job.finished + keep < self.clock.now() or newer >= most
+
+    def _drop_results(self) -> None:
+        keep = self._setting("results-history")
+        for job in self.jobs.values():
+            if keep is not None and job.state is State.DONE and job.finished + keep < self.clock.now():
+                job.result_dropped |= job.result is not None
+                job.result = None
