@@ -12,9 +12,10 @@ from headrace.clock import ManualClock
 from headrace.store.contract import Store
 from volume import volume
 
-from .choosing import Drawn, Replay, Seeded
-from .histories import Make, explore, failure, live
-from .simulation import KEEP_DONE, KEEP_FAILED, MARKS, MARKS_TOGETHER, TOGETHER
+from .simulation.choosing import Drawn, Replay, Seeded
+from .simulation.histories import Make, explore, failure, live
+from .simulation.marks import MARKS, MARKS_TOGETHER
+from .simulation.scene import KEEP_DONE, KEEP_FAILED, TOGETHER
 from .stores import STORES, Entry
 
 SQLITE = next(entry for entry in STORES if entry.name == "sqlite-memory")

@@ -17,12 +17,12 @@ from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Charge, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 from headrace.store.facets import Edit
 
-from .audit import Violation
-from .choosing import Seeded
-from .histories import failure, live, shrink
 from .model import Model
 from .model.records import WAITING, Edge, Job, LaneRecord, Session
-from .simulation import KEEP_DONE, KEEP_FAILED
+from .simulation.audit import Violation
+from .simulation.choosing import Seeded
+from .simulation.histories import failure, live, shrink
+from .simulation.scene import KEEP_DONE, KEEP_FAILED
 
 HISTORIES = 300
 STEPS = 80

@@ -20,8 +20,8 @@ from headrace.store.contract import Store
 from volume import volume
 
 from .model import Model
+from .simulation.words import Refused, comparable
 from .stores import Entry
-from .words import Refused, comparable
 
 TIMEOUT = 1_000
 Act = tuple[str, int]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from conformance.model import Model
+from conformance.model.records import WAITING
 from headrace.job import Filter, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Store
 
 from .actors import Request
-from .model import Model
-from .model.records import WAITING
 from .words import Refused, comparable, difference
 
 if TYPE_CHECKING:
-    from .simulation import World
+    from .world import World
 
 EVERYTHING = Filter(limit=10_000)
 

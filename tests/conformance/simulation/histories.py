@@ -11,7 +11,8 @@ from headrace.store.contract import Store
 
 from .audit import Violation, check
 from .choosing import Chooser, Replay, Seeded, Story
-from .simulation import World
+from .play import play
+from .world import World
 
 Make = Callable[[ManualClock], Store]
 """Makes the store under test for one history."""
@@ -26,7 +27,7 @@ def live(make: Make, chooser: Chooser, marks: Counter[str] | None = None, rows: 
     store = make(clock)
     world = World(store, clock, chooser, Counter() if marks is None else marks)
     try:
-        world.play()
+        play(world)
         if rows is not None:
             left = {name: count for name, count in rows(store).items() if count}
             check(not left, "L2: something remains of jobs that are purged", left)
