@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.clock import Clock
+from headrace.codec import decode_error
 from headrace.job import (
     Kind,
     Lease,
@@ -53,6 +54,12 @@ def exists(store: Store, job_id: str) -> bool:
 
 def state(store: Store, job_id: str) -> State:
     return look(store, job_id).state
+
+
+def why(store: Store, job_id: str) -> tuple[State, str | None, str]:
+    """What became of a job that failed: its state, its group, and the message of its error."""
+    job = look(store, job_id)
+    return job.state, job.group, decode_error(job.error).message
 
 
 def told(store: Store, job_id: str) -> list[str]:
@@ -142,3 +149,10 @@ class Worker:
 
     def close(self, crashed: Sequence[Ref] | None = ()) -> list[str]:
         return self.store.run(self.store.close_session(self.id, crashed=crashed))
+
+
+def take_named(worker: Worker, job_id: str) -> Lease:
+    """The job that is next in line, which is this one."""
+    lease = worker.take_one()
+    assert lease.id == job_id
+    return lease

@@ -1,0 +1,224 @@
+"""Ends other than the one that was waited for: parents that fail or are removed, children that end before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.job import IfFailed, Kind, State
+from headrace.store.contract import Facet, Store
+
+from .helpers import TIMEOUT, Worker, exists, ids, look, put, state, take_named, told, why
+
+pytestmark = pytest.mark.needs(Facet.RELATIONS)
+
+POLICIES = list(IfFailed)
+
+
+# -- parents that fail --
+
+
+def end_badly(store: Store, worker: Worker, job_id: str, how: State) -> None:
+    lease = take_named(worker, job_id)
+    if how is State.CANCELLED:
+        store.run(store.cancel([job_id]))
+    worker.settle(lease, Kind.FAILED, error=b"E", group="g")
+    assert state(store, job_id) is how
+
+
+@pytest.mark.parametrize("how", [State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_parents_bad_end_means_is_up_to_the_child(
+    store: Store, worker: Worker, policy: IfFailed, how: State
+) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=policy)
+    end_badly(store, worker, "a", how)
+    if policy is IfFailed.RUN:
+        assert state(store, "b") is State.READY
+    elif policy is IfFailed.WAIT:
+        assert state(store, "b") is State.BLOCKED
+    else:
+        what = "failed" if how is State.FAILED else "was cancelled"
+        assert why(store, "b") == (State.FAILED, "dependency", f"It comes after job a, which {what}.")
+        assert told(store, "b") == ["created", "failed"]
+
+
+@pytest.mark.parametrize("how", [State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_parent_that_has_ended_badly_before_the_put_means_the_same(
+    store: Store, worker: Worker, policy: IfFailed, how: State
+) -> None:
+    put(store, "a")
+    end_badly(store, worker, "a", how)
+    put(store, "b", after=("a",), if_failed=policy)
+    expected = {IfFailed.RUN: State.READY, IfFailed.WAIT: State.BLOCKED, IfFailed.FAIL: State.FAILED}
+    assert state(store, "b") is expected[policy]
+    if policy is IfFailed.FAIL:
+        assert look(store, "b").group == "dependency"
+
+
+def test_a_cancelled_waiting_parent_means_the_same(store: Store) -> None:
+    put(store, "a")
+    for policy in POLICIES:
+        put(store, policy.value, after=("a",), if_failed=policy)
+    store.run(store.cancel(["a"]))
+    assert [state(store, p.value) for p in POLICIES] == [State.BLOCKED, State.FAILED, State.READY]
+
+
+def test_a_parent_that_crashed_too_often_means_the_same(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a", max_crashes=1)
+    put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
+    worker.take_one()
+    clock.advance(TIMEOUT)
+    store.run(store.sweep())
+    assert (state(store, "a"), state(store, "b")) == (State.FAILED, State.FAILED)
+
+
+def test_one_that_waits_on_runs_when_the_parent_is_revived_and_done(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",))
+    worker.run_one(Kind.FAILED)
+    store.run(store.revive(["a"]))
+    assert state(store, "b") is State.BLOCKED
+    worker.run_one()
+    assert state(store, "b") is State.READY
+
+
+def test_failing_goes_down_the_line(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
+    put(store, "c", after=("b",), if_failed=IfFailed.FAIL)
+    put(store, "d", after=("c",), if_failed=IfFailed.RUN)
+    worker.run_one(Kind.FAILED)
+    assert [state(store, i) for i in "abcd"] == [State.FAILED] * 3 + [State.READY]
+    assert why(store, "c")[2] == "It comes after job b, which failed."
+
+
+# -- parents that are removed --
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_parent_that_is_deleted_before_it_is_done(store: Store, policy: IfFailed) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=policy)
+    store.run(store.delete(["a"]))
+    if policy is IfFailed.RUN:
+        assert state(store, "b") is State.READY
+    else:
+        words = "It comes after job a, which was removed before it was done."
+        assert why(store, "b") == (State.FAILED, "dependency", words)
+
+
+def test_a_failed_parent_that_is_purged_fails_those_who_wait(
+    make_store: Callable[..., Store], clock: ManualClock
+) -> None:
+    store = make_store(clock, keep_failed=1_000)
+    worker = Worker(store, clock)
+    put(store, "a")
+    put(store, "b", after=("a",))
+    worker.run_one(Kind.FAILED)
+    clock.advance(1_001)
+    assert store.run(store.sweep()).jobs_purged == 1
+    assert why(store, "b")[:2] == (State.FAILED, "dependency")
+
+
+def test_a_replaced_parent_is_a_removed_one(store: Store) -> None:
+    put(store, "a", unique_key="k")
+    put(store, "b", after=("a",), if_failed=IfFailed.RUN)
+    put(store, "c", after=("a",))
+    put(store, "z", unique_key="k", replace=True)
+    assert [state(store, i) for i in "bc"] == [State.READY, State.FAILED]
+
+
+def test_purging_a_done_parent_strands_nobody(make_store: Callable[..., Store], clock: ManualClock) -> None:
+    store = make_store(clock, keep_done=1_000)
+    worker = Worker(store, clock)
+    put(store, "a", "b")
+    put(store, "c", after=("a", "b"))
+    a, b = worker.take(2)
+    worker.settle(a)
+    clock.advance(1_001)
+    store.run(store.sweep())
+    assert not exists(store, "a")
+    worker.renew(b)
+    assert state(store, "c") is State.BLOCKED
+    worker.settle(b)
+    assert state(store, "c") is State.READY
+
+
+def test_a_new_job_with_the_id_of_a_deleted_parent_is_another_job(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=IfFailed.RUN)
+    store.run(store.delete(["a"]))
+    put(store, "a")
+    assert state(store, "b") is State.READY
+
+
+# -- children that end before their parents --
+
+
+def test_a_child_cancelled_meanwhile_stays_cancelled(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",))
+    store.run(store.cancel(["b"]))
+    before = look(store, "b")
+    worker.run_one()
+    assert look(store, "b") == before
+
+
+def test_a_revived_child_waits_for_those_that_are_unfinished(store: Store, worker: Worker) -> None:
+    put(store, "a", "b")
+    put(store, "c", after=("a", "b"), delay=1_000)
+    store.run(store.cancel(["c"]))
+    worker.run_one()
+    assert store.run(store.revive(["c"])) == [True]
+    assert (state(store, "c"), look(store, "c").after) == (State.BLOCKED, ("a", "b"))
+    worker.run_one()
+    assert state(store, "c") is State.READY
+
+
+@pytest.mark.parametrize("policy", [IfFailed.WAIT, IfFailed.FAIL])
+def test_a_revived_child_waits_no_more_for_those_that_ended(store: Store, worker: Worker, policy: IfFailed) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=policy)
+    worker.run_one(Kind.FAILED)
+    store.run(store.cancel(["b"]))
+    assert store.run(store.revive(["b"])) == [True]
+    assert state(store, "b") is State.READY
+
+
+def test_a_child_revived_after_its_parent_waits_for_it(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
+    worker.run_one(Kind.FAILED)
+    assert store.run(store.revive(["a", "b"])) == [True, True]
+    assert (state(store, "b"), look(store, "b").error, look(store, "b").group) == (State.BLOCKED, None, None)
+    worker.run_one()
+    assert state(store, "b") is State.READY
+
+
+def test_a_deleted_child_is_no_longer_waited_with(
+    store: Store, worker: Worker, leftovers: Callable[[Store], dict[str, int]]
+) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",))
+    store.run(store.delete(["b"]))
+    put(store, "b")
+    worker.run_one()
+    assert ids(worker.take(5)) == "b"
+    store.run(store.delete(["a", "b"]))
+    assert leftovers(store) == {}
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nothing_remains_of_jobs_that_are_gone(
+    store: Store, leftovers: Callable[[Store], dict[str, int]], order: str, policy: IfFailed
+) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",), if_failed=policy, delay=5)
+    store.run(store.delete(list(order)))
+    assert leftovers(store) == {}
