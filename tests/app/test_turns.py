@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 
 from headrace import Headrace, Retry, State, current
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, JobCancelled
 from headrace.job import Lane
+from processes import eventually
 
 
 @pytest.fixture
@@ -157,3 +158,41 @@ def test_a_running_job_is_taken_away(app: Headrace) -> None:
         app.queue("default").resume()
         assert job.result(timeout=20) == "second run"
     assert (job.attempts, len(runs)) == (1, 2)
+
+
+def test_a_job_that_came_back_runs_beside_its_old_run(app: Headrace) -> None:
+    """Both are in hand until they end: the old one is told that it is lost, the new one can still be cancelled."""
+    began = [threading.Event(), threading.Event()]
+    may_end = threading.Event()
+    old_run_is_over = threading.Event()
+    told: list[str] = []
+
+    @app.task(name="long")
+    def long() -> None:
+        number = sum(event.is_set() for event in began)
+        began[number].set()
+        while not current().cancelled:
+            threading.Event().wait(0.005)
+        told.append(f"run {number}")
+        if number == 0:
+            assert may_end.wait(20)
+            old_run_is_over.set()
+        current().check()
+
+    @app.task(name="quick")
+    def quick() -> bool:
+        return old_run_is_over.is_set()
+
+    job = long.enqueue()
+    with app.worker(slots=2):
+        assert began[0].wait(20)
+        assert job.time_out()
+        assert began[1].wait(20)
+        eventually(lambda: told, "the old run is told")
+        other = quick.enqueue()
+        may_end.set()
+        assert other.result(timeout=20) is True, "it has to wait for the slot of the old run"
+        assert job.cancel()
+        with pytest.raises(JobCancelled):
+            job.result(timeout=20)
+    assert told == ["run 0", "run 1"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.codec import decode_value, encode_value
 from headrace.errors import Cancelled, HeadraceError
-from headrace.job import Lease, Report
+from headrace.job import Lease, Report, Token
 from headrace.when import as_datetime
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Context:
     stopper: Any = None
     thread: int | None = None
     overrides: Any = None
+    place: int = 0
+    """Where the ledger has it."""
+    former_tokens: Sequence[Token] = ()
+    """What its lease's token was before it was renewed."""
     _progress: tuple[float, float] | None = None
     _data: bytes | None = None
     _log: list[tuple[int, str]] | None = None

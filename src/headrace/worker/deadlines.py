@@ -31,14 +31,14 @@ class Deadlines:
         """When to ask what was missed, on the steady clock."""
         return self._alarms[0][0] if self._alarms else None
 
-    def missed(self, running: Container[int | str]) -> Iterator[tuple[Context, str]]:
+    def missed(self, running: Container[Context]) -> Iterator[tuple[Context, str]]:
         """Each run that is late, with the reason to stop it."""
         while self._begun:
             self._set_alarm(self._begun.popleft())
         now = self._steady()
         while self._alarms and self._alarms[0][0] <= now:
             _, _, run = heapq.heappop(self._alarms)
-            if run.lease.ref not in running or run.stop_reason is not None:
+            if run not in running or run.stop_reason is not None:
                 continue
             reason = _missed(run, now)
             if reason is None:

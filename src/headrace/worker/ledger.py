@@ -11,12 +11,13 @@ import struct
 import tempfile
 from typing import NamedTuple
 
-from headrace.job import Lease
+from headrace.job import Ref
 
 _HEADER = struct.Struct("<QQ")  # the pump's last beat, whether it ended in good order
 _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text
 _NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
+_NOWHERE = 0
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
 
@@ -24,7 +25,7 @@ SIZE = _HEADER.size + ENTRIES * _ENTRY.size
 class Entry(NamedTuple):
     """A job whose function has been entered."""
 
-    ref: int | str
+    ref: Ref
     began: int
     deadline: int | None
 
@@ -36,7 +37,6 @@ class Ledger:
         self.descriptor = descriptor
         self._map = mmap.mmap(descriptor, SIZE)
         self._free = [_HEADER.size + place * _ENTRY.size for place in range(ENTRIES - 1, -1, -1)]
-        self._places: dict[int | str, int] = {}
 
     @classmethod
     def shared(cls) -> Ledger:
@@ -59,22 +59,21 @@ class Ledger:
     def beat(self, now: int) -> None:
         struct.pack_into("<Q", self._map, 0, now)
 
-    def enter(self, lease: Lease, began: int, limit: int | None) -> None:
-        ref = lease.ref
+    def enter(self, ref: Ref, began: int, limit: int | None) -> int:
+        """Note that a job's function is entered; answers with the place to `leave`."""
         try:
             place = self._free.pop()
         except IndexError:
-            return  # more at once than the ledger has room for: these will count as not started
-        self._places[ref] = place
+            return _NOWHERE  # more at once than the ledger has room for: these will count as not started
         deadline = 0 if limit is None else began + limit
         if isinstance(ref, int):
             _NUMBERED.pack_into(self._map, place, _NUMBER, began, deadline, ref)
         else:
             _ENTRY.pack_into(self._map, place, _TEXT, began, deadline, 0, ref.encode())
+        return place
 
-    def leave(self, lease: Lease) -> None:
-        place = self._places.pop(lease.ref, None)
-        if place is not None:
+    def leave(self, place: int) -> None:
+        if place != _NOWHERE:
             self._map[place] = 0
             self._free.append(place)
 

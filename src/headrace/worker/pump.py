@@ -24,7 +24,7 @@ from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
 from headrace.glob import fits
-from headrace.job import Lease, Outcome, Take, Turn, Verdict
+from headrace.job import Lease, Outcome, Ref, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
 from headrace.worker.context import Context
@@ -102,9 +102,10 @@ class Pump:
         self._max_memory = max_memory
         self._ledger = ledger or Ledger.private()
         self._numbers = itertools.count(1)
-        self._waiting: dict[int | str, Context] = {}
-        """Leases that no executor has started yet. Whoever pops one owns it."""
-        self._running: dict[int | str, Context] = {}
+        self._waiting: dict[Context, bool] = {}
+        """Leases that no executor has started yet. Whoever pops a True owns it."""
+        self._running: dict[Context, bool] = {}
+        """By run, not by job: one that was taken away and came back runs anew while its old run still ends."""
         self._outcomes: deque[Outcome] = deque()
         self._spoken: deque[Context] = deque()
         self._deadlines = Deadlines(self.steady)
@@ -127,8 +128,8 @@ class Pump:
         self._next_tick: int | None = None
         self._hungry = True
         self._told = False
-        self._tokens: dict[str, int | str] = {}
-        """Of leases that were renewed into new tokens while their outcomes may have been under way."""
+        self._renewed: dict[str, Context] = {}
+        """Whose leases were renewed into new tokens while their outcomes may have been under way, by job."""
         self._threads = ThreadExecutor(self, slots)
         self._loop = LoopExecutor(self, slots)
         self._isolated = IsolatedExecutor(self, slots, app_path)
@@ -149,11 +150,10 @@ class Pump:
 
     def begin(self, run: Context, *, entering: bool = True) -> bool:
         """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
-        ref = run.lease.ref
         run.beat = self.steady()
-        self._running[ref] = run  # first, so that at no moment it seems to be in nobody's hands
-        if self._waiting.pop(ref, None) is None:
-            del self._running[ref]
+        self._running[run] = True  # first, so that at no moment it seems to be in nobody's hands
+        if not self._waiting.pop(run, False):
+            del self._running[run]
             return False
         limit = None
         if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
@@ -161,7 +161,7 @@ class Pump:
             self._deadlines.watch(run)
             self._wake()
         if entering:
-            self._ledger.enter(run.lease, run.beat, limit)
+            run.place = self._ledger.enter(run.lease.ref, run.beat, limit)
         if crashpoints.armed:
             crashpoints.reach("run.begin")
         return True
@@ -169,15 +169,15 @@ class Pump:
     def enter(self, run: Context) -> None:
         """A run that took some time to prepare enters its function: from here on a crash is its own."""
         run.began = run.beat = self.steady()
-        self._ledger.enter(run.lease, run.began, time_limit(run))
+        run.place = self._ledger.enter(run.lease.ref, run.began, time_limit(run))
 
     def end(self, run: Context, outcome: Outcome) -> None:
         """A run has ended."""
         if crashpoints.armed:
             crashpoints.reach("run.end")
-        self._ledger.leave(run.lease)
+        self._ledger.leave(run.place)
         self._outcomes.append(outcome)
-        self._running.pop(run.lease.ref, None)
+        self._running.pop(run, None)
         if self._asleep and self._ripe():
             self._wake()
 
@@ -291,9 +291,8 @@ class Pump:
         outcomes = list(itertools.islice(_drain(self._outcomes), 2 * self._store.batch))
         if outcomes and any(run._speaking for run in tuple(self._spoken)):
             self._report()  # what a run said comes before its outcome
-        if self._tokens:
-            for outcome in outcomes:
-                outcome.token = self._tokens.pop(outcome.id, outcome.token)
+        if self._renewed:
+            self._renew_tokens(outcomes)
         spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
         if self._left is not None:
             spare = min(spare, self._left - free)
@@ -367,14 +366,14 @@ class Pump:
         self._spare = min(self._spare, int(self._rate * SPARE_SECONDS), self._store.batch)
         return max(0, self._spare - max(0, -free))
 
-    def _started_spares(self) -> list[int | str]:
+    def _started_spares(self) -> list[Ref]:
         """Spare leases that have been running for a while: no longer spare, should this process die."""
         started = []
         horizon = self.steady() - 100
-        for ref, run in tuple(self._running.items()):
+        for run in tuple(self._running):
             if run.lease.spare and run.began is not None and run.began <= horizon:
                 run.lease.spare = False
-                started.append(ref)
+                started.append(run.lease.ref)
         return started
 
     def _judge(self, outcomes: list[Outcome], turn: Turn) -> bool:
@@ -408,7 +407,7 @@ class Pump:
             if task is None:
                 self._outcomes.append(put_off(run, turn.now))
                 continue
-            self._waiting[lease.ref] = run
+            self._waiting[run] = True
             if task.options.isolate or (lease.crashes and self._isolated.available):
                 # After a crash a job runs with nothing else in its process, so that only the guilty one crashes again.
                 isolated.append(run)
@@ -418,7 +417,7 @@ class Pump:
                 threads.append(run)
         if isolated and not self._isolated.available:
             for run in isolated:
-                del self._waiting[run.lease.ref]
+                del self._waiting[run]
                 self._outcomes.append(quarantine(run, self._isolated.why_not))
             isolated = []
         if self._round_robin:
@@ -459,12 +458,12 @@ class Pump:
         self._release_waiting()
 
     def _release_waiting(self) -> None:
-        for ref in tuple(self._waiting):
-            self._release(self._waiting.pop(ref, None))
+        for run in tuple(self._waiting):
+            self._release(run)
 
-    def _release(self, run: Context | None) -> bool:
-        """Give back a lease that nobody has started, if there is one."""
-        if run is None:
+    def _release(self, run: Context) -> bool:
+        """Give back a lease that nobody has started. False: somebody has."""
+        if not self._waiting.pop(run, False):
             return False
         self._outcomes.append(release(run))
         if self._left is not None:
@@ -504,7 +503,12 @@ class Pump:
             self._make_way(f"more than {self._max_memory // 1_000_000} MB in use")
 
     def _check_leases(self) -> None:
-        runs = {run.lease.id: run for run in (*self._running.values(), *self._waiting.values())}
+        runs: dict[str, Context] = {}
+        for run in (*self._running, *self._waiting):
+            overtaken = runs.get(run.id)  # its job came back to us: so it was taken away before
+            runs[run.id] = run
+            if overtaken is not None:
+                self._take_away(overtaken, LOST)
         if not runs:
             self._renew_seconds = self._renewed_within(self._timeout)
             return
@@ -517,15 +521,25 @@ class Pump:
         if renewal.ends is not None:
             self._renew_seconds = self._renewed_within(renewal.ends - renewal.now)
         for job_id, token in renewal.tokens.items():
-            runs[job_id].lease.token = self._tokens[job_id] = token
+            run = self._renewed[job_id] = runs[job_id]
+            run.former_tokens = (*run.former_tokens[-9:], run.lease.token)
+            run.lease.token = token
         for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
             for job_id in ids:
-                run = runs[job_id]
-                if self._release(self._waiting.pop(run.lease.ref, None)):
-                    continue
-                if run.lease.ref in self._running:
-                    log.info("job %s: %s", job_id, reason)
-                    self._stop_run(run, reason)
+                self._take_away(runs[job_id], reason)
+
+    def _take_away(self, run: Context, reason: str) -> None:
+        if not self._release(run) and run in self._running and run.stop_reason is None:
+            log.info("job %s: %s", run.id, reason)
+            self._stop_run(run, reason)
+
+    def _renew_tokens(self, outcomes: list[Outcome]) -> None:
+        """What ended while its lease was renewed goes by the new token. (Not what an earlier run of the job says.)"""
+        for outcome in outcomes:
+            run = self._renewed.get(outcome.id)
+            if run is not None and outcome.token in (*run.former_tokens, run.lease.token):
+                outcome.token = run.lease.token
+                del self._renewed[outcome.id]
 
     def _renewed_within(self, lease: int) -> float:
         """Seconds after which leases that last so many milliseconds are renewed."""
@@ -615,7 +629,7 @@ class Pump:
         """Coroutines and isolated jobs stop when told to: a moment for them to do so."""
         end = time.monotonic() + 1.0
         while self._running and time.monotonic() < end:
-            if all(self._executor_of(run) is self._threads for run in tuple(self._running.values())):
+            if all(self._executor_of(run) is self._threads for run in tuple(self._running)):
                 break
             self._asleep = True
             self._waiter.wait(0.05)
@@ -638,7 +652,7 @@ class Pump:
 
     def _stop_everything(self, reason: str) -> None:
         self._release_waiting()
-        for run in tuple(self._running.values()):
+        for run in tuple(self._running):
             self._stop_run(run, reason)
 
 
