@@ -15,7 +15,7 @@ them into times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -126,8 +126,10 @@ class Waiter(Protocol):
 class TakingWaiter(Waiter, Protocol):
     """A waiter of a store where waiting and taking can be one: the store works on a request when there is news."""
 
-    def turn(self, request: Operation[T], timeout: float) -> T | None:
-        """Wait for news, a poke or the time-out (seconds); then run the request, an exchange without outcomes.
+    def turn(self, request: Operation[T], meanwhile: Callable[[], float | None]) -> T | None:
+        """Wait for news or a poke; then run the request, an exchange without outcomes.
+
+        `meanwhile` is called at first, and again after as many seconds as it said; None from it ends the wait.
 
         None: it may or may not have been run; run it, the same one again.
         """

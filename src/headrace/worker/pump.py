@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import random
 import time
@@ -561,8 +562,22 @@ class Pump:
 
     def _sleep(self) -> None:
         """Wait for work, for outcomes, for the next thing that is due."""
+        self._asleep = True  # before the last look: whoever ends or begins something after it, wakes
+        if self._ripe() or self._deadlines.untold:
+            self._asleep = False
+            return
+        if self._may_wait_and_take():
+            self._threads.errand(self._wait_and_take)
+            return
+        news = self._waiter.wait(self._patience(self._swept + SWEEP_SECONDS))
+        self._asleep = False
+        if news:
+            self._told = True
+        self._hungry = self._room > 0 and (news or self._due_now())
+
+    def _patience(self, until: float) -> float:
+        """For how many seconds there is nothing to do, at most until then (on the monotonic clock)."""
         now = time.monotonic()
-        until = self._swept + SWEEP_SECONDS
         if self.in_hand:
             until = min(until, self._checked + self._renew_seconds)
         if self._waiting:
@@ -580,38 +595,33 @@ class Pump:
         for moment in (due, tick, self._deadlines.next):
             if moment is not None:
                 timeout = min(timeout, max((moment - steady) / 1000, 0.0))
-        self._asleep = True  # before the last look: whoever ends or begins something after it, wakes
-        if self._ripe() or self._deadlines.untold:
-            self._asleep = False
-            return
-        if self._may_wait_and_take():
-            self._wait_and_take(timeout)
-            return
-        news = self._waiter.wait(timeout)
-        self._asleep = False
-        if news:
-            self._told = True
-        self._hungry = self._room > 0 and (news or (due is not None and due <= self.steady()))
+        return timeout
 
     def _may_wait_and_take(self) -> bool:
         """Only with nothing in hand: whatever else there is to do must not wait for the store's answer."""
         return self._taking is not None and not (self.in_hand or self.stopping or self.burst or self._spoken)
 
-    def _wait_and_take(self, timeout: float) -> None:
-        """Be handed work in the moment that there is some. Waited for by one who can run it, while the pump rests."""
-        self._threads.errand(lambda: self._turn(timeout))
-
-    def _turn(self, timeout: float) -> None:
+    def _wait_and_take(self) -> None:
+        """Be handed work in the moment that there is some. Done by a thread that can run it, while the pump rests."""
         assert self._taking is not None
         take = Take(self._queues, self._room, 0, self._round_robin)
         request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())
-        turn = self._taking.turn(request, timeout)
+        turn = self._taking.turn(request, self._meanwhile)
         self._asleep = False
-        if self._closed:  # the pump did not wait: it was interrupted
+        if self._closed:
             return
         if turn is None:
             turn = self._insist(request)
         self._heed([], take, turn)
+
+    def _meanwhile(self) -> float | None:
+        """What an idle pump does all the same. Answers with when to do so again; None: there is more to do."""
+        if self._closed:  # the pump did not wait: it was interrupted
+            return None
+        self._ledger.beat(self.steady())
+        self._upkeep()
+        patience = self._patience(math.inf)
+        return min(patience, max(self._swept + SWEEP_SECONDS - time.monotonic(), 0.001)) if patience > 0 else None
 
     def _go_on_stopping(self) -> bool:
         """While stopping: give back what has not started, wait for what has. False when there is nothing left to do."""

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from conformance.helpers import Worker, put, state
+from headrace import Headrace
 from headrace.clock import SystemClock
 from headrace.job import State, Take, Turn
 from headrace.store.redis import RedisStore
@@ -20,6 +21,17 @@ from headrace.store.redis.waiter import WorkerEar
 from processes import environment
 
 from .servers import Server
+
+
+def within(seconds: float) -> Callable[[], float | None]:
+    """Wait for so long."""
+    end = time.monotonic() + seconds
+
+    def meanwhile() -> float | None:
+        left = end - time.monotonic()
+        return left if left > 0 else None
+
+    return meanwhile
 
 
 class Blocked(threading.Thread):
@@ -43,7 +55,7 @@ class Blocked(threading.Thread):
         return self.store.exchange(self.worker.id, self.number, take=Take(("default",), 4))
 
     def run(self) -> None:
-        self.answers.append(self.ear.turn(self.request(), self.timeout))
+        self.answers.append(self.ear.turn(self.request(), within(self.timeout)))
 
     def ids(self) -> list[str]:
         self.join(10)
@@ -112,7 +124,7 @@ def test_two_hints_are_one_entry_and_leave_nothing(server: Server, lone: RedisSt
         put(lone, "c")
         assert server.client().llen(lone.keys.bell(sleeper.worker.id)) <= 1
         assert lone.run(sleeper.request()).leases
-        second = sleeper.ear.turn(sleeper.request(), 0.001)
+        second = sleeper.ear.turn(sleeper.request(), within(0.001))
         assert second is not None
         assert server.client().exists(lone.keys.bell(sleeper.worker.id)) == 0
 
@@ -154,7 +166,7 @@ def test_a_user_who_may_not_block_asks_as_before(server: Server) -> None:
         sleeper = Blocked(store)
         with closing(sleeper.ear):
             put(store, "a")
-            assert sleeper.ear.turn(sleeper.request(), 1) is None
+            assert sleeper.ear.turn(sleeper.request(), within(1)) is None
             assert not sleeper.ear._may_block
             sleeper.number -= 1
             assert [lease.id for lease in store.run(sleeper.request()).leases] == ["a"]
@@ -187,6 +199,38 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
+
+
+def sent(server: Server) -> int:
+    """How many commands clients have sent, without those inside of scripts."""
+    statistics = server.client().info("commandstats")
+    outside = {"evalsha", "eval", "blpop", "ping", "subscribe", "hello", "client|setinfo", "script|load"}
+    return sum(int(statistics.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in outside)
+
+
+def test_an_idle_worker_process_sends_less_than_two_commands_a_second(server: Server) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, f"{server.url}?ns=idle"]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
+        until(lambda: int(server.client().info("clients")["blocked_clients"]) == 1)
+        before = sent(server)
+        time.sleep(5)  # what is counted are commands in a length of time
+        number = sent(server) - before
+        worker.send_signal(signal.SIGINT)
+        worker.communicate(timeout=20)
+    assert number < 10
+
+
+def test_delayed_jobs_do_not_wait_for_an_idle_server_to_look_at_its_clock(private: Callable[..., Server]) -> None:
+    server = private("--hz", "1")  # once a second, so that it shows
+    app = Headrace(f"{server.url}?ns=late")
+
+    @app.task(name="late")
+    def late(due: float) -> float:
+        return time.time() - due
+
+    with app.worker(), closing(app):
+        jobs = [late.using(run_after=0.3 * number).enqueue(time.time() + 0.3 * number) for number in (1, 2, 3, 4)]
+        assert max(job.result(timeout=20) for job in jobs) < 0.4
 
 
 def test_ctrl_c_ends_a_worker_that_waits(server: Server) -> None:
