@@ -69,6 +69,8 @@ def jobs_command(
         try:
             page = whole_page(opened, wanted)
         except ValueError as error:
+            if cursor is None:
+                raise
             raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--after'") from error
     if as_json:
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})

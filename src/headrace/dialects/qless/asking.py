@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,7 +14,7 @@ from headrace.store.contract import Operation
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.shared import OnRedis
 
-from . import mapping
+from . import mapping, texts
 from .driver import QlessDriver, open_driver, refusal
 from .scripts import store_script
 
@@ -81,15 +80,21 @@ class Asking(OnRedis):
             raise
 
     def _script(
-        self, operation: str, arguments: object, read: Callable[[float, Any], T], *, repeatable: bool = True
+        self,
+        operation: str,
+        arguments: object,
+        read: Callable[[float, Any], T],
+        *,
+        repeatable: bool = True,
+        understand: Callable[[bytes], Any] = texts.for_people,
     ) -> Script[T]:
-        def understand(reply: Reply, _: bool) -> T:
-            return read(float(reply[0]), json.loads(reply[1]))
+        def answer(reply: Reply, _: bool) -> T:
+            return read(float(reply[0]), understand(reply[1]))
 
         now = b"" if self._clock is None else repr(self._clock.now() / 1000).encode()
         packed = msgspec.msgpack.encode(arguments)
         repeatable = repeatable or operation in _READS
-        return Script(operation, (operation.encode(), now, packed), understand, repeatable=repeatable)
+        return Script(operation, (operation.encode(), now, packed), answer, repeatable=repeatable)
 
     def _yes_or_no(self, operation: str, arguments: object, *, repeatable: bool = False) -> Script[list[bool]]:
         """An operation on several jobs that answers with one number for each."""
@@ -98,7 +103,7 @@ class Asking(OnRedis):
     def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
         return self._script(
             "get",
-            list(ids),
+            [texts.to_the_wire(job_id) for job_id in ids],
             lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
         )
 

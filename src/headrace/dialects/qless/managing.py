@@ -12,7 +12,7 @@ from headrace.store.contract import Operation
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl
 from headrace.store.redis.operation import Script, Steps
 
-from . import mapping, options
+from . import mapping, options, texts
 from .asking import Asking
 
 
@@ -105,7 +105,7 @@ class Managing(Asking):
         while left := [job_id for job_id in ids if job_id not in answers]:
             jobs: list[dict[str, Any]] = [{"jid": job_id} for job_id in left]
             if rewrites:
-                found = yield self._script("get", left, lambda _, jobs: jobs)
+                found = yield self._script("get", left, lambda _, jobs: jobs, understand=texts.from_the_wire)
                 jobs = [
                     {"jid": job_id, **(mapping.rewritten(job, change) if job else {})}
                     for job_id, job in zip(left, found, strict=True)

@@ -57,7 +57,13 @@ BARS = list(
 )
 """The bars of a histogram, in seconds: from, up to."""
 
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, msgspec.MsgspecError)
+"""What comes of a job that others have put, or changed, so that there is no sense in it."""
+_MOST = 2**53
+"""The largest whole number that is the same in Lua, JSON and here."""
+
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_progress = msgspec.json.Decoder(tuple[float, float])
 _encode = msgspec.json.encode
 
 
@@ -94,7 +100,10 @@ def split(data: str, said: str | bool | None) -> tuple[bytes, bytes | None, tupl
     except msgspec.DecodeError:
         return body, None, None
     ours = {name: bytes(found.pop(name)) for name in str(said).split(",") if name in found}
-    progress = msgspec.json.decode(ours["progress"], type=tuple[float, float]) if "progress" in ours else None
+    try:
+        progress = _progress.decode(ours["progress"]) if "progress" in ours else None
+    except msgspec.DecodeError:  # somebody else's, by now
+        progress = None
     return _encode(found), ours.get("data"), progress
 
 
@@ -158,10 +167,12 @@ def retries_of(options: bytes | None, max_crashes: int, task: Task[Any, Any] | N
 
 
 def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
-    """A lease from a job object."""
+    """A lease from a job object, as it came over the wire. One of `UNREADABLE`, if it cannot be."""
+    for name in ("jid", "klass"):
+        job[name].encode()
     body, data, _ = split(job["data"], job["said"])
     history = job["history"] or [{"when": 0}]
-    priority = int(job["priority"])
+    priority = whole(job["priority"])
     return Lease(
         ref=job["jid"],
         token=job["token"],
@@ -171,8 +182,8 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         body=body,
         options=_bytes(job["options"]),
         data=data,
-        attempts=max(0, int(job["retries"]) - int(job["remaining"])),
-        max_crashes=int(job["retries"]) + 1,
+        attempts=max(0, whole(job["retries"]) - whole(job["remaining"])),
+        max_crashes=whole(job["retries"]) + 1,
         priority=-priority if lower_first else priority,
         created=milliseconds(history[0]["when"]),
         due=milliseconds(history[0]["when"]),
@@ -181,6 +192,16 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         after=_after(job),
         tick=milliseconds(history[0]["when"]) if job["spawned_from_jid"] else None,
     )
+
+
+def why_unreadable(error: Exception) -> str:
+    """For people who look at a job that nobody could run."""
+    why = (
+        "its jid, klass or data are not UTF-8."
+        if isinstance(error, UnicodeError)
+        else f"{type(error).__name__}: {error}"
+    )
+    return f"headrace cannot read this job: {why}"
 
 
 def _bytes(text: str | bool | None) -> bytes | None:
@@ -247,7 +268,7 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
     state = STATES.get(job["state"], State.BLOCKED)
     failure = job["failure"] or {}
     error = msgspec.json.encode({"type": "", "message": failure["message"]}) if "message" in failure else None
-    priority = int(job["priority"])
+    priority = whole(job["priority"])
     last_put = next((entry.get("q", "") for entry in reversed(history) if entry["what"] == "put"), "")
     return Snapshot(
         id=job["jid"],
@@ -263,9 +284,9 @@ def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
         started=when.get("popped"),
         finished=when.get("done" if state is State.DONE else "failed") if state.final else None,
         # A run that ended its job for good is not taken off what remains.
-        attempts=max(0, int(job["retries"]) - int(job["remaining"])) + (state.final and int(job["remaining"]) >= 0),
+        attempts=max(0, whole(job["retries"]) - whole(job["remaining"])) + (state.final and job["remaining"] >= 0),
         crashes=0,
-        max_crashes=int(job["retries"]) + 1,
+        max_crashes=whole(job["retries"]) + 1,
         token=job["token"] or "",
         worker=job["worker"],
         data=data,
@@ -297,8 +318,13 @@ def edit(change: Edit, lower_first: bool) -> dict[str, Any]:
 
 
 def rewritten(job: dict[str, Any], change: Edit) -> dict[str, str]:
-    """A job's object with other arguments or other data in it, and what it was."""
-    body, data, progress = split(job["data"], job["said"])
+    """A job's object, as it came over the wire, with other arguments or other data in it; and what it was."""
+    try:
+        body, data, progress = split(job["data"], job["said"])
+    except UnicodeError:
+        raise Unsupported(
+            f"The data of job {job['jid']} are not UTF-8: headrace can't rewrite them. Cancel it, and put another."
+        ) from None
     saying = Saying(
         body if change.body is None else change.body,
         data if change.data is None else change.data,
@@ -358,4 +384,13 @@ def event(entry: dict[str, Any], first: bool) -> Event:
 
 def milliseconds(seconds: float | str) -> int:
     """Qless counts in seconds, as text or as numbers."""
-    return round(float(seconds) * 1000)
+    return whole(round(min(max(float(seconds), -_MOST), _MOST) * 1000))
+
+
+def whole(number: float) -> int:
+    """A number of others as a whole one, within what everybody can count.
+
+    >>> whole(1.5), whole(1e300) == 2**53
+    (1, True)
+    """
+    return max(-_MOST, min(int(number), _MOST))

@@ -10,7 +10,7 @@ from headrace.store.contract import Operation
 from headrace.store.facets import ScheduleLook, ScheduleRecord, Tick, Ticked
 from headrace.store.redis.operation import Script, Steps
 
-from . import mapping
+from . import mapping, texts
 from .asking import Asking
 
 
@@ -33,7 +33,7 @@ class Scheduling(Asking):
         def read(now: float, found: Any) -> ScheduleLook:
             return ScheduleLook(now=mapping.milliseconds(now), records=self._records(found or []), more=more)
 
-        return self._script("recurring", list(names), read)
+        return self._script("recurring", [texts.to_the_wire(name) for name in names], read)
 
     def _records(self, found: list[dict[str, Any]]) -> list[ScheduleRecord]:
         if not found:
@@ -44,9 +44,10 @@ class Scheduling(Asking):
 
     def _page(self, after: str, limit: int) -> Generator[Script[Any], Any, ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""
-        names = yield self._script("recurrences", {}, lambda _, names: {name.encode() for name in names or []})
-        later = sorted(name for name in names if name > after.encode())
-        look: ScheduleLook = yield self._schedules([name.decode() for name in later[:limit]], more=len(later) > limit)
+        names = yield self._script("recurrences", {}, lambda _, names: set(names or []), understand=texts.from_the_wire)
+        shown = {texts.shown(name).encode(): name for name in names}
+        later = sorted(name for name in shown if name > after.encode())
+        look: ScheduleLook = yield self._schedules([shown[name] for name in later[:limit]], more=len(later) > limit)
         return look
 
     def delete_schedule(self, name: str) -> Operation[bool]:

@@ -14,6 +14,7 @@ from headrace.job import (
     Counts,
     Event,
     Filter,
+    Lease,
     NewJob,
     Outcome,
     Page,
@@ -35,7 +36,7 @@ from headrace.store import rules
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
 
-from . import mapping, waiter
+from . import mapping, texts, waiter
 from .asking import Nothing
 from .managing import Managing
 from .scheduling import Scheduling
@@ -97,7 +98,7 @@ class QlessStore(Managing, Scheduling):
             "worker": wanted.worker,
         }
         arguments = {name: value for name, value in places.items() if value is not None}
-        jids = yield self._script("list", arguments, lambda _, found: list(found or []))
+        jids = yield self._script("list", arguments, lambda _, found: list(found or []), understand=texts.from_the_wire)
         found: list[Snapshot | None] = []
         for first in range(0, len(jids), 500):
             found += yield self._get(jids[first : first + 500])
@@ -163,30 +164,40 @@ class QlessStore(Managing, Scheduling):
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[Turn]:
-        if take is not None and any(map(is_glob, take.queues)):
-            return Steps(lambda: self._exchange_with_globs(session, number, outcomes, take))
-        return self._exchange(session, number, outcomes, take)
+        return Steps(lambda: self._turn(session, number, outcomes, take))
 
-    def _exchange_with_globs(
-        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take
+    def _turn(
+        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Generator[Script[Any], Any, Turn]:
-        """Qless knows all its queues: those that are meant are named."""
-        known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
-        named: dict[str, None] = {}
-        for wanted in take.queues:
-            named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
-        turn: Turn = yield self._exchange(session, number, outcomes, replace(take, queues=tuple(named)))
+        if take is not None and any(map(is_glob, take.queues)):
+            # Qless knows all its queues: those that are meant are named.
+            known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
+            named: dict[str, None] = {}
+            for wanted in take.queues:
+                named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
+            take = replace(take, queues=tuple(named))
+        unreadable: list[Any] = []
+        turn: Turn = yield self._exchange(session, number, outcomes, take, unreadable)
+        if unreadable:
+            # Nobody could run them, and nobody would settle them: they fail, and the others go on.
+            arguments = {"session": session, "jobs": unreadable}
+            yield self._script("quarantine", arguments, lambda _, __: None)
         return turn
 
-    def _exchange(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Script[Turn]:
+    def _exchange(
+        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, unreadable: list[Any]
+    ) -> Script[Turn]:
         def read(now: float, answer: Any) -> Turn:
             for settled in outcomes:
                 self._in_hand.pop(settled.ref, None)
             slots = take.slots if take is not None else 0
-            leases = [
-                mapping.lease(job, spare=i >= slots, lower_first=self._lower_first)
-                for i, job in enumerate(answer["jobs"] or [])
-            ]
+            leases: list[Lease] = []
+            for job in answer["jobs"] or []:
+                try:
+                    leases.append(mapping.lease(job, spare=len(leases) >= slots, lower_first=self._lower_first))
+                except mapping.UNREADABLE as error:
+                    why = mapping.why_unreadable(error)
+                    unreadable.append([texts.to_the_wire(job["jid"]), job["token"], why])
             for lease in leases:
                 self._in_hand[lease.ref] = mapping.Saying(lease.body, lease.data)
             due = answer.get("due")
@@ -210,7 +221,7 @@ class QlessStore(Managing, Scheduling):
                 "queues": list(take.queues), "slots": take.slots, "count": take.slots + take.spare,
                 "round_robin": take.round_robin,
             }  # fmt: skip
-        return self._script("exchange", arguments, read)
+        return self._script("exchange", arguments, read, understand=texts.from_the_wire)
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         told = [mapping.report(said, self._in_hand.get(said.ref), steady) for said in reports]

@@ -113,8 +113,8 @@ class Ear:
 
     def _is_news(self, channel: str, text: bytes) -> bool:
         try:
-            weight = self._judge(channel, msgspec.json.decode(text, type=dict))
-        except (msgspec.DecodeError, msgspec.ValidationError, KeyError):
+            weight = self._judge(channel, msgspec.json.decode(text.decode(errors="replace"), type=dict))
+        except (msgspec.DecodeError, RecursionError):  # anybody may say anything there
             return False
         if weight == 1 and time.monotonic() < self._hinted + HINT_PAUSE:
             return False

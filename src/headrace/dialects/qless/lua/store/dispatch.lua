@@ -13,6 +13,8 @@ elseif operation == 'exchange' then
   answer = Qless.Exchange.exchange(now, arguments.session, arguments.number, arguments.outcomes, arguments.wanted)
 elseif operation == 'renew' then
   answer = Qless.Exchange.renew(now, arguments.session, arguments.held)
+elseif operation == 'quarantine' then
+  Qless.Exchange.quarantine(now, arguments.session, arguments.jobs)
 elseif operation == 'report' then
   answer = Qless.Exchange.report(now, arguments.session, arguments.number, arguments.reports)
 elseif operation == 'close' then

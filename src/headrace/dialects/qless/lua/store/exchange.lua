@@ -178,6 +178,17 @@ function Exchange.renew(now, session, held)
   return {codes = codes, ends = ends}
 end
 
+-- quarantine session jobs
+-- Jobs that the worker was given and cannot read, a list of {jid, token, message}, fail.
+function Exchange.quarantine(now, session, jobs)
+  local worker = Qless.Sessions.existing(session)
+  for _, job in ipairs(jobs) do
+    if Qless.Sessions.holds(worker, job[1], job[2]) then
+      Qless.Failures.fail(now, job[1], worker, 'broken', job[3])
+    end
+  end
+end
+
 -- report session number reports
 -- Data, progress and log lines of running jobs. Reply: a list, 1 for those that are recorded.
 function Exchange.report(now, session, number_given, reports)
