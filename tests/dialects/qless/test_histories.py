@@ -213,7 +213,7 @@ def test_the_model_would_notice(qless: Recorder) -> None:
     """A script with a mistake in it is found out, so the histories above are worth something."""
     mistakes = {
         "'remaining', retries,": "'remaining', 0,",
-        "call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)\ntime = tonumber(time)": "time = tonumber(time)",
+        "call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)\ntime = stored_number(time)": "time = stored_number(time)",
         "if is_warned or grace <= 0 then": "if grace <= 0 then",
         "due = due + record.interval": "due = due + record.interval + 1",
         "call('ZADD', 'ql:queues', 'NX', now, to)": "call('ZADD', 'ql:queues', now, to)",

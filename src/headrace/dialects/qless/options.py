@@ -17,6 +17,9 @@ UNITS = {
 """What one is worth: settings count milliseconds or things, options seconds, days or things."""
 
 
+_MOST = 1e9
+"""As the script reads it: no option is larger, whatever it says."""
+
 HEARTBEAT = 60_000
 """What Qless takes for the heartbeat if nothing is set. All other defaults are those of headrace."""
 
@@ -31,8 +34,8 @@ def known(stored: Mapping[str, str]) -> dict[str, int]:
     for option, text in sorted(stored.items()):
         name = _setting(option)
         try:
-            value = round(float(text) * UNITS[name.partition(":")[0]])
-        except (KeyError, ValueError, OverflowError):
+            value = round(min(max(float(text), -_MOST), _MOST) * UNITS[name.partition(":")[0]])
+        except (KeyError, ValueError):
             continue
         if value < 0 or (option.startswith("heartbeat-") and name in found):
             continue

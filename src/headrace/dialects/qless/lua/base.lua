@@ -8,7 +8,7 @@
 -- Three rules for everything below:
 --   * Time is an argument. Only functions that need `now` take it, always in first place.
 --   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
---     care (`Values.stored`, `tonumber(...) or default`), never asserted.
+--     care (`Values.stored`, `stored_number`, `option`), never asserted.
 --   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
 --     by one function, because making functions is what costs. (So does a table that grows: hot classes say what
 --     they will have.)
@@ -39,6 +39,27 @@ local function number(command, name, value)
     error(command .. '(): Arg "' .. name .. '" not a number: ' .. tostring(value))
   end
   return found
+end
+
+-- The same for something that is counted: a whole one, and no larger than commands take.
+local function whole(command, name, value)
+  return math.floor(math.max(-1e15, math.min(number(command, name, value), 1e15)))
+end
+
+-- A number that was stored; the default, if there is none or it is not finite.
+local function stored_number(text, default)
+  local found = tonumber(text)
+  return found and found - found == 0 and found or default
+end
+
+-- The number that an option stands for; the default, if it is none. Options are any text: one that is larger than anything
+-- that can be meant, or infinite, is as large as can be.
+local function option(text, default)
+  local found = tonumber(text)
+  if not found or found ~= found then
+    return default
+  end
+  return math.max(-1e9, math.min(found, 1e9))
 end
 
 -- A time as it stands in the field `time`, with 20 decimals. Of a time in our days 7 of them say all that there is to say,
@@ -78,7 +99,7 @@ local function remember(key, entry, field, limit)
     if limit == nil then
       limit = call('HGET', 'ql:config', 'max-job-history')
     end
-    limit = tonumber(limit) or 100
+    limit = option(limit, 100)
     if limit > 0 and length > math.max(limit, 2) then
       local list = key .. '-history'
       local first = call('LPOP', list)

@@ -7,7 +7,7 @@ function Batch.add(now, kind, queue, samples)
   local statistics = Qless.Statistics
   local key, bucket_of = 'ql:s:' .. kind .. ':' .. statistics.day_of(now) .. ':' .. queue, statistics.bucket_of
   local known = call('HMGET', key, 'total', 'mean', 'vk')
-  local total, mean, squares = tonumber(known[1]) or 0, tonumber(known[2]) or 0, tonumber(known[3]) or 0
+  local total, mean, squares = stored_number(known[1], 0), stored_number(known[2], 0), stored_number(known[3], 0)
   local buckets, new = {}, false
   local seconds, bucket
   for i = 1, #samples do

@@ -28,7 +28,7 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
     call('ZREM', 'ql:q:' .. queue .. '-scheduled', jid)
   end
   call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
-  time = tonumber(time)
+  time = stored_number(time)
   Qless.Samples.add(now, 'run', queue, time and now - time or 0)
   if call('ZSCORE', 'ql:tracked', jid) then
     call('PUBLISH', 'ql:completed', jid)
@@ -36,12 +36,12 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   if to then
     call('PUBLISH', 'ql:log', cjson.encode({jid = jid, event = 'advanced', queue = queue, to = to}))
     remember(key, cjson.encode({math.floor(now), 'put', {q = to}}), nil, most_entries)
-    return Qless.After.advance(now, jid, tonumber(priority) or 0, to, delay, depends)
+    return Qless.After.advance(now, jid, stored_number(priority, 0), to, delay, depends)
   end
   call('PUBLISH', 'ql:log', '{"jid":' .. cjson.encode(jid) .. ',"event":"completed","queue":' .. cjson.encode(queue) .. '}')
   call('ZADD', 'ql:completed', now, jid)
-  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - (tonumber(seconds) or 604800), 'LIMIT', 0, Qless.CHUNK)
-  local too_many = call('ZCARD', 'ql:completed') - #doomed - (tonumber(most) or 50000)
+  local doomed = call('ZRANGEBYSCORE', 'ql:completed', 0, now - (option(seconds, 604800)), 'LIMIT', 0, Qless.CHUNK)
+  local too_many = call('ZCARD', 'ql:completed') - #doomed - (math.floor(option(most, 50000)))
   if doomed[1] or too_many > 0 then
     Qless.After.purge(doomed, too_many)
   end

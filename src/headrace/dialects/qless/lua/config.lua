@@ -45,7 +45,7 @@ end
 function Config.heartbeat(queue)
   local own, published, general = unpack(
     call('HMGET', 'ql:config', queue .. '-heartbeat', 'heartbeat-' .. queue, 'heartbeat'))
-  return tonumber(own) or tonumber(published) or tonumber(general) or 60
+  return option(own) or option(published) or option(general, 60)
 end
 
 return Config

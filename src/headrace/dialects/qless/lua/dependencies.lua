@@ -34,12 +34,13 @@ end
 local function unlock(now, jid, queue, priority, scheduled)
   local key = 'ql:j:' .. jid
   call('ZREM', 'ql:q:' .. queue .. '-depends', jid)
-  if scheduled and tonumber(scheduled) then
+  scheduled = stored_number(scheduled)
+  if scheduled then
     call('ZADD', 'ql:q:' .. queue .. '-scheduled', scheduled, jid)
     call('HSET', key, 'state', 'scheduled')
     call('HDEL', key, 'scheduled')
   else
-    call('ZADD', 'ql:q:' .. queue .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
+    call('ZADD', 'ql:q:' .. queue .. '-work', (stored_number(priority, 0)) - now / 10000000000, jid)
     call('HSET', key, 'state', 'waiting')
   end
 end

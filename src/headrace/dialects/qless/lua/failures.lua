@@ -47,8 +47,8 @@ end
 -- The worker gives its job back: it has one attempt fewer, or has failed if there was none left. Answers with what is left.
 function Failures.retry(now, jid, queue, worker, delay, group, message)
   local values = Qless.Holder.held('Retry', jid, worker, 'queue', 'priority', 'remaining', 'history')
-  local old_queue, priority = values[3] or '', tonumber(values[4]) or 0
-  local remaining = (tonumber(values[5]) or 0) - 1
+  local old_queue, priority = values[3] or '', stored_number(values[4], 0)
+  local remaining = (stored_number(values[5], 0)) - 1
   local key = 'ql:j:' .. jid
   local told = group and message and {group = group, message = message, when = math.floor(now), worker = worker}
   call('ZADD', 'ql:queues', 'NX', now, queue)
@@ -105,9 +105,9 @@ function Failures.unfail(now, queue, group, count)
       call('HMGET', key, 'jid', 'priority', 'retries', 'queue', 'failure', 'history'))
     if exists then
       call('HMSET', key, 'state', 'waiting', 'worker', '', 'expires', 0, 'queue', queue,
-        'remaining', tonumber(retries) or 5)
+        'remaining', stored_number(retries, 5))
       remember(key, cjson.encode({math.floor(now), 'put', {q = queue}}), history)
-      call('ZADD', 'ql:q:' .. queue .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
+      call('ZADD', 'ql:q:' .. queue .. '-work', (stored_number(priority, 0)) - now / 10000000000, jid)
       Qless.Statistics.no_longer_failed(old_queue, Qless.Values.stored(failure))
       put_back = put_back + 1
     end

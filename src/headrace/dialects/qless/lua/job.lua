@@ -3,7 +3,7 @@ local Job = {read = nil, object = nil, get = nil}
 Qless.Job = Job
 
 -- Many jobs may be read in one call: what is looked up for each of them is looked up once.
-local tonumber, floor, concat, decode = tonumber, math.floor, table.concat, cjson.decode
+local stored_number, floor, concat, decode = stored_number, math.floor, table.concat, cjson.decode
 
 -- The fields that a job object is made of, in the order in which `Job.object` takes them; and `time`, for pop.
 function Job.read(jid)
@@ -19,6 +19,10 @@ local function read_history(key)
   for i = 1, #texts do
     local entry = valid and entries[i] or Qless.Values.stored(texts[i])
     local object = type(entry[3]) == 'table' and entry[3] or {}
+    -- (What is short cannot be deep.)
+    if #texts[i] > 200 and Qless.Values.is_deep(object) then
+      object = {}
+    end
     object.when, object.what = entry[1], entry[2]
     texts[i] = object
   end
@@ -39,10 +43,10 @@ function Job.object(values, tracked)
     queue = values[4],
     worker = values[5] or '',
     tracked = tracked,
-    priority = tonumber(values[6]) or 0,
-    expires = tonumber(values[7]) or 0,
-    retries = tonumber(values[8]) or 0,
-    remaining = floor(tonumber(values[9]) or 0),
+    priority = stored_number(values[6], 0),
+    expires = stored_number(values[7], 0),
+    retries = stored_number(values[8], 0),
+    remaining = floor(stored_number(values[9], 0)),
     data = values[10],
     tags = (not tags or tags == '{}') and {} or Qless.Values.stored(tags),
     failure = (not failure or failure == '{}') and {} or Qless.Values.stored(failure),

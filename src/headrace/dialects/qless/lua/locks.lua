@@ -49,7 +49,7 @@ function Locks.expire(now, queue, jids, grace, most_entries)
         history = nil
       end
       if is_warned or grace <= 0 then
-        remaining = tonumber(remaining) or 0
+        remaining = stored_number(remaining, 0)
         if take_away(now, queue, jid, worker, job_queue or queue, remaining, history, most_entries) then
           free[#free + 1] = jid
         end

@@ -6,7 +6,7 @@ Qless.OldHistory = OldHistory
 function OldHistory.convert(key, field)
   local entries = {}
   local function add(when, what, extra)
-    when = tonumber(when)
+    when = stored_number(when)
     if when then
       entries[#entries + 1] = cjson.encode({math.floor(when), what, extra})
     end

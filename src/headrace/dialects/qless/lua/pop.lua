@@ -84,7 +84,7 @@ local function lock(now, queue, worker, jobs, expires, tracked, most_entries)
     local key = 'ql:j:' .. jid
     call('HMSET', key, 'worker', worker, 'expires', ends, 'state', 'running', 'time', time)
     remember(key, entry, values[14], most_entries)
-    local since = tonumber(values[15])
+    local since = stored_number(values[15])
     samples[i] = since and now - since or 0
     scores[2 * i - 1], scores[2 * i], jids[i] = ends, jid, jid
     values[3], values[5], values[7], values[14] = 'running', worker, expires, false
@@ -108,7 +108,7 @@ function Pop.pop(now, queue, worker, count)
   local limit, own, published, general, grace, most_entries = unpack(call('HMGET', 'ql:config',
     queue .. '-max-concurrency', queue .. '-heartbeat', 'heartbeat-' .. queue, 'heartbeat', 'grace-period',
     'max-job-history'))
-  limit = tonumber(limit) or 0
+  limit = option(limit, 0)
   if limit > 0 then
     count = math.min(count, math.floor(limit - call('ZCOUNT', 'ql:q:' .. queue .. '-locks', now, '+inf')))
   end
@@ -117,7 +117,7 @@ function Pop.pop(now, queue, worker, count)
   end
   local free = call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-locks', '-inf', now, 'LIMIT', 0, count)
   if free[1] then
-    free = Qless.Locks.expire(now, queue, free, tonumber(grace) or 10, most_entries)
+    free = Qless.Locks.expire(now, queue, free, option(grace, 10), most_entries)
   end
   replenish(now, queue, count - #free)
   local jobs = collect(queue, free, count)
@@ -125,7 +125,7 @@ function Pop.pop(now, queue, worker, count)
     return {}
   end
   local tracked = tracked_ones(jobs)
-  local heartbeat = tonumber(own) or tonumber(published) or tonumber(general) or 60
+  local heartbeat = option(own) or option(published) or option(general, 60)
   lock(now, queue, worker, jobs, now + heartbeat, tracked, most_entries)
   return objects(jobs, tracked)
 end

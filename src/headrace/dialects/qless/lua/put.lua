@@ -13,8 +13,8 @@ function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, re
     kept, dropped = Qless.Move.sort_dependencies(key, depends or {})
     old_tags = Qless.Values.stored(known[7])
     tags = tags or old_tags
-    priority = priority or tonumber(known[5])
-    retries = retries or tonumber(known[6])
+    priority = priority or stored_number(known[5])
+    retries = retries or stored_number(known[6])
   end
   local waits_for = depends and depends[1] and Qless.Dependencies.unsatisfied(jid, depends)
   local blocked = kept > 0 or waits_for and #waits_for > 0

@@ -9,7 +9,7 @@ function Queue.promote(now, queue, jids)
     local exists, priority = unpack(call('HMGET', 'ql:j:' .. jid, 'jid', 'priority'))
     call('ZREM', prefix .. '-scheduled', jid)
     if exists then
-      call('ZADD', prefix .. '-work', (tonumber(priority) or 0) - now / 10000000000, jid)
+      call('ZADD', prefix .. '-work', (stored_number(priority, 0)) - now / 10000000000, jid)
       call('HSET', 'ql:j:' .. jid, 'state', 'waiting')
     end
   end

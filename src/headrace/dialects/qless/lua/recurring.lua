@@ -9,7 +9,7 @@ function Recurring.recur(now, new)
   local old_queue, count = unpack(call('HMGET', key, 'queue', 'count'))
   call('HMSET', key, 'jid', new.jid, 'klass', new.klass, 'data', new.data, 'priority', new.priority or 0,
     'tags', cjson.encode(new.tags or {}), 'state', 'recur', 'queue', new.queue, 'type', 'interval',
-    'count', tonumber(count) or 0, 'interval', new.interval, 'retries', new.retries or 0, 'backlog', new.backlog or 0)
+    'count', stored_number(count, 0), 'interval', new.interval, 'retries', new.retries or 0, 'backlog', new.backlog or 0)
   if old_queue and old_queue ~= new.queue then
     call('ZREM', 'ql:q:' .. old_queue .. '-recur', new.jid)
   end
@@ -29,13 +29,13 @@ function Recurring.get(jid)
       klass = klass,
       state = state,
       queue = queue,
-      priority = tonumber(priority) or 0,
-      interval = tonumber(interval) or 0,
-      retries = tonumber(retries) or 0,
-      count = tonumber(count) or 0,
+      priority = stored_number(priority, 0),
+      interval = stored_number(interval, 0),
+      retries = stored_number(retries, 0),
+      count = stored_number(count, 0),
       data = data,
       tags = Qless.Values.stored(tags),
-      backlog = tonumber(backlog) or 0,
+      backlog = stored_number(backlog, 0),
     }
   end
 end
@@ -94,7 +94,7 @@ function Recurring.update(now, jid, changes)
     local queue = call('HGET', key, 'queue') or ''
     local recur = 'ql:q:' .. queue .. '-recur'
     if name == 'interval' then
-      local old = tonumber(call('HGET', key, 'interval')) or 0
+      local old = stored_number(call('HGET', key, 'interval'), 0)
       if call('ZSCORE', recur, jid) then
         call('ZINCRBY', recur, value - old, jid)
       end

@@ -6,10 +6,10 @@ Qless.Samples = Samples
 function Samples.add(now, kind, queue, sample)
   local key = string.format('ql:s:%s:%d:%s', kind, now - now % 86400, queue)
   local known = call('HMGET', key, 'total', 'mean', 'vk')
-  local total, mean = tonumber(known[1]), tonumber(known[2])
+  local total, mean = stored_number(known[1]), stored_number(known[2])
   if total and mean then
     local new_mean = mean + (sample - mean) / (total + 1)
-    local squares = (tonumber(known[3]) or 0) + (sample - new_mean) * (sample - mean)
+    local squares = (stored_number(known[3], 0)) + (sample - new_mean) * (sample - mean)
     call('HMSET', key, 'total', total + 1, 'mean', new_mean, 'vk', squares)
   else
     call('HMSET', key, 'total', '1', 'mean', sample, 'vk', '0')

@@ -24,7 +24,7 @@ end
 -- Statistics go when `stats-history` days (and one to be sure) have passed since they were last added to in a new way.
 -- It is a relative expiry: the caller's clock and the server's need not agree.
 function Statistics.expire_later(key)
-  local days = tonumber(call('HGET', 'ql:config', 'stats-history')) or 30
+  local days = option(call('HGET', 'ql:config', 'stats-history'), 30)
   if days >= 0 then
     call('EXPIRE', key, math.floor((days + 1) * DAY))
   end
@@ -40,7 +40,7 @@ end
 
 -- A job that counted as failed does so no longer. (The day and the queue are those of its failure.)
 function Statistics.no_longer_failed(queue, failure)
-  local when = tonumber(failure.when)
+  local when = stored_number(failure.when)
   if when and queue and queue ~= '' then
     Statistics.count(when, queue, 'failed', -1)
   end
@@ -58,14 +58,14 @@ end
 
 local function summary(key, fields)
   local total, mean, squares = unpack(call('HMGET', key, 'total', 'mean', 'vk'))
-  local count, histogram = tonumber(total) or 0, {}
+  local count, histogram = stored_number(total, 0), {}
   for i, number_of_jobs in ipairs(call('HMGET', key, unpack(fields))) do
-    histogram[i] = tonumber(number_of_jobs) or 0
+    histogram[i] = stored_number(number_of_jobs, 0)
   end
   return {
     count = count,
-    mean = tonumber(mean) or 0,
-    std = count > 1 and math.sqrt((tonumber(squares) or 0) / (count - 1)) or 0,
+    mean = stored_number(mean, 0),
+    std = count > 1 and math.sqrt((stored_number(squares, 0)) / (count - 1)) or 0,
     histogram = histogram,
   }
 end
@@ -76,9 +76,9 @@ function Statistics.report(queue, date)
   local fields = fields_of_histogram()
   local retries, failed, failures = unpack(call('HMGET', 'ql:s:stats' .. tail, 'retries', 'failed', 'failures'))
   return {
-    retries = tonumber(retries) or 0,
-    failed = tonumber(failed) or 0,
-    failures = tonumber(failures) or 0,
+    retries = stored_number(retries, 0),
+    failed = stored_number(failed, 0),
+    failures = stored_number(failures, 0),
     wait = summary('ql:s:wait' .. tail, fields),
     run = summary('ql:s:run' .. tail, fields),
   }

@@ -33,6 +33,20 @@ function Values.stored(text)
   return {}
 end
 
+-- Whether a table has more than a hundred tables inside each other: as part of something larger it could be too deep for JSON.
+function Values.is_deep(value, level)
+  level = level or 1
+  if level > 100 then
+    return true
+  end
+  for _, inner in pairs(value) do
+    if type(inner) == 'table' and Values.is_deep(inner, level + 1) then
+      return true
+    end
+  end
+  return false
+end
+
 -- Call a command with a key and a list of values of any length, `CHUNK` at a time.
 function Values.call_with(command, key, values)
   for first = 1, #values, Qless.CHUNK do

@@ -7,7 +7,7 @@ local LONGEST = 8640000
 
 -- Forget those that have not been heard of for `max-worker-age` seconds.
 local function forget_stale(now)
-  local age = tonumber(call('HGET', 'ql:config', 'max-worker-age')) or 86400
+  local age = option(call('HGET', 'ql:config', 'max-worker-age'), 86400)
   for _, worker in ipairs(call('ZRANGEBYSCORE', 'ql:workers', 0, now - age, 'LIMIT', 0, Qless.CHUNK)) do
     call('DEL', 'ql:w:' .. worker .. ':jobs')
     call('ZREM', 'ql:workers', worker)

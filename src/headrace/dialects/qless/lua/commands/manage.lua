@@ -3,10 +3,6 @@
 local commands = {}
 Qless.Manage = commands
 
-local function whole(command, name, value, default)
-  return math.floor(number(command, name, value or default))
-end
-
 -- All arguments from the first on, of which there must be one.
 local function some(command, name, arguments)
   required(command, name, arguments[1])
@@ -52,7 +48,7 @@ end
 -- Reply: JSON list of job objects.
 commands['peek'] = function(now, arguments)
   local queue = required('Peek', 'queue', arguments[1])
-  return cjson.encode(Qless.Pop.peek(now, queue, math.floor(number('Peek', 'count', arguments[2]))))
+  return cjson.encode(Qless.Pop.peek(now, queue, whole('Peek', 'count', arguments[2])))
 end
 
 -- multiget jid ...
@@ -71,8 +67,8 @@ commands['failed'] = function(_, arguments)
   if not arguments[1] then
     return cjson.encode(Qless.Failures.groups())
   end
-  local start = whole('Failed', 'start', arguments[2], 0)
-  return cjson.encode(Qless.Failures.list(arguments[1], start, whole('Failed', 'limit', arguments[3], 25)))
+  local start = whole('Failed', 'start', arguments[2] or 0)
+  return cjson.encode(Qless.Failures.list(arguments[1], start, whole('Failed', 'limit', arguments[3] or 25)))
 end
 
 -- unfail queue group [count]
@@ -81,7 +77,7 @@ end
 commands['unfail'] = function(now, arguments)
   local queue = required('Unfail', 'queue', arguments[1])
   local group = required('Unfail', 'group', arguments[2])
-  return Qless.Failures.unfail(now, queue, group, whole('Unfail', 'count', arguments[3], 25))
+  return Qless.Failures.unfail(now, queue, group, whole('Unfail', 'count', arguments[3] or 25))
 end
 
 -- timeout jid ...
@@ -132,6 +128,8 @@ commands['log'] = function(now, arguments)
   local data = arguments[3] and json('Log', 'data', arguments[3])
   if data and type(data) ~= 'table' then
     error('Log(): Arg "data" not an object')
+  elseif data and Qless.Values.is_deep(data) then
+    error('Log(): Arg "data" nested too deeply')
   end
   Qless.Change.log(now, jid, message, data)
 end
@@ -147,11 +145,11 @@ commands['tag'] = function(now, arguments)
     return cjson.encode(Qless.Change.untag(required('Tag', 'jid', arguments[2]), from(arguments, 3)))
   elseif command == 'get' then
     local tag = required('Tag', 'tag', arguments[2])
-    local offset = whole('Tag', 'offset', arguments[3], 0)
-    return cjson.encode(Qless.Tags.jobs(tag, offset, whole('Tag', 'count', arguments[4], 25)))
+    local offset = whole('Tag', 'offset', arguments[3] or 0)
+    return cjson.encode(Qless.Tags.jobs(tag, offset, whole('Tag', 'count', arguments[4] or 25)))
   elseif command == 'top' then
-    local offset = whole('Tag', 'offset', arguments[2], 0)
-    return cjson.encode(Qless.Tags.top(offset, whole('Tag', 'count', arguments[3], 25)))
+    local offset = whole('Tag', 'offset', arguments[2] or 0)
+    return cjson.encode(Qless.Tags.top(offset, whole('Tag', 'count', arguments[3] or 25)))
   end
   error('Tag(): First argument must be "add", "remove", "get" or "top"')
 end
@@ -178,12 +176,12 @@ end
 commands['jobs'] = function(now, arguments)
   local state = required('Jobs', 'state', arguments[1])
   if state == 'complete' then
-    local offset = whole('Jobs', 'offset', arguments[2], 0)
-    return Qless.Queue.complete_jobs(offset, whole('Jobs', 'count', arguments[3], 25))
+    local offset = whole('Jobs', 'offset', arguments[2] or 0)
+    return Qless.Queue.complete_jobs(offset, whole('Jobs', 'count', arguments[3] or 25))
   end
   local queue = required('Jobs', 'queue', arguments[2])
-  local offset = whole('Jobs', 'offset', arguments[3], 0)
-  return Qless.Queue.jobs(now, state, queue, offset, whole('Jobs', 'count', arguments[4], 25))
+  local offset = whole('Jobs', 'offset', arguments[3] or 0)
+  return Qless.Queue.jobs(now, state, queue, offset, whole('Jobs', 'count', arguments[4] or 25))
 end
 
 -- queues [queue]

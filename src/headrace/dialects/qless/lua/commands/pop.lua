@@ -5,6 +5,6 @@
 Qless.pop = function(now, queue, worker, count)
   required('Pop', 'queue', queue)
   required('Pop', 'worker', worker)
-  return cjson.encode(Qless.Pop.pop(now, queue, worker, math.floor(number('Pop', 'count', count))))
+  return cjson.encode(Qless.Pop.pop(now, queue, worker, whole('Pop', 'count', count)))
 end
 return Qless.pop

@@ -30,7 +30,7 @@ function Clients.get(jids)
     local job = Qless.Job.get(jid)
     if job then
       Qless.Sessions.add_fields(job)
-      job.due = job.queue and tonumber(call('ZSCORE', 'ql:q:' .. job.queue .. '-scheduled', jid)) or false
+      job.due = job.queue and stored_number(call('ZSCORE', 'ql:q:' .. job.queue .. '-scheduled', jid), false)
     end
     found[i] = job or false
   end
@@ -135,7 +135,7 @@ end
 function Clients.workers(now)
   local found = Qless.Worker.all_counts(now)
   for _, worker in ipairs(found) do
-    worker.seen = tonumber(call('ZSCORE', 'ql:workers', worker.name))
+    worker.seen = stored_number(call('ZSCORE', 'ql:workers', worker.name), 0)
     worker.info = Qless.Sessions.info(worker.name)
   end
   return found

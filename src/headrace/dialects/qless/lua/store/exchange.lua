@@ -62,7 +62,7 @@ end
 -- How many more jobs of a queue a worker may get. Those of a queue with a limit are for free slots only: one that is held
 -- ready would keep another worker from running one.
 local function room_for(queue, jobs, wanted)
-  if wanted.count > wanted.slots and (tonumber(call('HGET', 'ql:config', queue .. '-max-concurrency')) or 0) > 0 then
+  if wanted.count > wanted.slots and option(call('HGET', 'ql:config', queue .. '-max-concurrency'), 0) > 0 then
     return wanted.slots - jobs
   end
   return wanted.count - jobs
@@ -101,10 +101,10 @@ local function gives_again(now, queue, due)
   if call('SISMEMBER', 'ql:paused_queues', queue) == 1 then
     return nil
   end
-  local limit = tonumber(call('HGET', 'ql:config', queue .. '-max-concurrency')) or 0
+  local limit = option(call('HGET', 'ql:config', queue .. '-max-concurrency'), 0)
   local locks = 'ql:q:' .. queue .. '-locks'
   if limit > 0 and call('ZCOUNT', locks, now, '+inf') >= limit then
-    return tonumber(call('ZRANGEBYSCORE', locks, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+    return stored_number(call('ZRANGEBYSCORE', locks, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
   end
   return due
 end
@@ -115,7 +115,7 @@ local function next_due(now, queues)
   for _, queue in ipairs(queues) do
     local due
     for _, place in ipairs({'-scheduled', '-recur', '-locks'}) do
-      due = earlier(due, tonumber(call('ZRANGE', 'ql:q:' .. queue .. place, 0, 0, 'WITHSCORES')[2]))
+      due = earlier(due, stored_number(call('ZRANGE', 'ql:q:' .. queue .. place, 0, 0, 'WITHSCORES')[2]))
     end
     if due and due <= now then
       due = gives_again(now, queue, due)

@@ -14,7 +14,7 @@ local function put_again(now, jid, to, at, depends)
   local key = 'ql:j:' .. jid
   local queue, klass, data, remaining, kept = unpack(
     call('HMGET', key, 'queue', 'klass', 'data', 'remaining', 'scheduled'))
-  at = at or tonumber(kept) or tonumber(call('ZSCORE', 'ql:q:' .. queue .. '-scheduled', jid))
+  at = at or stored_number(kept) or stored_number(call('ZSCORE', 'ql:q:' .. queue .. '-scheduled', jid))
   Qless.Put.put(now, 'headrace', to or queue, jid, klass or '', data or '{}', at and at - now or 0, nil, nil, nil, depends)
   call('HSET', key, 'remaining', remaining or 5)
 end
@@ -130,7 +130,7 @@ end
 function Managing.controls()
   local limits, stored = {}, call('HGETALL', 'ql:config')
   for i = 1, #stored, 2 do
-    local queue, limit = string.match(stored[i], '^(.+)%-max%-concurrency$'), tonumber(stored[i + 1])
+    local queue, limit = string.match(stored[i], '^(.+)%-max%-concurrency$'), option(stored[i + 1])
     if queue and limit and limit > 0 then
       limits[queue] = math.floor(limit)
     end
@@ -205,7 +205,7 @@ function Managing.circumstances(now, jid)
   for i = 1, math.min(#job.dependencies, SHOWN) do
     waits_for[i] = {job.dependencies[i], call('HGET', 'ql:j:' .. job.dependencies[i], 'state')}
   end
-  local limit = tonumber(call('HGET', 'ql:config', queue .. '-max-concurrency')) or 0
+  local limit = option(call('HGET', 'ql:config', queue .. '-max-concurrency'), 0)
   if limit > 0 then
     for i, other in ipairs(call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-locks', now, '+inf', 'LIMIT', 0, SHOWN)) do
       running[i] = {other, call('HGET', 'ql:j:' .. other, 'worker') or ''}

@@ -78,7 +78,7 @@ function Schedules.put(now, name, expected, new, ours)
   new.jid = jid or new.jid
   local key = 'ql:r:' .. new.jid
   if jid and new.keeps_retries then
-    new.retries = tonumber(call('HGET', key, 'retries')) or new.retries
+    new.retries = stored_number(call('HGET', key, 'retries'), new.retries)
   end
   Qless.Recurring.recur(now, new)
   call('HMSET', key, 'headrace-name', name, 'headrace-schedule', ours.schedule, 'headrace-retries', new.retries)
