@@ -378,3 +378,45 @@ def test_ordered_and_round_robin(store: QlessStore) -> None:
 def test_the_store_script_may_share_the_database_with_other_sessions(store: QlessStore) -> None:
     sessions = store.run(store.sessions())
     assert [(entry.info.name, entry.running, entry.alive) for entry in sessions] == [(worker_name("s1"), 0, True)]
+
+
+@pytest.mark.parametrize("retries", ["1.5", "1e300", "-1e300", "0.5"])
+def test_any_number_of_retries_will_do(app: Headrace, qless: Recorder, retries: str) -> None:
+    seen: list[int] = []
+
+    @app.task(name="t", queue="q")
+    def task(a: int) -> None:
+        seen.append(a)
+
+    qless("put", 0, "peer", "q", "odd", "no.such.task", "{}", 0, "retries", retries)
+    qless("put", 0, "peer", "q", "mine", "t", '{"a":1}', 0, "retries", retries)
+    handle = task.enqueue(2)
+    app.worker(queues=["q"]).run_until_empty()
+    assert sorted(seen) == [1, 2]
+    assert app.job(handle.id).state is State.DONE
+    # It waits for somebody who knows its task, and that costs nothing.
+    assert app.job("odd").state is (State.SCHEDULED if float(retries) >= 0 else State.FAILED)
+    assert float(retries) < 0 or qless.job("odd")["remaining"] == float(retries)
+
+
+def test_the_second_run_of_a_job_that_was_taken_away_is_heard(store: QlessStore) -> None:
+    """The same worker gets it again before it has given up the first run."""
+    store.run(store.put([new("a")]))
+    take = Take(("q",), 1, 0)
+    (first,) = store.run(store.exchange("s1", 1, (), take)).leases
+    store.run(store.report("s1", 2, [Report(ref="a", token=first.token, id="a", data=b"1")]))
+    assert store.run(store.time_out(["a"])) == [True]
+    (second,) = store.run(store.exchange("s1", 3, (), take)).leases
+    assert second.data == b"1"
+    assert list(store.run(store.exchange("s1", 4, [done("a", first.token)])).verdicts) == [Verdict.STALE]
+    said = Report(ref="a", token=second.token, id="a", data=b"2", progress=(1, 2))
+    assert store.run(store.report("s1", 5, [said])) == [True]
+    (job,) = store.run(store.get(["a"]))
+    assert job is not None
+    assert (job.data, job.progress) == (b"2", (1.0, 2.0))
+    last = done("a", second.token, Kind.AGAIN)
+    last.data = b"3"
+    assert list(store.run(store.exchange("s1", 6, [last])).verdicts) == [Verdict.OK]
+    (job,) = store.run(store.get(["a"]))
+    assert job is not None
+    assert job.data == b"3"

@@ -67,8 +67,8 @@ class QlessStore(Managing, Scheduling):
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         super().__init__(url, clock=clock)
-        self._in_hand: dict[Ref, mapping.Saying] = {}
-        """What was handed out here: a run's words are stored together with its arguments."""
+        self._in_hand: dict[tuple[Ref, Token], mapping.Saying] = {}
+        """What was handed out here, by hand-outs: a run's words are stored together with its arguments."""
 
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks: a job's record says how often it may be retried, so that is needed when it is put."""
@@ -189,7 +189,7 @@ class QlessStore(Managing, Scheduling):
     ) -> Script[Turn]:
         def read(now: float, answer: Any) -> Turn:
             for settled in outcomes:
-                self._in_hand.pop(settled.ref, None)
+                self._in_hand.pop((settled.ref, settled.token), None)
             slots = take.slots if take is not None else 0
             leases: list[Lease] = []
             for job in answer["jobs"] or []:
@@ -199,7 +199,7 @@ class QlessStore(Managing, Scheduling):
                     why = mapping.why_unreadable(error)
                     unreadable.append([texts.to_the_wire(job["jid"]), job["token"], why])
             for lease in leases:
-                self._in_hand[lease.ref] = mapping.Saying(lease.body, lease.data)
+                self._in_hand[lease.ref, lease.token] = mapping.Saying(lease.body, lease.data)
             due = answer.get("due")
             verdicts = [_VERDICTS[code] for code in answer["verdicts"] or []]
             ends = min((job["expires"] for job in answer["jobs"] or []), default=None)
@@ -214,7 +214,9 @@ class QlessStore(Managing, Scheduling):
         arguments: dict[str, Any] = {
             "session": session,
             "number": number,
-            "outcomes": [mapping.outcome(settled, self._in_hand.get(settled.ref)) for settled in outcomes],
+            "outcomes": [
+                mapping.outcome(settled, self._in_hand.get((settled.ref, settled.token))) for settled in outcomes
+            ],
         }
         if take is not None:
             arguments["wanted"] = {
@@ -224,7 +226,7 @@ class QlessStore(Managing, Scheduling):
         return self._script("exchange", arguments, read, understand=texts.from_the_wire)
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        told = [mapping.report(said, self._in_hand.get(said.ref), steady) for said in reports]
+        told = [mapping.report(said, self._in_hand.get((said.ref, said.token)), steady) for said in reports]
         arguments = {"session": session, "number": number, "reports": told}
         return self._script("report", arguments, lambda _, answers: list(map(bool, answers)))
 

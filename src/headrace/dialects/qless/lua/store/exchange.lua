@@ -5,9 +5,10 @@ Qless.Exchange = Exchange
 local OK, ALREADY, STALE = 0, 1, 2
 local DONE, AGAIN, FAILED, BROKEN, RELEASED, CRASHED, MOVED = 0, 1, 2, 3, 4, 5, 6
 
--- An attempt that is not to be spent is given before it is taken.
+-- An attempt that is not to be spent is given before it is taken. (Others may have put half a one.)
 local function spare_an_attempt(jid)
-  call('HINCRBY', 'ql:j:' .. jid, 'remaining', 1)
+  local key = 'ql:j:' .. jid
+  call('HSET', key, 'remaining', stored_number(call('HGET', key, 'remaining'), 0) + 1)
 end
 
 -- What became of one run that the worker holds.
