@@ -45,6 +45,18 @@ class DependencyCycle(HeadraceError):
     """A job would wait for itself, by whatever detour; nothing was written."""
 
 
+class StillNeeded(HeadraceError):
+    """Another job waits for this one, in a store where it would wait for ever; nothing was changed."""
+
+    def __init__(self, job_id: str, by: str) -> None:
+        super().__init__(
+            f"Job {by} waits for job {job_id}, and would do so for ever if that were gone. "
+            f"Cancel {by} first, or both at once. Nothing was changed."
+        )
+        self.job_id = job_id
+        self.by = by
+
+
 class NoWorkers(HeadraceError):
     """`require_worker=True`, and no live worker listens to that queue and knows that task."""
 

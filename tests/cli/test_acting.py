@@ -109,7 +109,7 @@ def test_purge(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatc
     assert run("purge", "--yes", "--older-than", "1 hour").output == "0 deleted.\n"
     assert run("purge", "--yes", "--task", "other").output == "0 deleted.\n"
     assert run("purge", "--yes").output == "5 deleted.\n"
-    assert ask("purge", "--yes", "--state", "failed", "--queue", "default") == {"deleted": 3}
+    assert ask("purge", "--yes", "--state", "failed", "--queue", "default") == {"deleted": 3, "kept": 0}
     assert [job["id"] for job in ask("jobs")["jobs"]] == [waiting.id]
 
 

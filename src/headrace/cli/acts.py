@@ -11,7 +11,7 @@ from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
 from headrace.store.facets import Tags, facet
-from headrace.store.paging import PAGE, pages
+from headrace.store.paging import PAGE, PASSES, pages
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -123,12 +123,21 @@ def _revive_all(store: Store, wanted: Filter) -> tuple[int, int]:
     most = sum(c.by_state.get(State.FAILED, 0) for c in counts if wanted.queue in (None, c.queue))
     revived = refused = 0
     with progress("reviving", most) as bar:
-        # Pages go from new to old, and a revived job keeps its place: one that fails again is not met twice.
-        for jobs in pages(store, wanted):
-            done = store.run(store.revive([job.id for job in jobs]))
-            revived += sum(done)
-            refused += len(done) - sum(done)
-            bar.advance(bar.task_ids[0], len(jobs))
+        # Where a page is found by counting, those that are revived make others move up past it: it begins again until
+        # there is none that was not met. (Each time half of them go, at least; others may fail meanwhile, without end.)
+        # One that fails again is not met twice.
+        met: set[str] = set()
+        for _ in range(PASSES):
+            before = len(met)
+            for jobs in pages(store, wanted):
+                ids = [job.id for job in jobs if job.id not in met]
+                done = store.run(store.revive(ids)) if ids else []
+                met.update(ids)
+                revived += sum(done)
+                refused += len(done) - sum(done)
+                bar.advance(bar.task_ids[0], len(ids))
+            if len(met) == before:
+                break
     return revived, refused
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
 from headrace.cli.output import progress, show_json
+from headrace.errors import StillNeeded
 from headrace.job import Filter, State
 from headrace.spoken import length, now_ms
-from headrace.store.paging import PAGE, pages
+from headrace.store.paging import PAGE, PASSES, pages, whole_page
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -54,24 +56,31 @@ def purge_command(
     wanted = Filter(states=tuple(State(state) for state in states or ("done",)), queue=queue, task=task, limit=PAGE)
     with existing_store(store, app_path) as opened:
         most = _at_most(opened, wanted)
-        if not yes and most:
+        if not yes and most != 0:
             _ask(wanted, most, older_than)
-        deleted = _purge(opened, wanted, now_ms() - older_than, most) if most else 0
+        deleted, kept = _purge(opened, wanted, now_ms() - older_than, most) if most != 0 else (0, 0)
     if as_json:
-        show_json({"deleted": deleted})
+        show_json({"deleted": deleted, "kept": kept})
     else:
-        click.echo(f"{deleted:,} deleted.")
+        click.echo(f"{deleted:,} deleted." + (f" {kept:,} kept: other jobs wait for them." if kept else ""))
 
 
-def _at_most(store: Store, wanted: Filter) -> int:
+def _at_most(store: Store, wanted: Filter) -> int | None:
+    """How many there are in these states; None if there are such as the store does not count."""
     counts = store.run(store.counts())
-    return sum(c.by_state.get(s, 0) for c in counts if wanted.queue in (None, c.queue) for s in wanted.states)
+    most = 0
+    for state in wanted.states:
+        counted = sum(c.by_state.get(state, 0) for c in counts if wanted.queue in (None, c.queue))
+        if not counted and whole_page(store, Filter(states=(state,), queue=wanted.queue, limit=1)).jobs:
+            return None
+        most += counted
+    return most
 
 
-def _ask(wanted: Filter, most: int, older_than: int) -> None:
+def _ask(wanted: Filter, most: int | None, older_than: int) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("Nobody is there to be asked: add --yes.")
-    which = f"{most:,} {' and '.join(wanted.states)} jobs"
+    which = f"{'all' if most is None else f'{most:,}'} {' and '.join(wanted.states)} jobs"
     if older_than:
         which = f"those of {which} that ended more than {length(older_than)} ago"
     if wanted.task is not None:
@@ -79,12 +88,35 @@ def _ask(wanted: Filter, most: int, older_than: int) -> None:
     click.confirm(f"Delete {which}?", abort=True, err=True)
 
 
-def _purge(store: Store, wanted: Filter, before: int, most: int) -> int:
-    deleted = 0
+def _purge(store: Store, wanted: Filter, before: int, most: int | None) -> tuple[int, int]:
+    """How many are deleted, and how many kept because they are needed.
+
+    Where a page is found by counting, those that go make others move up past it: it begins again until none go.
+    """
+    deleted = kept = 0
     with progress("deleting", most) as bar:
-        for jobs in pages(store, wanted):
-            ids = [job.id for job in jobs if job.finished is not None and job.finished <= before]
-            done = store.run(store.delete(ids)) if ids else []
-            deleted += sum(done)
-            bar.advance(bar.task_ids[0], len(jobs))
-    return deleted
+        for _ in range(PASSES):
+            gone = kept = 0
+            for jobs in pages(store, wanted):
+                ids = [job.id for job in jobs if job.finished is not None and job.finished <= before]
+                done, needed = _delete(store, ids)
+                gone += done
+                kept += needed
+                bar.advance(bar.task_ids[0], len(jobs))
+            deleted += gone
+            if not gone:
+                break
+    return deleted, kept
+
+
+def _delete(store: Store, ids: Sequence[str]) -> tuple[int, int]:
+    """How many are deleted, and how many kept because they are needed."""
+    try:
+        done = store.run(store.delete(ids)) if ids else []
+        return sum(done), 0
+    except StillNeeded:
+        if len(ids) == 1:
+            return 0, 1
+    middle = len(ids) // 2
+    (first, kept), (second, more) = _delete(store, ids[:middle]), _delete(store, ids[middle:])
+    return first + second, kept + more

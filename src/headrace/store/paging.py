@@ -10,6 +10,8 @@ from headrace.job import Filter, Page, Snapshot
 from headrace.store.contract import Store
 
 PAGE = 500
+PASSES = 100
+"""How often to begin again, at most, for jobs that moved up past a page that was found by counting."""
 
 
 def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:

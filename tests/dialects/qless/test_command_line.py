@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from headrace import Headrace, current
 from headrace.cli import cli
@@ -192,3 +194,81 @@ def test_a_recurring_job_of_a_task(qless: Recorder, server: Server, client: Clie
         assert seen == [(3, recurring)]
         (job,) = app.store.run(app.store.find(Filter(schedule=recurring))).jobs
         assert (job.id, job.state, job.tick) == (f"{recurring}-1", State.DONE, job.created)
+
+
+Answer = Callable[..., Result]
+
+
+@pytest.fixture
+def headrace(server: Server) -> Answer:
+    """The command line on the installation."""
+    return lambda *arguments: CliRunner().invoke(cli, [*arguments, "--store", f"qless+{server.url}"])
+
+
+def many(qless: Recorder, jobs: int, *ending: str) -> None:
+    """Jobs of one queue that have all come to the same end."""
+    pipe = qless.redis.pipeline(transaction=False)
+    for number in range(jobs):
+        pipe.evalsha(qless._sha, 0, "put", 1_700_000_000, "w", "q", f"j{number}", "K", "{}", 0)
+    pipe.execute()
+    qless.redis.evalsha(qless._sha, 0, "pop", 1_700_000_000, "q", "w", jobs)
+    command, *rest = ending
+    for number in range(jobs):
+        pipe.evalsha(qless._sha, 0, command, 1_700_000_000 + number, f"j{number}", "w", *rest)
+    pipe.execute()
+    qless._published()
+
+
+@pytest.mark.parametrize("jobs", [3, 700, 2_500])
+def test_purge_deletes_all_that_fit(qless: Recorder, headrace: Answer, jobs: int) -> None:
+    many(qless, jobs, "fail", "g", "m")
+    assert headrace("purge", "--state", "failed", "--yes").output == f"{jobs:,} deleted.\n"
+    assert qless.redis.keys("ql:j:*") == []
+
+
+def test_purge_finds_done_jobs_though_nobody_counts_them(qless: Recorder, headrace: Answer) -> None:
+    many(qless, 2_500, "complete", "q", "{}")
+    # The newest are not old enough: all others are behind them.
+    qless.redis.zadd("ql:completed", {f"j{number}": time.time() for number in range(1_200)})
+    for number in range(1_200):
+        qless.redis.rpush(f"ql:j:j{number}-history", json.dumps([int(time.time()), "done"]))
+    answer = headrace("purge")
+    assert "Nobody is there to be asked" in answer.output
+    assert headrace("purge", "--older-than", "1 hour", "--yes").output == "1,300 deleted.\n"
+    assert qless.redis.zcard("ql:completed") == 1_200
+    assert headrace("purge", "--yes").output == "1,200 deleted.\n"
+    assert headrace("purge", "--yes").output == "0 deleted.\n"
+
+
+def test_purge_leaves_what_others_wait_for(qless: Recorder, headrace: Answer) -> None:
+    many(qless, 5, "fail", "g", "m")
+    qless("put", 0, "w", "q", "child", "K", "{}", 0, "depends", '["j2"]')
+    answer = headrace("purge", "--state", "failed", "--yes")
+    assert answer.output == "4 deleted. 1 kept: other jobs wait for them.\n"
+    assert answer.exit_code == 0
+    assert sorted(qless.redis.zrange("ql:q:q-depends", 0, -1)) == ["child"]
+    assert qless.redis.lrange("ql:f:g", 0, -1) == ["j2"]
+
+
+def test_revive_revives_all_that_fit(qless: Recorder, headrace: Answer) -> None:
+    many(qless, 2_500, "fail", "g", "m")
+    assert headrace("revive", "--group", "g").output == "2,500 revived.\n"
+    assert qless.redis.zcard("ql:q:q-work") == 2_500
+
+
+def test_all_jobs_are_found_page_by_page(qless: Recorder, server: Server) -> None:
+    many(qless, 2_500, "fail", "g", "m")
+    with closing(Headrace(f"qless+{server.url}")) as app:
+        assert {job.id for job in app.jobs(state="failed")} == {f"j{number}" for number in range(2_500)}
+
+
+def test_cancelling_what_another_job_waits_for(qless: Recorder, headrace: Answer) -> None:
+    qless("put", 0, "w", "q", "a", "K", "{}", 0)
+    qless("put", 0, "w", "q", "b", "K", "{}", 0, "depends", '["a"]')
+    answer = headrace("cancel", "a")
+    assert answer.exit_code == 1
+    assert answer.output == (
+        "headrace: Job b waits for job a, and would do so for ever if that were gone. "
+        "Cancel b first, or both at once. Nothing was changed.\n"
+    )
+    assert headrace("cancel", "a", "b").exit_code == 0

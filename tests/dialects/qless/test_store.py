@@ -12,7 +12,7 @@ from headrace import Headrace, current
 from headrace.clock import ManualClock
 from headrace.dialects.qless import Client, Job
 from headrace.dialects.qless.store import QlessStore, worker_name
-from headrace.errors import Fail, MoveTo, Retry, SessionGone, Snooze, StaleRequest, StoreError, Unsupported
+from headrace.errors import Fail, MoveTo, Retry, SessionGone, Snooze, StaleRequest, StillNeeded, Unsupported
 from headrace.job import Charge, Filter, Kind, NewJob, Outcome, Report, SessionInfo, State, Take, Verdict
 from headrace.store.contract import Facet
 from processes import eventually
@@ -248,12 +248,15 @@ def test_cancel_delete_revive_counts_history(app: Headrace, client: Client) -> N
     assert store.run(store.cancel([failed.id, done.id, "nope"])) == [True, False, False]
     assert client.jobs[failed.id] is None
     client.queues["q"].put("t", {}, depends=[waiting.id])
-    with pytest.raises(StoreError, match="is a dependency of"):
+    with pytest.raises(StillNeeded, match="first, or both at once"):
         store.run(store.cancel([waiting.id]))
+    with pytest.raises(StillNeeded, match=waiting.id):
+        waiting.cancel()
+    assert app.job(waiting.id).state is State.READY
     assert store.run(store.delete([done.id, "nope"])) == [True, False]
     assert store.run(store.get([done.id])) == [None]
     page = store.run(store.find(Filter(queue="q", limit=1)))
-    assert (len(page.jobs), page.cursor) == (1, "1")
+    assert (len(page.jobs), page.cursor) == (1, "0:1")
 
 
 def test_max_concurrency_and_lower_first(qless: Recorder, server: Server, client: Client) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import StoreError
+from headrace.errors import StillNeeded, StoreError
 from headrace.job import Snapshot, Swept
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Reply, Script
@@ -98,7 +98,13 @@ class Asking(OnRedis):
 
     def _yes_or_no(self, operation: str, arguments: object, *, repeatable: bool = False) -> Script[list[bool]]:
         """An operation on several jobs that answers with one number for each."""
-        return self._script(operation, arguments, lambda _, answers: list(map(bool, answers)), repeatable=repeatable)
+
+        def read(_: float, answers: Any) -> list[bool]:
+            if isinstance(answers, dict) and answers:
+                raise StillNeeded(answers["needed"], answers["by"])
+            return list(map(bool, answers))
+
+        return self._script(operation, arguments, read, repeatable=repeatable)
 
     def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
         return self._script(

@@ -88,8 +88,11 @@ class QlessStore(Managing, Scheduling):
         return Steps(lambda: self._find(wanted))
 
     def _find(self, wanted: Filter) -> Generator[Script[Any], Any, Page]:
-        """Looks at up to a thousand jobs of each place: Qless has no index of them all."""
+        """Looks at up to a thousand jobs of each place at a time: Qless has no index of them all."""
+        window, _, first = (wanted.after or "0:0").partition(":")
+        start = int(first)
         places = {
+            "window": int(window),
             "states": [state.value for state in wanted.states or State],
             "queue": wanted.queue,
             "group": wanted.group,
@@ -98,16 +101,18 @@ class QlessStore(Managing, Scheduling):
             "worker": wanted.worker,
         }
         arguments = {name: value for name, value in places.items() if value is not None}
-        jids = yield self._script("list", arguments, lambda _, found: list(found or []), understand=texts.from_the_wire)
+        jids, more = yield self._script(
+            "list", arguments, lambda _, seen: (list(seen["jids"] or []), seen["more"]), understand=texts.from_the_wire
+        )
         found: list[Snapshot | None] = []
-        for first in range(0, len(jids), 500):
-            found += yield self._get(jids[first : first + 500])
+        for number in range(0, len(jids), 500):
+            found += yield self._get(jids[number : number + 500])
         jobs = [job for job in found if job is not None and _is_wanted(job, wanted)]
         # Histories know seconds only; of jobs of the same second the records tell more.
         jobs.sort(key=lambda job: (-job.created, -float(job.token or 0), job.id))
-        start = int(wanted.after or 0)
         end = start + wanted.limit
-        return Page(jobs[start:end], str(end) if end < len(jobs) else None)
+        cursor = f"{window}:{end}" if end < len(jobs) else f"{int(window) + 1}:0" if more else None
+        return Page(jobs[start:end], cursor)
 
     def counts(self) -> Operation[list[Counts]]:
         def read(_: float, found: Any) -> list[Counts]:

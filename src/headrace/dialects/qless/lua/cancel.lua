@@ -30,8 +30,8 @@ local function remove(jid)
   Qless.Events.tell_trackers(jid, 'ql:canceled')
 end
 
--- Make an end of jobs that are not complete. Refused while a job that stays depends on one of them.
-function Cancel.cancel(jids)
+-- One of the jobs that another depends on which is not among them, and that other one; nil if there is none.
+function Cancel.needed(jids)
   local given = {}
   for _, jid in ipairs(jids) do
     given[jid] = true
@@ -39,14 +39,23 @@ function Cancel.cancel(jids)
   for _, jid in ipairs(jids) do
     for _, dependent in ipairs(call('SMEMBERS', 'ql:j:' .. jid .. '-dependents')) do
       if not given[dependent] then
-        error('Cancel(): ' .. jid .. ' is a dependency of ' .. dependent .. ' but is not mentioned to be canceled')
+        return jid, dependent
       end
     end
   end
-  for _, jid in ipairs(jids) do
-    if given[jid] then
-      given[jid] = nil
-      remove(jid)
+end
+
+-- Make an end of jobs that are not complete. Refused while a job that stays depends on one of them.
+function Cancel.cancel(jids)
+  local jid, dependent = Cancel.needed(jids)
+  if jid then
+    error('Cancel(): ' .. jid .. ' is a dependency of ' .. dependent .. ' but is not mentioned to be canceled')
+  end
+  local done = {}
+  for _, one in ipairs(jids) do
+    if not done[one] then
+      done[one] = true
+      remove(one)
     end
   end
   return jids

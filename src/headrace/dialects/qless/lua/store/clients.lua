@@ -2,7 +2,7 @@
 local Clients = {}
 Qless.Clients = Clients
 
--- How many jobs of each place are looked at to find some.
+-- How many jobs of each place are looked at in one call.
 local MOST = 1000
 
 -- put jobs
@@ -37,42 +37,45 @@ function Clients.get(jids)
   return found
 end
 
-local function add(found, jids)
-  for _, jid in ipairs(jids) do
-    found[#found + 1] = jid
-  end
-end
-
 local PLACES = {ready = '-work', scheduled = '-scheduled', running = '-locks', blocked = '-depends'}
 
--- list states [queue] [group] [tag] [tracked] [worker]
+-- list window states [queue] [group] [tag] [tracked] [worker]
 -- Jids of jobs among which are those wanted: of a tag, of the tracked ones, of a worker, or of these states, in one
--- queue or all, in one failure group or all.
+-- queue or all, in one failure group or all. From each place the newest, in the next window those behind them.
+-- Reply: JSON {jids, more}: whether a place has more.
 function Clients.list(wanted)
-  local queue, group = wanted.queue, wanted.group
-  if wanted.tag then
-    return call('ZREVRANGE', 'ql:t:' .. wanted.tag, 0, MOST - 1)
-  elseif wanted.tracked then
-    return call('ZREVRANGE', 'ql:tracked', 0, MOST - 1)
-  elseif wanted.worker then
-    return call('ZREVRANGE', 'ql:w:' .. wanted.worker .. ':jobs', 0, MOST - 1)
+  local group, found, more = wanted.group, {}, false
+  local first = wanted.window * MOST
+  local function look(command, place)
+    local jids = call(command, place, first, first + MOST - 1)
+    for _, jid in ipairs(jids) do
+      found[#found + 1] = jid
+    end
+    more = more or #jids == MOST
   end
-  local found = {}
-  local queues = queue and {queue} or call('ZRANGE', 'ql:queues', 0, -1)
-  for _, state in ipairs(wanted.states) do
-    if state == 'done' then
-      add(found, call('ZREVRANGE', 'ql:completed', 0, MOST - 1))
-    elseif state == 'failed' then
-      for _, name in ipairs(group and {group} or call('SMEMBERS', 'ql:failures')) do
-        add(found, call('LRANGE', 'ql:f:' .. name, 0, MOST - 1))
-      end
-    elseif PLACES[state] then
-      for _, name in ipairs(queues) do
-        add(found, call('ZREVRANGE', 'ql:q:' .. name .. PLACES[state], 0, MOST - 1))
+  if wanted.tag then
+    look('ZREVRANGE', 'ql:t:' .. wanted.tag)
+  elseif wanted.tracked then
+    look('ZREVRANGE', 'ql:tracked')
+  elseif wanted.worker then
+    look('ZREVRANGE', 'ql:w:' .. wanted.worker .. ':jobs')
+  else
+    local queues = wanted.queue and {wanted.queue} or call('ZRANGE', 'ql:queues', 0, -1)
+    for _, state in ipairs(wanted.states) do
+      if state == 'done' then
+        look('ZREVRANGE', 'ql:completed')
+      elseif state == 'failed' then
+        for _, name in ipairs(group and {group} or call('SMEMBERS', 'ql:failures')) do
+          look('LRANGE', 'ql:f:' .. name)
+        end
+      elseif PLACES[state] then
+        for _, name in ipairs(queues) do
+          look('ZREVRANGE', 'ql:q:' .. name .. PLACES[state])
+        end
       end
     end
   end
-  return found
+  return {jids = found, more = more}
 end
 
 -- counts
@@ -89,7 +92,7 @@ function Clients.counts(now)
 end
 
 -- cancel jids
--- Reply: a list, 1 for those that are cancelled. An error, and nothing done, if another job depends on one of them.
+-- Reply: a list, 1 for those that are cancelled; or {needed, by}, and nothing done, if another job depends on one of them.
 function Clients.cancel(jids)
   local answers, known = {}, {}
   for i, jid in ipairs(jids) do
@@ -99,6 +102,10 @@ function Clients.cancel(jids)
       known[#known + 1] = jid
     end
   end
+  local needed, by = Qless.Cancel.needed(known)
+  if needed then
+    return {needed = needed, by = by}
+  end
   Qless.Cancel.cancel(known)
   return answers
 end
@@ -107,6 +114,9 @@ end
 -- The same, and for completed jobs too.
 function Clients.delete(jids)
   local answers = Clients.cancel(jids)
+  if answers.needed then
+    return answers
+  end
   for i, jid in ipairs(jids) do
     if answers[i] == 0 and call('EXISTS', 'ql:j:' .. jid) == 1 then
       Qless.After.purge({jid}, 0)
