@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
 
 from headrace.errors import ConfigurationError
-from headrace.store.redis.addresses import Place, parse
+from headrace.store.redis.addresses import Place, parse_for
 
 PREFIX = "hworker+"
 EXAMPLE = "hworker+redis://localhost:6379/0?name=mail"
@@ -56,12 +55,7 @@ def parse_url(url: str) -> tuple[Place, Options]:
     >>> place.url, options.name, options.timeout, options.monitor
     ('redis://example.org/2', 'mail', 30.0, False)
     """
-    inner = url.removeprefix(PREFIX)
-    base, _, query = inner.partition("?")
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    # What we do not know is for the connection, as in every URL of a Redis store.
-    ours = {name: given.pop(name) for name in Options._fields if name in given}
-    place, _ = parse(f"{base}?{urlencode(given)}" if given else base)
+    place, ours = parse_for("hworker", url, EXAMPLE, Options._fields)
     if place.kind == "cluster" and not ("{" in ours.get("name", "") and "}" in ours["name"]):
         raise ConfigurationError(
             f"{url!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has a {{tag}}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -11,6 +12,24 @@ from headrace.errors import ConfigurationError
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 EXAMPLE = "redis://localhost:6379/0?ns=shop"
 NAMESPACE = "headrace"
+
+_ANY = (
+    "client_name", "db", "health_check_interval", "password", "socket_connect_timeout", "socket_read_size",
+    "socket_timeout", "username",
+)  # fmt: skip
+_TCP = ("socket_keepalive",)
+_TLS = (
+    "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_ciphers",
+    "ssl_exclude_verify_flags", "ssl_include_verify_flags", "ssl_keyfile", "ssl_min_version", "ssl_password",
+)  # fmt: skip
+_OPTIONS = {
+    "redis": (*_ANY, *_TCP),
+    "rediss": (*_ANY, *_TCP, *_TLS),
+    "unix": _ANY,
+    "redis+sentinel": (*_ANY, *_TCP, *_TLS, "tls"),
+    "redis+cluster": (*_ANY, *_TCP, *_TLS, "tls"),
+}
+"""What a URL of each scheme may say about connections: what redis-py takes, less what would change its answers."""
 
 Address = tuple[str, int]
 
@@ -45,28 +64,77 @@ def parse(url: str) -> tuple[Place, str]:
     >>> parse("redis+sentinel://a,b:7000/main/1")[0].addresses
     (('a', 26379), ('b', 7000))
     """
-    scheme, colon, rest = url.partition("://")
-    if not colon or scheme not in SCHEMES or not rest.partition("?")[0].strip("/"):
-        raise ConfigurationError(f"{url!r} names no Redis server. Write for example {EXAMPLE}.")
-    rest, _, query = rest.partition("?")
+    address, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     namespace = options.pop("ns", NAMESPACE)
-    tail = f"?{urlencode(options)}" if options else ""
-    if scheme in ("redis", "rediss", "unix"):
-        return Place("single", f"{scheme}://{rest}{tail}"), namespace
+    return _place(address, options, EXAMPLE, ("ns",)), namespace
+
+
+def parse_for(dialect: str, url: str, example: str, own: Iterable[str] = ()) -> tuple[Place, dict[str, str]]:
+    """The place, and those of the options that are the dialect's own. There are no namespaces in it.
+
+    >>> place, own = parse_for("Qless", "qless+redis://h/2?priority=x&db=3", "qless+redis://host/0", ["priority"])
+    >>> place.url, own
+    ('redis://h/2?db=3', {'priority': 'x'})
+    """
+    address, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    known = tuple(own)
+    told = {name: options.pop(name) for name in known if name in options}
+    if "ns" in options:
+        raise ConfigurationError(
+            f"?ns={options['ns']}: {dialect} has no namespaces. Leave it out, and give what is to be apart a database "
+            f"of its own, as in {example}."
+        )
+    plain = address.partition("+")[2] if address.startswith(example.partition("+")[0] + "+") else address
+    return _place(plain, options, example, known), told
+
+
+def _place(address: str, options: dict[str, str], example: str, own: tuple[str, ...]) -> Place:
+    """The place, from an address and what is said about connections. `own` names options that others know."""
+    scheme, colon, rest = address.partition("://")
+    if not colon or scheme not in SCHEMES or not rest.strip("/"):
+        raise ConfigurationError(f"{address!r} names no Redis server. Write for example {example}.")
+    known = (*own, *_OPTIONS[scheme])
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(
+                f"?{name}=: there is no option {name!r} of a {scheme}:// URL. There are {', '.join(known)}."
+            )
+    if scheme == "unix":
+        return Place("single", f"{address}{_tail(options)}")
     hosts, _, path = rest.partition("/")
+    if scheme in ("redis", "rediss"):
+        host = hosts.rpartition("@")[2]
+        if host:  # else it is this one
+            _addresses(address, host, 6379)
+        _check_database(path, example)
+        return Place("single", f"{address}{_tail(options)}")
     login, at, hosts = hosts.rpartition("@")
     plain = "rediss" if options.pop("tls", "") else "redis"
-    tail = f"?{urlencode(options)}" if options else ""
     if scheme == "redis+cluster":
-        return Place("cluster", f"{plain}://{login}{at}localhost/0{tail}", _addresses(url, hosts, 6379)), namespace
+        if path.strip("/") not in ("", "0"):
+            raise ConfigurationError(f"{path!r} is no database of a cluster, which has one only. Leave it out.")
+        base = f"{plain}://{login}{at}localhost/0{_tail(options)}"
+        return Place("cluster", base, _addresses(address, hosts, 6379))
     service, _, database = path.partition("/")
     if not service:
         raise ConfigurationError(
-            f"{url!r} does not say which service to ask for. Write redis+sentinel://h1,h2/service/0."
+            f"{address!r} does not say which service to ask for. Write redis+sentinel://h1,h2/service/0."
         )
-    base = f"{plain}://{login}{at}localhost/{database or 0}{tail}"
-    return Place("sentinel", base, _addresses(url, hosts, 26379), unquote(service)), namespace
+    _check_database(database, "redis+sentinel://h1,h2/service/0")
+    base = f"{plain}://{login}{at}localhost/{database or 0}{_tail(options)}"
+    return Place("sentinel", base, _addresses(address, hosts, 26379), unquote(service))
+
+
+def _tail(options: dict[str, str]) -> str:
+    return f"?{urlencode(options)}" if options else ""
+
+
+def _check_database(path: str, example: str) -> None:
+    number = unquote(path).rstrip("/")
+    if number and not (number.isascii() and number.isdigit()):
+        raise ConfigurationError(f"{number!r} is no database of a Redis server: they have numbers, as in {example}.")
 
 
 def _addresses(url: str, hosts: str, default_port: int) -> tuple[Address, ...]:
