@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, Unsupported
 from headrace.names import check_name
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Queues, Settings, facet
@@ -131,6 +131,19 @@ def read(name: str, value: Any) -> int:
         raise ConfigurationError(f"{name} is a whole number, not {value!r}.") from None
 
 
+def in_store(store: Store) -> list[str]:
+    """The names of all that there is to set in a store."""
+    absent = facet(store, Settings).absent_settings
+    return [name for name in DEFINITIONS if name not in absent]
+
+
+def check_in_store(store: Store, name: str) -> None:
+    """Refuse a setting that means nothing in this store."""
+    why = facet(store, Settings).absent_settings.get(name.partition(":")[0])
+    if why is not None:
+        raise Unsupported(why)
+
+
 def session_timeout(store: Store, queues: Sequence[str]) -> int:
     """How long a worker of these queues may be silent: the shortest that any of them asks for."""
     found = store.run(facet(store, Settings).settings()) if Facet.SETTINGS in store.facets else {}
@@ -160,6 +173,7 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
         if base == CONCURRENCY:
             return self._limits().get(_queue_of(name, queue))
         definition = definition_of(name)
+        check_in_store(self._app.store, name)
         found = self._found()
         return _shown(definition, found.get(name, found.get(base, definition.default)))
 
@@ -176,10 +190,10 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
         self[name] = None
 
     def __iter__(self) -> Iterator[str]:
-        yield from DEFINITIONS
+        yield from in_store(self._app.store)
 
     def __len__(self) -> int:
-        return len(DEFINITIONS)
+        return len(in_store(self._app.store))
 
     def changed(self) -> dict[str, timedelta | int | None]:
         """Only what somebody has set, by name."""

@@ -89,15 +89,35 @@ def percentile(tally: Tally, percent: float) -> float | None:
     >>> percentile(tally, 50), percentile(tally, 90), percentile(tally, 100)
     (4.0, 8.0, 9.0)
     """
+    found = _bar_of(tally, percent)
+    if found is None:
+        return None
+    low, high, share = found
+    return low + (high - 1 - low) * share if high - low > 1 else float(low)
+
+
+def at_most(tally: Tally, percent: float) -> int | None:
+    """The end of the bucket, or bar, in which that is: where they are wide, more cannot be said.
+
+    >>> at_most(Tally(2, bars=((0, 1_000, 2), (1_000, 2_000, 0))), 50)
+    1000
+    """
+    found = _bar_of(tally, percent)
+    return None if found is None else found[1]
+
+
+def _bar_of(tally: Tally, percent: float) -> tuple[int, int, float] | None:
+    """From, up to, and how far into it one has to go."""
     bars = filled(tally)
     if not bars:
         return None
     left = max(percent * sum(number for _, _, number in bars) / 100, 1)
     for low, high, number in bars:
         if left <= number:
-            return low + (high - 1 - low) * left / number if high - low > 1 else float(low)
+            return low, high, left / number
         left -= number
-    return float(bars[-1][1] - 1)
+    low, high, _ = bars[-1]
+    return low, high, 1.0
 
 
 def filled(tally: Tally) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.names import check_name
-from headrace.settings import CONCURRENCY, DEFINITIONS, checked, definition_of, read, spoken
+from headrace.settings import CONCURRENCY, DEFINITIONS, check_in_store, checked, definition_of, in_store, read, spoken
 from headrace.store.contract import Facet
 from headrace.store.facets import Queues, Settings, facet
 
@@ -57,6 +57,8 @@ def settings_command(
             assert name is not None
             _change(opened, name, queue, value)
         entries = _all(opened)
+        if name is not None:
+            check_in_store(opened, name)
     if name is not None:
         wanted = name if queue is None else f"{name}:{queue}"
         entries = [entry for entry in entries if entry["name"] == wanted] or [_entry(wanted, None)]
@@ -88,9 +90,7 @@ def _count(value: str) -> int:
 def _all(store: Store) -> list[dict[str, Any]]:
     """All there is to set, those of queues included that have been."""
     found = store.run(facet(store, Settings).settings())
-    names = sorted(
-        set(DEFINITIONS) | set(found), key=lambda name: (list(DEFINITIONS).index(name.partition(":")[0]), name)
-    )
+    names = sorted({*in_store(store), *found}, key=lambda name: (list(DEFINITIONS).index(name.partition(":")[0]), name))
     entries = [_entry(name, found.get(name)) for name in names]
     if Facet.QUEUES in store.facets:
         limits = store.run(facet(store, Queues).controls())

@@ -10,7 +10,7 @@ from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
 from headrace.names import check_name
 from headrace.spoken import length, now_ms
-from headrace.stats import date_of, day_of, deviation, filled, histogram, mean, percentile
+from headrace.stats import at_most, date_of, day_of, deviation, filled, histogram, mean, percentile
 from headrace.store.facets import Statistics, facet
 
 if TYPE_CHECKING:
@@ -80,13 +80,19 @@ def _text(milliseconds: float | None) -> str:
     return "" if milliseconds is None else length(round(milliseconds))
 
 
+def _percentile(tally: Tally, percent: int) -> str:
+    """In words. Bars of somebody else's format are wide: they tell what it is less than."""
+    most = at_most(tally, percent) if tally.bars else None
+    return _text(percentile(tally, percent)) if most is None else f"<{_text(most)}"
+
+
 def _show_queues(days: list[DayStats]) -> None:
     headings = ("queue", "done", "wait p50", "wait p99", "run p50", "run p99", "retries", "failures")
     rows = [
         (
             found.queue,
             f"{found.run.count:,}",
-            *(_text(percentile(tally, percent)) for tally in (found.wait, found.run) for percent in (50, 99)),
+            *(_percentile(tally, percent) for tally in (found.wait, found.run) for percent in (50, 99)),
             f"{found.retries:,}",
             f"{found.failures:,}",
         )
@@ -101,11 +107,9 @@ def _show_queue(found: DayStats) -> None:
     click.echo(f"{found.run.count:,} done, {found.retries:,} retried, {failures}")
     for name, tally in (("WAIT", found.wait), ("RUN", found.run)):
         if tally.count:
-            percentiles = [(f"p{percent}", percentile(tally, percent)) for percent in PERCENTILES]
-            values = [("mean", mean(tally)), ("deviation", deviation(tally)), *percentiles]
-            click.echo(
-                f"\n{name}  " + "  ".join(f"{what} {_text(value)}" for what, value in values if value is not None)
-            )
+            percentiles = [(f"p{percent}", _percentile(tally, percent)) for percent in PERCENTILES]
+            values = [("mean", _text(mean(tally))), ("deviation", _text(deviation(tally))), *percentiles]
+            click.echo(f"\n{name}  " + "  ".join(f"{what} {text}" for what, text in values if text))
             _show_histogram(tally)
 
 

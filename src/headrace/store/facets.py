@@ -6,7 +6,7 @@ As in `contract`, operations are described here and run by `store.run` or `store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar, cast
 
@@ -175,6 +175,10 @@ class Statistics(Protocol):
 
 class Settings(Protocol):
     """Numbers that all workers of a store go by. Names, meanings and bounds: `headrace.settings`."""
+
+    @property
+    def absent_settings(self) -> Mapping[str, str]:
+        """Those that mean nothing in this store, and why. To set one of them is `Unsupported`."""
 
     def settings(self) -> Operation[dict[str, int]]:
         """What has been set; all else is as by default."""

@@ -18,7 +18,8 @@ from click.testing import CliRunner, Result
 from headrace import Headrace, current
 from headrace.cli import cli
 from headrace.cli.qless import qless_command
-from headrace.dialects.qless import Client, Job, library, script
+from headrace.dialects.qless import Client, Job, library, options, script
+from headrace.errors import Unsupported
 from headrace.job import Filter, State
 from processes import children_of, environment, eventually, worker_process
 from store.redis.servers import Server
@@ -272,3 +273,38 @@ def test_cancelling_what_another_job_waits_for(qless: Recorder, headrace: Answer
         "Cancel b first, or both at once. Nothing was changed.\n"
     )
     assert headrace("cancel", "a", "b").exit_code == 0
+
+
+def test_settings_are_those_that_qless_has(qless: Recorder, server: Server, headrace: Answer) -> None:
+    names = {entry["name"] for entry in json.loads(headrace("settings", "--json").output)["settings"]}
+    assert names == set(options.UNITS)
+    assert "failed-history" not in headrace("settings").output
+    for arguments in (["failed-history"], ["failed-history", "3 days"], ["failed-history", "--unset"]):
+        answer = headrace("settings", *arguments)
+        assert answer.exit_code == 1
+        assert "Qless has no option that does what failed-history says" in answer.output
+    with closing(Headrace(f"qless+{server.url}")) as app:
+        assert set(app.settings) == set(options.UNITS)
+        assert len(app.settings) == len(options.UNITS)
+        with pytest.raises(Unsupported, match="Qless has no option"):
+            app.settings["results-history"]
+
+
+def test_a_jid_that_is_not_there_is_not_found(qless: Recorder, headrace: Answer) -> None:
+    answer = headrace("job", "nope")
+    assert answer.exit_code == 1
+    assert "There is no job nope" in answer.output
+
+
+def test_percentiles_say_no_more_than_the_bars_do(qless: Recorder, headrace: Answer) -> None:
+    now, day = 1_700_000_000, "2023-11-14"
+    for length in (0.0001, 0.0002, 75):
+        qless("put", now, "w", "q", "a", "K", "{}", 0)
+        qless("pop", now, "q", "w", 1)
+        qless("complete", now + length, "a", "w", "q", "{}")
+    assert "p50 <1 s  p90 <2 min  p99 <2 min" in headrace("stats", "q", "--day", day).output
+    qless("put", now, "w", "q", "b", "K", "{}", 0)
+    _, row = headrace("stats", "--day", day).output.splitlines()
+    assert " ".join(row.split()) == "q 3 <1 s <1 s <1 s <2 min 0 0"
+    (found,) = json.loads(headrace("stats", "--json", "--day", day).output)["queues"]
+    assert found["run"]["p50"] == pytest.approx(749.25)

@@ -85,6 +85,8 @@ class Managing(Asking):
 
     # -- settings --
 
+    absent_settings = options.ABSENT
+
     def settings(self) -> Operation[dict[str, int]]:
         return self._script("settings", [], lambda _, stored: options.known(stored or {}))
 

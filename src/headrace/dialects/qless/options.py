@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import Unsupported
+from headrace.settings import DEFINITIONS
 
 UNITS = {
     "heartbeat": 1_000,
@@ -16,6 +17,13 @@ UNITS = {
 }
 """What one is worth: settings count milliseconds or things, options seconds, days or things."""
 
+
+ABSENT = {
+    name: f"Qless has no option that does what {name} says. It has {', '.join(UNITS)}; failed jobs are kept, and "
+    "histograms go with their statistics."
+    for name in DEFINITIONS
+    if name not in UNITS
+}
 
 _MOST = 1e9
 """As the script reads it: no option is larger, whatever it says."""
@@ -61,11 +69,8 @@ def changes(wanted: Mapping[str, int | None]) -> list[list[str | None]]:
     made: list[list[str | None]] = []
     for name, value in wanted.items():
         base, _, queue = name.partition(":")
-        if base not in UNITS:
-            raise Unsupported(
-                f"Qless has no option that does what {base} says. It has {', '.join(UNITS)}; failed jobs are kept, and "
-                "histograms go with their statistics."
-            )
+        if base in ABSENT:
+            raise Unsupported(ABSENT[base])
         option = f"{queue}-heartbeat" if queue else base
         if value is None:
             made.append([option, None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,6 +79,7 @@ class RedisStore(OnRedis):
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
     }  # fmt: skip
+    absent_settings: Mapping[str, str] = {}
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -92,6 +92,7 @@ class SqliteStore:
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
     }  # fmt: skip
+    absent_settings: Mapping[str, str] = {}
 
     def __init__(
         self,
