@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -290,20 +290,26 @@ class Job(Generic[R]):
         priority: int | None = None,
         run_after: Instant | None = None,
         data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> bool:
         """Change it while it waits. False: it is not waiting (any more).
+
+        `args` and `kwargs` replace all its arguments, and are checked as those of a call. What was made of the
+        arguments when it was put (its lane, its uniqueness) stays.
 
         >>> from headrace import Headrace
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task
-        ... def send() -> None: ...
-        >>> job = send.enqueue()
-        >>> job.edit(queue="slow", run_after="in 5 minutes")
+        ... def send(to: str) -> None: ...
+        >>> job = send.enqueue("adda")
+        >>> job.edit(queue="slow", run_after="in 5 minutes", args=["ada"])
         True
         >>> job.refresh().state
         <State.SCHEDULED: 'scheduled'>
         """
-        return self.app.store.run(self._edit(queue, priority, run_after, data))[0]
+        change = self.change(queue, priority, run_after, data, args, kwargs)
+        return self.app.store.run(facet(self.app.store, Editing).edit([self.id], change))[0]
 
     async def aedit(
         self,
@@ -312,14 +318,27 @@ class Job(Generic[R]):
         priority: int | None = None,
         run_after: Instant | None = None,
         data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> bool:
         """The same, from async code."""
-        return (await self.app.store.arun(self._edit(queue, priority, run_after, data)))[0]
+        if self._snapshot is None and (args is not None or kwargs is not None):
+            await self.arefresh()
+        change = self.change(queue, priority, run_after, data, args, kwargs)
+        return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
 
-    def _edit(
-        self, queue: str | None, priority: int | None, run_after: Instant | None, data: Any
-    ) -> Operation[list[bool]]:
+    def change(
+        self,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Edit:
+        """What `edit` would ask the store for: everything that can be wrong with it is said here."""
         app = self.app
+        facet(app.store, Editing)
         run_at, delay = None, None
         if run_after is not None:
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
@@ -329,10 +348,17 @@ class Job(Generic[R]):
             run_at=run_at,
             delay=delay,
             data=None if data is ... else encode_value("data", data, app.payload_limit),
+            body=None if args is None and kwargs is None else self._body(args or (), kwargs or {}),
         )
         if change == Edit():
-            raise ConfigurationError("edit() changes nothing: say queue=, priority=, run_after= or data=.")
-        return facet(app.store, Editing).edit([self.id], change)
+            raise ConfigurationError("edit() changes nothing: say queue=, priority=, run_after=, data= or args=.")
+        return change
+
+    def _body(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        task = self.app.tasks.get(self.task)
+        if task is None:
+            raise ConfigurationError(f"The app has no task {self.task!r}, so nobody can tell its arguments.")
+        return task.arguments.encode(tuple(args), dict(kwargs), self.app.payload_limit)
 
     def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import timedelta
 
 import pytest
 
 from headrace import Headrace, Retry, State, current
-from headrace.errors import ConfigurationError, JobCancelled
+from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobNotFound
 from headrace.job import Lane
 from processes import eventually
 
@@ -123,6 +124,22 @@ def test_a_queue_is_paused_limited_and_looked_at(app: Headrace) -> None:
     queue.limit(None)
     assert queue.running_at_most is None
     assert queue.counts() == {State.DONE: 2}
+
+
+def test_the_arguments_of_a_waiting_job_are_replaced(app: Headrace) -> None:
+    task = app.tasks["note"]
+    job = task.enqueue("ada", 7)
+    assert app.job(job.id).edit(args=["bob"], kwargs={"number": 8})
+    assert job.refresh().snapshot.body == task.call("bob", 8).new.body
+    assert asyncio.run(app.job(job.id).aedit(kwargs={"tenant": "eve", "number": 9}))
+    assert job.refresh().snapshot.body == task.call("eve", 9).new.body
+    with pytest.raises(ArgumentsError, match="note"):
+        job.edit(args=["bob"])
+    with pytest.raises(JobNotFound):
+        app.job("0" * 32).edit(args=["bob"])
+    del app.tasks["note"]
+    with pytest.raises(ConfigurationError, match="no task 'note'"):
+        job.edit(args=["bob", 8])
 
 
 def test_a_waiting_job_is_edited(app: Headrace) -> None:

@@ -20,12 +20,17 @@ from . import shop
 Run = Callable[..., Result]
 
 
-@pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store of this test's own, and nothing of the developer's environment."""
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the developer's environment."""
     for name in ("HEADRACE_STORE", "HEADRACE_APP", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store of this test's own."""
+    alone(tmp_path, monkeypatch)
     return f"sqlite:///{tmp_path}/jobs.db"
 
 

@@ -15,16 +15,14 @@ from headrace.store import open_store
 from store.redis import servers
 
 from . import shop
-from .conftest import Run
+from .conftest import Run, alone
 
 Say = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture(params=["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in ("HEADRACE_STORE", "HEADRACE_APP", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
+    alone(tmp_path, monkeypatch)
     return f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url()
 
 

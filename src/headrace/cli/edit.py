@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.acts import report
 from headrace.cli.options import existing_store, json_option, store_options
-from headrace.job import State
-from headrace.store.facets import Editing, Relations, facet
+from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
+from headrace.store.facets import Editing, Relations, Tags, facet
 
-WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.handle import Job
+    from headrace.store.facets import Edit
+
+Step = tuple[str, Callable[["Job[Any]"], bool]]
+"""What it does, in the words of a report, and how. False: the job does not wait any more, or is gone."""
 
 
 @click.command("edit")
@@ -21,8 +30,13 @@ WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 @click.option("--run-after", metavar="WHEN", help="'in 5 minutes', '7pm tomorrow', an ISO time.")
 @click.option("--tz", default="UTC", show_default=True, help="The zone of --run-after.")
 @click.option("--data", metavar="JSON", help="What its next run finds in current().data.")
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
+)
 @click.option("--after", "add", metavar="ID", multiple=True, help="Run it after this job, too. May be repeated.")
 @click.option("--not-after", "remove", metavar="ID", multiple=True, help="Wait for this job no more. May be repeated.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Put this word on it. May be repeated.")
+@click.option("--untag", "untags", metavar="TAG", multiple=True, help="Take this word off it. May be repeated.")
 @store_options
 @json_option
 def edit_command(
@@ -32,50 +46,139 @@ def edit_command(
     run_after: str | None,
     tz: str,
     data: str | None,
+    arguments: tuple[str, ...],
     add: tuple[str, ...],
     remove: tuple[str, ...],
+    tags: tuple[str, ...],
+    untags: tuple[str, ...],
     store: str | None,
     app_path: str | None,
     as_json: bool,
 ) -> None:
     """Change jobs that wait.
 
-    Where, when and after what they run.
+    Where, when, with what and after what they run. To change the arguments, say which app checks them. What is wrong
+    with the command is said before anything is changed; then each job is a case of its own, and the report says what
+    became of it.
 
     \b
     Examples:
       headrace edit 01a1dd94962e700582fd831738a1847e --priority 10
       headrace edit 01a1dd94962e700582fd831738a1847e --run-after 'in 5 minutes' --queue slow
+      headrace edit 01a1dd94962e700582fd831738a1847e --argument ada@example.org --app shop.tasks:app
     """
-    from headrace.app import Headrace
-
     values = {"queue": queue, "priority": priority, "run_after": run_after}
-    changes = {name: value for name, value in values.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if data is not None:
-        try:
-            changes["data"] = json.loads(data)
-        except ValueError as error:
-            raise click.BadParameter(f"{data!r} is no JSON: {error}", param_hint="'--data'") from error
-    if not changes and not add and not remove:
+        changes["data"] = _json(data)
+    if not (changes or arguments or add or remove or tags or untags):
         raise click.UsageError("What is to change? See headrace edit --help.")
+    with _app(store, app_path, tz) as app:
+        jobs = [app.job(job_id) for job_id in ids]
+        try:
+            edits = _edits(app, jobs, changes, arguments)
+            steps = _steps(app, edits, add, remove, tags, untags)
+        except (ArgumentsError, ConfigurationError) as error:
+            raise click.UsageError(str(error)) from None
+        outcomes = [_take(job, steps) for job in jobs]
+    report(ids, outcomes, ("edited",), as_json)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no JSON: {error}", param_hint="'--data'") from error
+
+
+@contextmanager
+def _app(store: str | None, app_path: str | None, tz: str) -> Iterator[Headrace]:
+    """An app that reads times in this zone, with the tasks of the one that was named."""
+    from headrace.app import Headrace
+    from headrace.loading import load_app
+
     with existing_store(store, app_path) as opened:
         app = Headrace(opened.url, tz=tz)
+        if app_path:
+            named = load_app(app_path)
+            app.tasks, app.payload_limit = named.tasks, named.payload_limit
         app.use_store(opened)
-        if changes:
-            facet(opened, Editing)
-        if add or remove:
-            facet(opened, Relations)
-        done = []
-        for job_id in ids:
-            job = app.job(job_id)
-            good = not changes or job.edit(**changes)  # type: ignore[arg-type]
-            done.append(good and (not (add or remove) or job.depend(add=add, remove=remove)))
-        found = opened.run(opened.get(ids))
-    outcomes = [
-        "edited" if good else "not found" if job is None else f"refused: it is {job.state}"
-        for good, job in zip(done, found, strict=True)
-    ]
-    report(ids, outcomes, ("edited",), as_json)
+        yield app
+
+
+def _edits(app: Headrace, jobs: list[Job[Any]], changes: dict[str, Any], arguments: tuple[str, ...]) -> dict[str, Edit]:
+    """What is to change in each job, checked. Nothing for one that is not there."""
+    if not changes and not arguments:
+        return {}
+    if not arguments:
+        change = jobs[0].change(**changes)
+        return {job.id: change for job in jobs}
+    found = app.store.run(app.store.get([job.id for job in jobs]))
+    return {
+        job.id: app.job(job.id).change(**changes, **_call(app, snapshot.task, arguments))
+        for job, snapshot in zip(jobs, found, strict=True)
+        if snapshot is not None
+    }
+
+
+def _call(app: Headrace, task: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    from headrace.cli.enqueue import read_arguments
+
+    if task not in app.tasks:
+        raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
+    args, kwargs = read_arguments(app.tasks[task], texts)
+    return {"args": args, "kwargs": kwargs}
+
+
+def _steps(
+    app: Headrace,
+    edits: Mapping[str, Edit],
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    tags: tuple[str, ...],
+    untags: tuple[str, ...],
+) -> list[Step]:
+    """What to do to each job. First what may be refused; last what may let it run, so that it waits till then."""
+    from headrace.names import check_tags
+
+    store = app.store
+    added, removed = check_tags(tags), check_tags(untags)
+    steps: list[Step] = []
+    if add:
+        facet(store, Relations)
+        steps.append(("it comes after what was added", lambda job: job.depend(add=add)))
+    if edits:
+        editing = facet(store, Editing)
+        steps.append(("edited", lambda job: job.id in edits and store.run(editing.edit([job.id], edits[job.id]))[0]))
+    if added or removed:
+        tagging = facet(store, Tags)
+        steps.append(("tagged", lambda job: store.run(tagging.tag([job.id], added, removed))[0]))
+    if remove:
+        facet(store, Relations)
+        steps.append(("it waits no more for what was removed", lambda job: job.depend(remove=remove)))
+    return steps
+
+
+def _take(job: Job[Any], steps: list[Step]) -> str:
+    """Take the steps, up to one that is refused. Answers with what became of it."""
+    done: list[str] = []
+    for words, step in steps:
+        try:
+            good, why = step(job), ""
+        except (ConfigurationError, DependencyCycle) as error:
+            good, why = False, str(error)
+        if not good:
+            return _refused(job, why, done)
+        done.append(words)
+    return "edited"
+
+
+def _refused(job: Job[Any], why: str, done: list[str]) -> str:
+    (found,) = job.app.store.run(job.app.store.get([job.id]))
+    if found is None:
+        return "not found"
+    refused = f"refused: {why or f'it is {found.state}'}"
+    return f"{refused}; but {' and '.join(done)}" if done else refused
 
 
 @click.command("time-out")

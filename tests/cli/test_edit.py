@@ -1,0 +1,102 @@
+"""`headrace edit`: each job is changed or left alone, and the report says which, on both native stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, State
+from headrace.cli import exits
+from headrace.handle import Job
+from headrace.job import SessionInfo, Take
+from store.redis import servers
+
+from . import shop
+from .conftest import Run, alone
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    alone(tmp_path, monkeypatch)
+    return f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url()
+
+
+def take(app: Headrace, count: int) -> None:
+    """A worker takes so many jobs, and does not end them."""
+    store = app.store
+    store.run(store.open(SessionInfo(id="s", name="w", queues=("default",), tasks=tuple(app.tasks))))
+    store.run(store.exchange("s", 1, take=Take(("default",), count)))
+
+
+def test_all_that_can_be_changed(app: Headrace, ask: Ask) -> None:
+    first, job = shop.add.enqueue(1), shop.add.using(tags=["old"]).enqueue(2)
+    answer = ask(
+        "edit", job.id, "--queue", "other", "--priority", "7", "--data", "[1]", "--after", first.id, "--tag", "new",
+        "--untag", "old", "--argument", "5", "--argument", "b=6", "--app", "cli.shop:app",
+    )  # fmt: skip
+    assert answer == {"jobs": [{"id": job.id, "ok": True, "outcome": "edited"}]}
+    seen = job.refresh().snapshot
+    assert (seen.queue, seen.priority, seen.after, seen.tags) == ("other", 7, (first.id,), ("new",))
+    assert (job.data, job.state) == ([1], State.BLOCKED)
+    ask("edit", job.id, "--not-after", first.id)
+    app.worker(queues=["other"]).run_until_empty()
+    assert job.result() == 11
+
+
+def test_a_refused_dependency_leaves_the_job_as_it_was(app: Headrace, run: Run, ask: Ask) -> None:
+    first = shop.add.enqueue(1)
+    later = shop.add.using(after=[first]).enqueue(2)
+    result = run("edit", first.id, "--queue", "other", "--tag", "x", "--after", later.id)
+    assert result.exit_code == exits.NOT_DONE
+    said = f"refused: Job {first.id} can't come after job {later.id}, which comes after it. Nothing was changed."
+    assert (result.stdout, result.stderr) == ("", f"{first.id}  {said}\n")
+    seen = first.refresh().snapshot
+    assert (seen.queue, seen.tags, seen.after) == ("default", (), ())
+    answer = ask("edit", first.id, "--queue", "other", "--after", later.id, code=exits.NOT_DONE)
+    assert answer == {"jobs": [{"id": first.id, "ok": False, "outcome": said}]}
+
+
+def test_what_was_done_to_others_is_told(app: Headrace, ask: Ask) -> None:
+    first, second = shop.add.enqueue(1), shop.add.enqueue(2)
+    answer = ask("edit", first.id, second.id, "--queue", "new", "--after", second.id, code=exits.NOT_DONE)
+    assert [(entry["id"], entry["ok"]) for entry in answer["jobs"]] == [(first.id, True), (second.id, False)]
+    assert "Nothing was changed" in answer["jobs"][1]["outcome"]
+    assert (first.refresh().queue, first.snapshot.after) == ("new", (second.id,))
+    assert (second.refresh().queue, second.snapshot.after) == ("default", ())
+
+
+def test_a_job_that_runs_or_is_gone(app: Headrace, ask: Ask) -> None:
+    jobs: list[Job[Any]] = [shop.add.enqueue(1), shop.add.enqueue(2)]
+    take(app, 1)
+    nobody = "0" * 32
+    answer = ask("edit", jobs[0].id, jobs[1].id, nobody, "--priority", "3", code=exits.NOT_DONE)
+    assert [entry["outcome"] for entry in answer["jobs"]] == ["refused: it is running", "edited", "not found"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--priority", "9999999"), "priority goes from"),
+        (("--queue", ""), "A queue needs a name"),
+        (("--run-after", "whenever"), "run_after"),
+        (("--tag", ""), "A tag needs a name"),
+        (("--data", "{"), "is no JSON"),
+        (("--argument", "5"), "Which app has the task 'cli.shop:add'?"),
+        (("--argument", "text", "--app", "cli.shop:app"), "does not fit its annotation"),
+        ((), "What is to change?"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_before_anything_is_changed(
+    app: Headrace, run: Run, options: tuple[str, ...], words: str
+) -> None:
+    job, other = shop.add.enqueue(1), shop.add.enqueue(2)
+    more = ("--after", other.id) if options else ()
+    result = run("edit", job.id, *options, *more)
+    assert result.exit_code == exits.USAGE
+    assert words in " ".join(result.stderr.split())
+    assert job.refresh().snapshot.after == ()
