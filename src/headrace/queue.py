@@ -72,6 +72,8 @@ class Queue:
 
         `stop_running`: what runs is taken from its workers and put back in line, without spending an attempt.
         """
+        if by:
+            check_name("name", by)
         store = self.app.store
         changed = store.run(facet(store, Queues).pause(self.name, by))
         if stop_running:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.codec import decode_error
 from headrace.glob import any_fits
 from headrace.job import Counts, SessionSnapshot, Snapshot, State
+from headrace.schedule.vocabulary import ordinal
 from headrace.spoken import length, local, percent
 from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.facets import Circumstances, Explaining, facet
+from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
 
 
 class Why(NamedTuple):
@@ -67,7 +69,8 @@ def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[
     if not listeners:
         return Why(
             "no worker",
-            f"no live worker listens to the queue {job.queue!r}. Start one: headrace worker APP --queues {job.queue}",
+            f"no live worker listens to the queue {job.queue!r}. Start one: "
+            f"{command('worker', 'APP', '--queues', job.queue)}",
         )
     able = [session for session in listeners if job.task in session.info.tasks]
     if not able:
@@ -89,24 +92,29 @@ def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[
 
 def _held_back(around: Circumstances) -> Why | None:
     """What its queue has been told."""
+    return _paused(around) or _queue_full(around)
+
+
+def _paused(around: Circumstances, place: str = "") -> Why | None:
     control, queue = around.control, around.job.queue
-    if control is None:
+    if control is None or control.paused_by is None:
         return None
-    if control.paused_by is not None:
-        by = f" by {control.paused_by}" if control.paused_by else ""
-        since = f" since {local(control.paused_at, around.now)}" if control.paused_at is not None else ""
-        return Why(
-            "paused",
-            f"the queue {queue!r} is paused{by}{since}. To go on: headrace queues resume {queue}",
-        )
-    if control.limit is not None and len(around.queue_running) >= min(control.limit, _SHOWN):
-        holders = _listed([f"{job_id} on {worker}" for job_id, worker in around.queue_running])
-        return Why(
-            "limit",
-            f"the queue {queue!r} runs at most {_number(control.limit, 'job')} at once{holders}. "
-            f"To let more run: headrace queues limit {queue} {control.limit + 1}",
-        )
-    return None
+    by = f" by {control.paused_by}" if control.paused_by else ""
+    since = f" since {local(control.paused_at, around.now)}" if control.paused_at is not None else ""
+    advice = command("queues", "resume", queue)
+    return Why("paused", f"the queue {queue!r} is paused{by}{since}{place}. To go on: {advice}")
+
+
+def _queue_full(around: Circumstances, place: str = "") -> Why | None:
+    control, queue = around.control, around.job.queue
+    if control is None or control.limit is None or around.queue_runs < control.limit:
+        return None
+    holders = _listed([f"{job_id} on {worker}" for job_id, worker in around.queue_running], around.queue_runs)
+    return Why(
+        "limit",
+        f"the queue {queue!r} runs at most {_number(control.limit, 'job')} at once{holders}{place}. "
+        f"To let more run: {command('queues', 'limit', queue, str(control.limit + 1))}",
+    )
 
 
 def _held_by_rate(job: Snapshot, around: Circumstances, now: int) -> Why | None:
@@ -127,17 +135,32 @@ def _blocked(around: Circumstances) -> Why:
     found = around.lane
     if found is None:
         return Why("blocked", "its turn comes with the next sweep.")
+    return _paused(around, _place(around, found)) or _waits_for_turn(around, found)
+
+
+def _place(around: Circumstances, found: LaneSnapshot) -> str:
+    """Where it is in its lane, for a sentence about its queue."""
+    what = "sequence" if found.lane.sequence else "lane"
+    return f", and in the {what} {found.lane.key!r} it is {ordinal(_rank(around, found))}"
+
+
+def _rank(around: Circumstances, found: LaneSnapshot) -> int:
+    """Its number among those of its lane that have not begun, or whose turn it is: who stands in line is the first."""
+    first = found.running if found.lane.sequence else found.front
+    return (around.ahead or 0) + (2 if first else 1)
+
+
+def _waits_for_turn(around: Circumstances, found: LaneSnapshot) -> Why:
     lane, ahead = found.lane, around.ahead or 0
     if lane.sequence:
-        first = found.running[0] if found.running else found.front
-        behind = f"behind {first}" if first else "as soon as the one before has made way"
-        return Why("sequence", f"it is number {ahead + 1} in the sequence {lane.key!r}, {behind}.")
+        behind = f"behind {found.running[0]}" if found.running else "as soon as the one before has made way"
+        return Why("sequence", f"it is {ordinal(_rank(around, found))} in the sequence {lane.key!r}, {behind}.")
     before = f"{_number(ahead, 'job')} of it come{'s' if ahead == 1 else ''} first" if ahead else "it is next"
-    if lane.limit is not None and len(found.running) >= lane.limit:
+    if lane.limit is not None and found.runs >= lane.limit:
         return Why(
             "limit",
-            f"the lane {lane.key!r} runs at most {_number(lane.limit, 'job')} at once{_listed(found.running)}; "
-            f"{before}.",
+            f"the lane {lane.key!r} runs at most {_number(lane.limit, 'job')} at once"
+            f"{_listed(found.running, found.runs)}; {before}.",
         )
     if found.next_start is not None and found.next_start > around.now:
         return Why(
@@ -145,6 +168,8 @@ def _blocked(around: Circumstances) -> Why:
             f"the lane {lane.key!r} starts at most {_number(lane.rate or 0, 'job')} within {length(lane.per)}, "
             f"the next at {local(found.next_start, around.now)}; {before}.",
         )
+    if full := _queue_full(around, _place(around, found)):
+        return full
     front = f"{found.front} stands in line for" if found.front else "the next to stand in line is of"
     return Why("lane", f"{front} the lane {lane.key!r}, which takes turns with others; {before}.")
 
@@ -156,18 +181,15 @@ def _waits_for_jobs(around: Circumstances) -> Why:
         return Why(
             "dependency failed",
             f"it waits for {job_id}, which {'failed' if state is State.FAILED else 'was cancelled'}{more}. "
-            f"To run that again: headrace revive {job_id}; to run this without it: "
-            f"headrace edit {around.job.id} --not-after {job_id}",
+            f"To run that again: {command('revive', job_id)}; to run this without it: "
+            f"{command('edit', around.job.id, '--not-after', job_id)}",
         )
     return Why("dependency", f"it waits for {job_id}, which is {state.value}{more}.")
 
 
-_SHOWN = 10
-"""How many holders a store names at most."""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f", and these run: {', '.join(names)}" if names else ""
+def _listed(names: Sequence[str], number: int) -> str:
+    more = f" and {_number(number - len(names), 'other')}" if number > len(names) else ""
+    return f", and these run: {', '.join(names)}{more}" if names else ""
 
 
 def _running(job: Snapshot, sessions: Sequence[SessionSnapshot], now: int) -> Why:
@@ -184,11 +206,12 @@ def _running(job: Snapshot, sessions: Sequence[SessionSnapshot], now: int) -> Wh
 def _finished(job: Snapshot, now: int) -> Why:
     when = local(job.finished, now)
     if job.state is State.CANCELLED:
-        return Why("cancelled", f"it was cancelled at {when}. To run it after all: headrace revive {job.id}")
+        return Why("cancelled", f"it was cancelled at {when}. To run it after all: {command('revive', job.id)}")
     if job.state is State.FAILED:
         return Why(
             "failed",
-            f"it failed at {when} in the group {job.group!r}: {_error(job)}. To run it again: headrace revive {job.id}",
+            f"it failed at {when} in the group {job.group!r}: {_error(job)}. "
+            f"To run it again: {command('revive', job.id)}",
         )
     took = "" if job.started is None or job.finished is None else f" after {length(job.finished - job.started)}"
     return Why("done", f"it was done at {when}{took}{f' on {job.worker}' if job.worker else ''}.")
@@ -196,7 +219,17 @@ def _finished(job: Snapshot, now: int) -> Why:
 
 def _error(job: Snapshot) -> str:
     error = decode_error(job.error)
-    return ": ".join(filter(None, (error.type, error.message.strip().rstrip(".")))) or "no reason given"
+    message = " ".join(error.message.split()).rstrip(".")
+    return ": ".join(filter(None, (error.type, message))) or "no reason given"
+
+
+def command(*words: str) -> str:
+    """What to type, as a shell takes it apart.
+
+    >>> command("queues", "resume", "my mail")
+    "headrace queues resume 'my mail'"
+    """
+    return shlex.join(("headrace", *words))
 
 
 def _number(count: int, what: str) -> str:

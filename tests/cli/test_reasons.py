@@ -131,6 +131,65 @@ def test_its_lane_runs_as_many_as_it_may(app: Headrace, why: Say) -> None:
     assert why(last.id) == ("limit", f"{full}; 1 job of it comes first.")
 
 
+def test_a_full_lane_with_more_holders_than_are_named(app: Headrace, why: Say) -> None:
+    lane = shop.add.using(lane="api", limit=12)
+    holders = [lane.enqueue(number).id for number in range(12)]
+    job = lane.enqueue(12)
+    assert listen(app, take=20) == holders
+    named = ", ".join(holders[:10])
+    sentence = f"the lane 'api' runs at most 12 jobs at once, and these run: {named} and 2 others; it is next."
+    assert why(job.id) == ("limit", sentence)
+
+
+def test_a_queue_whose_limit_is_far_from_full(app: Headrace, why: Say, run: Run) -> None:
+    assert run("queues", "limit", "default", "24").exit_code == 0
+    jobs = [shop.add.enqueue(number) for number in range(13)]
+    assert len(listen(app, take=12)) == 12
+    assert why(jobs[-1].id)[0] == "in line"
+    assert run("queues", "limit", "default", "12").exit_code == 0
+    reason, sentence = why(jobs[-1].id)
+    assert reason == "limit"
+    assert "and 2 others. To let more run: headrace queues limit default 13" in sentence
+
+
+@pytest.mark.parametrize(("kind", "key"), [("lane", "lane"), ("sequence", "sequence")])
+def test_its_lane_is_in_a_queue_that_is_paused(app: Headrace, why: Say, run: Run, kind: str, key: str) -> None:
+    lane = shop.add.using(**{key: "api"})  # type: ignore[misc]
+    lane.enqueue(1)
+    job = lane.enqueue(2)
+    assert run("queues", "pause", "default", "--by", "ada").exit_code == 0
+    sentence = (
+        f"the queue 'default' is paused by ada since *, and in the {kind} 'api' it is 2nd. "
+        "To go on: headrace queues resume default"
+    )
+    assert why(job.id) == ("paused", sentence)
+
+
+def test_its_lane_is_in_a_queue_that_is_full(app: Headrace, why: Say, run: Run) -> None:
+    assert run("queues", "limit", "default", "1").exit_code == 0
+    holder = shop.add.using(priority=9).enqueue(0)
+    assert listen(app, take=5) == [holder.id]
+    lane = shop.add.using(lane="api")
+    lane.enqueue(1)
+    reason, sentence = why(lane.enqueue(2).id)
+    assert reason == "limit"
+    assert f"these run: {holder.id} on host-1, and in the lane 'api' it is 2nd. To let more run:" in sentence
+
+
+def test_advice_can_be_typed_as_it_stands(app: Headrace, why: Say, run: Run) -> None:
+    job = shop.add.using(queue="my mail; ls").enqueue(1)
+    assert why(job.id)[1].endswith("Start one: headrace worker APP --queues 'my mail; ls'")
+    assert run("queues", "pause", "my mail; ls", "--by", "ada").exit_code == 0
+    assert why(job.id)[1].endswith("To go on: headrace queues resume 'my mail; ls'")
+
+
+def test_a_reason_is_one_line_whatever_an_error_says(app: Headrace, why: Say, run: Run) -> None:
+    job = shop.fail.enqueue("one\ntwo")
+    app.worker().run_until_empty()
+    assert "ValueError: one two. To run it again" in why(job.id)[1]
+    assert run("queues", "pause", "default", "--by", "a\nb").exit_code != 0
+
+
 def test_its_lane_has_started_as_many_as_the_rate_allows(app: Headrace, why: Say) -> None:
     lane = shop.add.using(lane="api", rate="1/hour")
     first, job, last = lane.enqueue(1), lane.enqueue(2), lane.enqueue(3)
@@ -151,8 +210,8 @@ def test_another_of_its_lane_stands_in_line(app: Headrace, why: Say) -> None:
 def test_its_turn_in_a_sequence_has_not_come(app: Headrace, why: Say) -> None:
     lane = shop.add.using(sequence="account")
     first, second, third = lane.enqueue(1), lane.enqueue(2), lane.enqueue(3)
-    assert why(second.id) == ("sequence", f"it is number 1 in the sequence 'account', behind {first.id}.")
-    assert why(third.id) == ("sequence", f"it is number 2 in the sequence 'account', behind {first.id}.")
+    assert why(second.id) == ("sequence", f"it is 2nd in the sequence 'account', behind {first.id}.")
+    assert why(third.id) == ("sequence", f"it is 3rd in the sequence 'account', behind {first.id}.")
 
 
 def test_it_waits_for_a_job(app: Headrace, why: Say) -> None:

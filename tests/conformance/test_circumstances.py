@@ -64,7 +64,7 @@ def test_its_queue(store: Store, worker: Worker, clock: ManualClock) -> None:
     worker.take(9)
     found = circumstances(store, "c")
     assert found.control == QueueControl(queue="default", limit=2)
-    assert found.queue_running == (("a", "w"), ("b", "w"))
+    assert (found.queue_running, found.queue_runs) == ((("a", "w"), ("b", "w")), 2)
 
 
 @pytest.mark.needs(Facet.LANES)
@@ -78,6 +78,7 @@ def test_of_many_that_run_some_are_named(store: Store, worker: Worker) -> None:
     assert [name for name, _ in found.queue_running] == names[:10]
     assert found.lane is not None
     assert found.lane.running == tuple(names[:10])
+    assert (found.queue_runs, found.lane.runs) == (15, 15)
 
 
 @pytest.mark.needs(Facet.LANES)
@@ -86,7 +87,7 @@ def test_its_lane(store: Store, worker: Worker) -> None:
     put(store, *"abcd", lane=lane)
     put(store, "e", lane=lane, priority=1)
     worker.take_one()
-    expected = LaneSnapshot(queue="default", lane=lane, running=("a",), blocked=4)
+    expected = LaneSnapshot(queue="default", lane=lane, running=("a",), runs=1, blocked=4)
     assert circumstances(store, "d").lane == circumstances(store, "a").lane == expected
     assert {name: circumstances(store, name).ahead for name in "abcde"} == {"a": None, "b": 1, "c": 2, "d": 3, "e": 0}
 

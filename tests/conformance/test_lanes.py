@@ -359,7 +359,7 @@ def test_a_scheduled_one_holds_up_a_sequence(store: Store, worker: Worker, clock
     put(store, "c", lane=ORDER, delay=9_000)
     assert states(store, "abc") == [State.SCHEDULED, State.BLOCKED, State.BLOCKED]
     assert worker.take(9) == []
-    assert lane(store) == LaneSnapshot(queue="default", lane=ORDER, running=("a",), blocked=2)
+    assert lane(store) == LaneSnapshot(queue="default", lane=ORDER, running=("a",), runs=1, blocked=2)
     clock.advance(1_000)
     worker.run_one()
     worker.run_one()

@@ -70,7 +70,9 @@ class LaneSnapshot(Struct, frozen=True, kw_only=True):
     queue: str
     lane: Lane
     running: tuple[str, ...] = ()
-    """Ids of its jobs that run; of a sequence, the one whose turn it is, running or not."""
+    """Ids of its jobs that run, some of them; of a sequence, the one whose turn it is, running or not."""
+    runs: int = 0
+    """How many these are."""
     front: str | None = None
     """The one that stands in line, or will at `next_start`."""
     blocked: int = 0
@@ -252,6 +254,8 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     control: QueueControl | None = None
     queue_running: tuple[tuple[str, str], ...] = ()
     """Where the queue has a limit: some of the jobs that run, and their workers."""
+    queue_runs: int = 0
+    """How many these are."""
     lane: LaneSnapshot | None = None
     ahead: int | None = None
     """How many blocked jobs of its lane come before it; None: it is not one of them."""

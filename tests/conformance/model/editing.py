@@ -67,7 +67,8 @@ class Editing(Core):
             return None
         unmet = [] if job.state.final else self._unmet(job)
         control = self.queue_controls.get(job.queue)
-        running = sorted(self._running(job.queue), key=lambda other: other.ref)
+        limited = control is not None and control.limit is not None
+        running = sorted(self._running(job.queue), key=lambda other: other.ref) if limited else []
         listeners = [
             session.info.name
             for session in self._open_sessions()
@@ -81,9 +82,8 @@ class Editing(Core):
             waits_for=tuple((edge.parent.id, edge.parent.state) for edge in unmet[: rules.SHOWN]),
             unmet=len(unmet),
             control=control,
-            queue_running=tuple((other.id, other.worker) for other in running[: rules.SHOWN])
-            if control and control.limit is not None
-            else (),
+            queue_running=tuple((other.id, other.worker) for other in running[: rules.SHOWN]),
+            queue_runs=len(running),
             lane=self._lane_snapshot(job.queue, job.lane.key) if job.lane else None,
             ahead=self._ahead(job),
             listeners=tuple(sorted(listeners)[: rules.SHOWN]),

@@ -25,6 +25,7 @@ class Lanes(Core):
             queue=queue,
             lane=lane.lane,
             running=tuple(running[: rules.SHOWN]),
+            runs=len(running),
             front=lane.front.id if lane.front else None,
             blocked=sum(job.in_lanes_line for job in members),
             next_start=lane.earliest() if lane.earliest() > self.clock.now() else None,

@@ -347,6 +347,7 @@ def circumstances(now: int, found: dict[str, Any], lower_first: bool) -> Circums
         if limit or found["paused"]
         else None,
         queue_running=tuple((jid, worker) for jid, worker in found["running"] or []),
+        queue_runs=found["runs"],
     )
 
 

@@ -359,7 +359,7 @@ def _control(act: str, queue: str, by: str) -> Script[bool]:
 
 
 def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
-    now, _, parents, unmet, paused, limit, running, lane, ahead, listeners = reply
+    now, _, parents, unmet, paused, limit, running, runs, lane, ahead, listeners = reply
     said = [b"p" + job.queue.encode(), paused] * bool(paused) + [b"l" + job.queue.encode(), limit] * (limit >= 0)
     return Circumstances(
         now=int(now),
@@ -372,6 +372,7 @@ def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
         queue_running=tuple(
             (other.decode(), worker.decode()) for other, worker in zip(running[::2], running[1::2], strict=True)
         ),
+        queue_runs=runs,
         lane=records.lane(job.queue, lane),
         ahead=ahead if ahead >= 0 else None,
         listeners=tuple(sorted(name.decode() for name in listeners)[: rules.SHOWN]),

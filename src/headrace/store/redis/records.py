@@ -196,11 +196,12 @@ def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
     """What lua/lane.lua tells about a lane."""
     if not told:
         return None
-    key, limit, rate, per, sequence, running, front, blocked, next_start = told
+    key, limit, rate, per, sequence, running, runs, front, blocked, next_start = told
     return LaneSnapshot(
         queue=queue,
         lane=Lane(key.decode(), limit or None, rate or None, per, bool(sequence)),
         running=tuple(job_id.decode() for job_id in running),
+        runs=runs,
         front=front.decode() or None,
         blocked=blocked,
         next_start=int(next_start) if next_start else None,

@@ -12,6 +12,9 @@ from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, DONE, LANED, STATES, Transaction
 
+ALL = -1
+"""As a limit in SQL: none."""
+
 
 def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstances | None:
     (snapshot,) = reads.get(tx, [job_id])
@@ -21,8 +24,10 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
     control = queues.control(tx, job.queue)
     waits_for, unmet = _unmet(tx, job)
     running: list[tuple[str, str]] = []
+    runs = 0
     if control is not None and control.limit is not None:
         running = tx.rows(SQL["queue_running_some"], (job.queue, rules.SHOWN))
+        runs = tx.rows(SQL["queue_running"], (job.queue, ALL))[0][0]
     in_lane = bool(job.flags & LANED)
     return Circumstances(
         now=tx.now,
@@ -31,6 +36,7 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
         unmet=unmet,
         control=control,
         queue_running=tuple(running),
+        queue_runs=runs,
         lane=lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key) if in_lane else None,
         ahead=lanes.ahead(tx, job.seq, job.queue) if in_lane else None,
         listeners=_listeners(tx, snapshot, run_folder),

@@ -319,6 +319,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         queue=queue,
         lane=lane.definition,
         running=tuple(running),
+        runs=len(running) if lane.sequence else lane.running,
         front=None if lane.front is None else standing(tx, lane.front).id,
         blocked=tx.rows(SQL["laned_blocked"], (lane.seq,))[0][0],
         next_start=earliest if earliest > tx.now else None,

@@ -3,7 +3,7 @@
 -- ARGV[2]  job id
 -- Answers  {}, or {now, what look.lua says about it, {id, digit of its state, ...} of some jobs that it waits for, how many these
 --          are, when and by whom its queue was paused, limit of its queue, {id, worker, ...} of some jobs that run in a queue with
---          a limit, what lane.lua answers, how many of its lane are before it or -1, {names of workers that could run it}}
+--          a limit, how many these are, what lane.lua answers, how many of its lane are before it or -1, {names of workers that could run it}}
 --@include prelude job plan more sorted lanes outcome relations session wake patterns queues look
 
 local SHOWN, LOOKED_AT = 10, 10000
@@ -80,5 +80,6 @@ end
 local unmet, number = waits_for()
 return {
   string.format('%.0f', now), describe(job), unmet, number, said.paused or '', said.limit or -1, queue_running(),
+  said.limit and queues.running(job.queue) or 0,
   lane and lanes.describe(lanes.name(job.queue, more_of(job).lane.key)) or {}, ahead, listeners(),
 }

@@ -296,7 +296,7 @@ makers.lanes = function()
     local next_start = lanes.next_start(lane)
     return {
       kept.key, kept.limit or '', kept.rate or '', kept.per, kept.sequence and 1 or 0,
-      kept.sequence and { kept.turn } or call('ZRANGE', lane.runs, 0, 9),
+      kept.sequence and { kept.turn } or call('ZRANGE', lane.runs, 0, 9), kept.sequence and (kept.turn and 1 or 0) or lane.running,
       kept.front or '', call('ZCARD', lane.line), next_start > now and string.format('%.0f', next_start) or '',
     }
   end

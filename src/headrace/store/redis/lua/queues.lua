@@ -18,6 +18,10 @@ makers.queues = function()
     return found
   end
 
+  function queues.running(queue)
+    return tonumber(call('HGET', META, RUNNING .. queue) or 0) or 0
+  end
+
   -- How many jobs of a queue may be handed out now, and whether that is limited at all.
   function queues.room(queue)
     local said = queues.about(queue)
@@ -26,9 +30,7 @@ makers.queues = function()
     elseif not said.limit then
       return math.huge, false
     end
-    local field = RUNNING .. queue
-    local running = tonumber(call('HGET', META, field) or 0) or 0
-    return said.limit - running - (plan.counts[field] or 0), true
+    return said.limit - queues.running(queue) - (plan.counts[RUNNING .. queue] or 0), true
   end
 
   -- Jobs that run no more make room in queues with a limit: that is news.

@@ -195,18 +195,19 @@ function Managing.peek(now, queue, limit)
 end
 
 -- circumstances jid
--- Reply: JSON {job, waits_for, paused, limit, running}, or an empty object if there is no such job.
+-- Reply: JSON {job, waits_for, paused, limit, running, runs}, or an empty object if there is no such job.
 function Managing.circumstances(now, jid)
   local job = Qless.Clients.get({jid})[1]
   if not job then
     return {}
   end
-  local waits_for, running, queue = {}, {}, job.queue or ''
+  local waits_for, running, runs, queue = {}, {}, 0, job.queue or ''
   for i = 1, math.min(#job.dependencies, SHOWN) do
     waits_for[i] = {job.dependencies[i], call('HGET', 'ql:j:' .. job.dependencies[i], 'state')}
   end
   local limit = option(call('HGET', 'ql:config', queue .. '-max-concurrency'), 0)
   if limit > 0 then
+    runs = call('ZCOUNT', 'ql:q:' .. queue .. '-locks', now, '+inf')
     for i, other in ipairs(call('ZRANGEBYSCORE', 'ql:q:' .. queue .. '-locks', now, '+inf', 'LIMIT', 0, SHOWN)) do
       running[i] = {other, call('HGET', 'ql:j:' .. other, 'worker') or ''}
     end
@@ -217,6 +218,7 @@ function Managing.circumstances(now, jid)
     paused = call('SISMEMBER', 'ql:paused_queues', queue) == 1,
     limit = math.floor(limit),
     running = running,
+    runs = runs,
   }
 end
 
