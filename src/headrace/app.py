@@ -18,7 +18,7 @@ from headrace.events import AsyncEvents, Events, wanted
 from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
-from headrace.names import check_name, check_priority, check_tags
+from headrace.names import check_count, check_name, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
@@ -26,7 +26,7 @@ from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
-from headrace.task import AsyncTask, Call, Task, TaskOptions, check_count
+from headrace.task import AsyncTask, Call, Task, TaskOptions
 from headrace.turns import TurnOptions, check_lane
 from headrace.when import Duration, milliseconds
 
@@ -197,7 +197,7 @@ class Headrace:
         check_count("retries", fields["retries"])
         check_count("max_crashes", fields.get("max_crashes", 3), 1)
         check_priority(fields.get("priority", 0))
-        check_name("queue", fields.get("queue", "default"))
+        check_queue(fields.get("queue", "default"))
         fields["tags"] = check_tags(fields.get("tags", ()))
         for option in ("timeout", "heartbeat"):
             if option in fields:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from headrace.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
 from headrace.job import Snapshot, State
-from headrace.names import check_name, check_priority, check_tags
+from headrace.names import check_priority, check_queue, check_tags
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.turns import ids_of
@@ -343,7 +343,7 @@ class Job(Generic[R]):
         if run_after is not None:
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
         change = Edit(
-            queue=None if queue is None else check_name("queue", queue),
+            queue=None if queue is None else check_queue(queue),
             priority=None if priority is None else check_priority(priority),
             run_at=run_at,
             delay=delay,

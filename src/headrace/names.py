@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.errors import ConfigurationError
+from headrace.glob import is_glob
 
 LONGEST = 200
+HIGHEST_COUNT = 2**53 - 1
+"""The highest number that all stores keep exactly."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 
 
@@ -29,6 +32,19 @@ def check_name(what: str, name: object) -> str:
     if size > LONGEST:
         raise ConfigurationError(f"The {what} {name[:20]!r}… takes {size} bytes; the longest name takes {LONGEST}.")
     return name
+
+
+def check_queue(name: object) -> str:
+    """The name of one queue. With `*`, `?` or `[` in it, workers would take it for many.
+
+    >>> check_queue("www-*")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: The queue 'www-*' has one of *?[ in it, which stands for many: name one queue.
+    """
+    checked = check_name("queue", name)
+    if is_glob(checked):
+        raise ConfigurationError(f"The queue {checked!r} has one of *?[ in it, which stands for many: name one queue.")
+    return checked
 
 
 MOST_TAGS = 100
@@ -59,3 +75,29 @@ def check_priority(value: object) -> int:
     if not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
         raise ConfigurationError(f"priority goes from {LOWEST_PRIORITY:,} to {HIGHEST_PRIORITY:,}, not {value:,}.")
     return value
+
+
+def check_count(what: str, value: object, least: int = 0) -> int:
+    """A whole number that every store can keep.
+
+    >>> check_count("retries", 2**70)
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: retries goes up to 9,007,199,254,740,991.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{what} is a whole number, {least} or more, not {value!r}.")
+    if value > HIGHEST_COUNT:
+        raise ConfigurationError(f"{what} goes up to {HIGHEST_COUNT:,}.")
+    return value
+
+
+def read_number(what: str, text: str) -> int:
+    """A whole number as somebody wrote it.
+
+    >>> read_number("limit", "1,000")
+    1000
+    """
+    try:
+        return int(text.replace(",", ""))
+    except ValueError:
+        raise ConfigurationError(f"{what} is a whole number, not {text!r}.") from None

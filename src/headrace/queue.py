@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import ConfigurationError
 from headrace.handle import Job
 from headrace.job import Filter, State
-from headrace.names import check_name
+from headrace.names import check_count, check_name, check_queue
 from headrace.store.facets import Editing, QueueControl, Queues, facet
 
 if TYPE_CHECKING:
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 class Queue:
     """A handle on one queue. Made by `app.queue("mail")`.
+
+    A pattern (`www-*`) is for workers: what is said about queues is said about each by its name.
 
     >>> from headrace import Headrace
     >>> app = Headrace("sqlite:///:memory:")
@@ -44,6 +45,7 @@ class Queue:
 
     def peek(self, limit: int = 50) -> list[Job[Any]]:
         """The jobs that stand in line, in the order in which they will be handed out."""
+        check_count("limit", limit)
         store = self.app.store
         return [
             Job(self.app, snapshot.id, snapshot=snapshot)
@@ -72,6 +74,7 @@ class Queue:
 
         `stop_running`: what runs is taken from its workers and put back in line, without spending an attempt.
         """
+        check_queue(self.name)
         if by:
             check_name("name", by)
         store = self.app.store
@@ -101,7 +104,7 @@ class Queue:
 
     def limit(self, running: int | None) -> None:
         """Let at most so many of its jobs run at once, on all workers together; None: as many as come."""
-        if running is not None and (isinstance(running, bool) or not isinstance(running, int)):
-            raise ConfigurationError(f"A limit is a whole number or None, not {running!r}.")
+        if running is not None:
+            check_queue(self.name)
         store = self.app.store
         store.run(facet(store, Queues).limit(self.name, running))

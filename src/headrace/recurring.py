@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.handle import Job
 from headrace.job import NewJob
-from headrace.names import check_name
+from headrace.names import check_count, check_name
 from headrace.schedule import Repeat, ScheduleError, parse, parse_repeat
 from headrace.schedule.parsing import looks_like_cron
 from headrace.store import Operation, Store
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
-from headrace.task import CallOptions, Task, Using, check_count, edited_overrides
+from headrace.task import CallOptions, Task, Using, edited_overrides
 from headrace.ticks import first_tick, first_tick_again, tick_after
 from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.names import check_name
+from headrace.names import check_name, read_number
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Queues, Settings, facet
 from headrace.when import Duration, milliseconds
@@ -123,12 +123,10 @@ def read(name: str, value: Any) -> int:
     (259200000, 50)
     """
     if definition_of(name).duration:
-        is_number = isinstance(value, str) and value.replace(".", "", 1).isdigit()
+        is_number = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
         return milliseconds(float(value) if is_number else value, name)
-    try:
-        return int(value.replace(",", "").replace("_", "")) if isinstance(value, str) else value
-    except ValueError:
-        raise ConfigurationError(f"{name} is a whole number, not {value!r}.") from None
+    number: int = read_number(name, value) if isinstance(value, str) else value
+    return number
 
 
 def in_store(store: Store) -> list[str]:
@@ -208,11 +206,8 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
         store = self._app.store
         return {control.queue: control.limit for control in store.run(facet(store, Queues).controls())}
 
-    def _limit(self, queue: str, value: object) -> None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise ConfigurationError(f"{CONCURRENCY} is a whole number, 0 or more, not {value!r}.")
-        store = self._app.store
-        store.run(facet(store, Queues).limit(queue, value))
+    def _limit(self, queue: str, value: Any) -> None:
+        self._app.queue(queue).limit(read_number(CONCURRENCY, value) if isinstance(value, str) else value)
 
 
 def _queue_of(name: str, queue: str) -> str:

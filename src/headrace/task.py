@@ -16,7 +16,7 @@ from headrace.codec import Arguments, Results
 from headrace.errors import ConfigurationError
 from headrace.ids import new_id
 from headrace.job import NewJob
-from headrace.names import check_name, check_priority, check_tags
+from headrace.names import check_count, check_name, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.turns import CallTurnOptions, check_after, check_lane, fill_in, lane_options, names_arguments
@@ -184,7 +184,7 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
             f"using() does not know the option {min(unknown)!r}. It takes {', '.join(CallOptions.__annotations__)}."
         )
     fields: dict[str, Any] = {
-        "queue": check_name("queue", options.get("queue", task.options.queue)),
+        "queue": check_queue(options.get("queue", task.options.queue)),
         "priority": check_priority(options.get("priority", task.options.priority)),
     }
     max_crashes = check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1)
@@ -214,7 +214,7 @@ def edited_overrides(options: CallOptions, before: bytes | None) -> dict[str, An
     """The fields of a job that these options change; what else was overridden before stays."""
     fields: dict[str, Any] = {}
     if "queue" in options:
-        fields["queue"] = check_name("queue", options["queue"])
+        fields["queue"] = check_queue(options["queue"])
     if "priority" in options:
         fields["priority"] = check_priority(options["priority"])
     if "max_crashes" in options:
@@ -261,12 +261,6 @@ def _check_unique(options: CallOptions) -> dict[str, Any] | None:
     if "unique_for" in options:
         fields["unique_for"] = milliseconds(options["unique_for"], "unique_for")
     return {"key": None if key is None else check_name("unique_key", key), "fields": fields}
-
-
-def check_count(what: str, value: object, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{what} is a whole number, {least} or more, not {value!r}.")
-    return value
 
 
 class Task(Generic[P, R]):

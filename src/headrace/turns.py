@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from headrace.errors import ConfigurationError
 from headrace.job import IfFailed, Lane
-from headrace.names import check_name
+from headrace.names import check_count, check_name
 from headrace.when import Duration, milliseconds
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Policy = Literal["wait", "fail", "run"]
 
 MOST_STARTS = 10_000
-_RATE = re.compile(r"(\d+)\s*(?:/|per)\s*(\S.*)")
+_RATE = re.compile(r"(\d{1,9})\s*(?:/|per)\s*(\S.*)")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
@@ -65,8 +65,8 @@ def check_lane(options: Mapping[str, Any]) -> Lane | None:
         if limit is not None or rate is not None:
             raise ConfigurationError("limit= and rate= hold for the jobs of a lane: add lane='a key'.")
         return None
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigurationError(f"limit is a whole number, 1 or more, not {limit!r}.")
+    if limit is not None:
+        check_count("limit", limit, 1)
     starts, per = (None, 1_000) if rate is None else parse_rate(rate)
     return Lane(check_name("lane", key), limit=limit, rate=starts, per=per)
 

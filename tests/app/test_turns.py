@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import timedelta
 
@@ -213,3 +214,44 @@ def test_a_job_that_came_back_runs_beside_its_old_run(app: Headrace) -> None:
         with pytest.raises(JobCancelled):
             job.result(timeout=20)
     assert told == ["run 0", "run 1"]
+
+
+@pytest.mark.parametrize("name", ["www-*", "[x]", "a?"])
+def test_a_queue_is_not_named_by_a_pattern(app: Headrace, name: str) -> None:
+    words = re.escape(f"The queue {name!r} has one of *?[ in it, which stands for many: name one queue.")
+    note = app.tasks["note"]
+    job = note.enqueue("ada", 1)
+    queue = app.queue(name)
+    with pytest.raises(ConfigurationError, match=words):
+        app.task(queue=name)(print)
+    for act in (lambda: note.using(queue=name), lambda: job.edit(queue=name), queue.pause, lambda: queue.limit(3)):
+        with pytest.raises(ConfigurationError, match=words):
+            act()
+    with pytest.raises(ConfigurationError, match=words):
+        app.settings[f"max-concurrency:{name}"] = 3
+
+
+def test_numbers_that_no_store_could_keep(app: Headrace) -> None:
+    note = app.tasks["note"]
+    with pytest.raises(ConfigurationError, match="limit goes up to 9,007,199,254,740,991"):
+        note.using(lane="k", limit=2**70)
+    with pytest.raises(ConfigurationError, match="retries goes up to"):
+        note.using(retries=2**70)
+    with pytest.raises(ConfigurationError, match="max_crashes goes up to"):
+        note.using(max_crashes=2**63)
+    with pytest.raises(ConfigurationError, match="Queue 'default': a limit goes up to"):
+        app.queue("default").limit(2**63)
+    with pytest.raises(ConfigurationError, match="a limit is a whole number, 1 or more, not 'many'"):
+        app.queue("default").limit("many")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="a limit is at least 1, not -1"):
+        app.settings["max-concurrency:x"] = -1
+    with pytest.raises(ConfigurationError, match="max-concurrency is a whole number, not 'many'"):
+        app.settings["max-concurrency:x"] = "many"
+    with pytest.raises(ConfigurationError, match="rate is written like"):
+        note.using(lane="k", rate=f"{'9' * 5_000}/minute")
+    with pytest.raises(ConfigurationError, match="limit is a whole number, 0 or more, not -1"):
+        app.queue("default").peek(-1)
+    app.queue("default").limit(2**53 - 1)
+    assert app.queue("default").running_at_most == app.settings["max-concurrency:default"] == 2**53 - 1
+    note.using(lane="k", limit=2**53 - 1).enqueue("ada", 1)
+    app.worker().run_until_empty()

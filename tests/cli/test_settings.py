@@ -77,6 +77,13 @@ def test_max_concurrency_is_the_limit_of_a_queue(app: Headrace, ask: Ask, run: R
         (("heartbeat", "5", "--unset"), exits.USAGE, "without a value"),
         (("max-concurrency", "5"), exits.USAGE, "add --queue"),
         (("max-concurrency", "few", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
+        (("max-concurrency", "²", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number, not '²'."),
+        (("max-concurrency", "9" * 23, "--queue", "q"), exits.CONFIGURATION, "goes up to 9,007,199,254,740,991"),
+        (("max-concurrency", "9" * 5_000, "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
+        (("max-concurrency", "3", "--queue", "www-*"), exits.CONFIGURATION, "name one queue"),
+        (("jobs-history", "²"), exits.CONFIGURATION, "jobs-history: "),
+        (("jobs-history", "9" * 400), exits.CONFIGURATION, "jobs-history: "),
+        (("jobs-history-count", "²"), exits.CONFIGURATION, "jobs-history-count is a whole number, not '²'."),
     ],
 )
 def test_what_makes_no_sense(app: Headrace, run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:

@@ -10,13 +10,15 @@ import click
 from headrace.cli import exits, visible
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import job_document, show_json, show_table
-from headrace.errors import Unsupported
+from headrace.errors import ConfigurationError, Unsupported
 from headrace.glob import any_fits, is_glob
+from headrace.names import read_number
 from headrace.spoken import ago, iso, now_ms
 from headrace.store.contract import Facet
 from headrace.store.facets import Editing, QueueControl, Queues, facet
 
 if TYPE_CHECKING:
+    from headrace.queue import Queue
     from headrace.store import Store
 
 
@@ -130,13 +132,9 @@ def pause_command(
     Example:
       headrace queues pause mail --by ada
     """
-    from headrace.app import Headrace
-
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
     with existing_store(store, app_path) as opened:
-        app = Headrace(opened.url)
-        app.use_store(opened)
-        handle = app.queue(queue)
+        handle = _handle(opened, queue)
         changed = handle.pause(_who() if by is None else by)
         stopped = handle.stop_running() if stop_running else 0
     if as_json:
@@ -145,6 +143,15 @@ def pause_command(
     click.echo(visible(f"{queue} is paused." if changed else f"{queue} was paused already."))
     if stop_running:
         click.echo(f"{stopped:,} running job{'' if stopped == 1 else 's'} put back in line.")
+
+
+def _handle(store: Store, queue: str) -> Queue:
+    """The queue as Python programs have it, with the same checks."""
+    from headrace.app import Headrace
+
+    app = Headrace(store.url)
+    app.use_store(store)
+    return app.queue(queue)
 
 
 def _who() -> str:
@@ -168,7 +175,7 @@ def resume_command(ctx: click.Context, queue: str, store: str | None, app_path: 
     """
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
     with existing_store(store, app_path) as opened:
-        changed = opened.run(facet(opened, Queues).resume(queue))
+        changed = _handle(opened, queue).resume()
     if as_json:
         show_json({"queue": queue, "paused": False, "changed": changed})
     else:
@@ -183,9 +190,10 @@ class LimitType(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
         if value == "none" or isinstance(value, int):
             return value
-        if isinstance(value, str) and value.isdecimal():
-            return int(value)
-        return self.fail(f"{value!r} is not a number of jobs. Write for example 3, or none.", param, ctx)
+        try:
+            return read_number("the limit", str(value))
+        except ConfigurationError as error:
+            return self.fail(f"{error} Write for example 3, or none.", param, ctx)
 
 
 @queues_command.command("limit")
@@ -209,7 +217,7 @@ def limit_command(
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
     limit = running if isinstance(running, int) else None
     with existing_store(store, app_path) as opened:
-        opened.run(facet(opened, Queues).limit(queue, limit))
+        _handle(opened, queue).limit(limit)
     if as_json:
         show_json({"queue": queue, "limit": limit})
     else:

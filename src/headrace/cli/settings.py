@@ -8,8 +8,7 @@ import click
 
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
-from headrace.errors import ConfigurationError
-from headrace.names import check_name
+from headrace.names import check_name, check_queue, read_number
 from headrace.settings import CONCURRENCY, DEFINITIONS, check_in_store, checked, definition_of, in_store, read, spoken
 from headrace.store.contract import Facet
 from headrace.store.facets import Queues, Settings, facet
@@ -73,18 +72,13 @@ def _change(store: Store, name: str, queue: str | None, value: str | None) -> No
     if name == CONCURRENCY:
         if queue is None:
             raise click.UsageError(f"{CONCURRENCY} is for one queue: add --queue.")
-        number = None if value is None else _count(value)
-        store.run(facet(store, Queues).limit(check_name("queue", queue), number))
+        number = None if value is None else read_number(CONCURRENCY, value)
+        name_of_one = check_name("queue", queue) if number is None else check_queue(queue)
+        store.run(facet(store, Queues).limit(name_of_one, number))
         return
     full = name if queue is None else f"{name}:{check_name('queue', queue)}"
     changes = checked({full: None if value is None else read(full, value)})
     store.run(facet(store, Settings).set_settings(changes))
-
-
-def _count(value: str) -> int:
-    if not value.isdigit():
-        raise ConfigurationError(f"{CONCURRENCY} is a whole number, 1 or more, not {value!r}.")
-    return int(value)
 
 
 def _all(store: Store) -> list[dict[str, Any]]:

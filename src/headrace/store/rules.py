@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headrace.codec import ErrorText, encode_error
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Lane, NewJob
+from headrace.names import check_count
 from headrace.store.facets import ScheduleRecord
 
 DEPENDENCY = "dependency"
@@ -73,8 +74,7 @@ def _check_lane(job: NewJob, lane: Lane) -> None:
 def _check_numbers(what: str, lane: Lane) -> None:
     if not lane.key:
         raise ConfigurationError(f"{what} needs a key: '' is empty.")
-    if lane.limit is not None and lane.limit < 1:
-        raise ConfigurationError(f"{what}: a limit is at least 1, not {lane.limit}. To stop a queue, pause it.")
+    _check_limit(what, lane.limit)
     if lane.rate is not None and not 1 <= lane.rate <= HIGHEST_RATE:
         raise ConfigurationError(f"{what}: a rate is from 1 to {HIGHEST_RATE:,} starts, not {lane.rate}.")
     if lane.per < 1:
@@ -82,9 +82,16 @@ def _check_numbers(what: str, lane: Lane) -> None:
 
 
 def check_limit(queue: str, running: int | None) -> None:
-    """Refuse a limit that stops a queue."""
-    if running is not None and running < 1:
-        raise ConfigurationError(f"Queue {queue!r}: a limit is at least 1, not {running}. To stop a queue, pause it.")
+    """Refuse a limit that stops a queue, or that is no number to keep."""
+    _check_limit(f"Queue {queue!r}", running)
+
+
+def _check_limit(what: str, limit: int | None) -> None:
+    if limit is None:
+        return
+    if isinstance(limit, int) and limit < 1:
+        raise ConfigurationError(f"{what}: a limit is at least 1, not {limit}. To stop a queue, pause it.")
+    check_count(f"{what}: a limit", limit, 1)
 
 
 def check_moment(run_at: int | None, delay: int | None) -> None:

@@ -11,10 +11,9 @@ from headrace.clock import SystemClock
 from headrace.declared import reconcile
 from headrace.errors import ConfigurationError, SessionGone, StoreError
 from headrace.loading import path_of
-from headrace.names import check_name
+from headrace.names import check_count, check_name
 from headrace.settings import session_timeout as session_timeout_of
 from headrace.store.contract import Guard
-from headrace.task import check_count
 from headrace.when import Duration, milliseconds
 from headrace.worker.identity import introduce
 from headrace.worker.pump import Pump

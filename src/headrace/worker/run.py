@@ -23,7 +23,7 @@ from headrace.errors import (
     WaitFor,
 )
 from headrace.job import Charge, Kind, Outcome
-from headrace.names import check_name
+from headrace.names import check_queue
 from headrace.store.contract import Facet
 from headrace.task import Task, decode_overrides
 from headrace.turns import ids_of
@@ -346,7 +346,7 @@ def _move(run: Context, task: Task[Any, Any], signal: MoveTo) -> Outcome:
         token=lease.token,
         id=lease.id,
         kind=Kind.MOVED,
-        queue=check_name("queue", signal.queue),
+        queue=check_queue(signal.queue),
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",
     )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from headrace.app import Headrace
 from headrace.codec import Arguments
 from headrace.errors import ConfigurationError, StoreUnavailable
+from headrace.names import check_count
 from headrace.schedule import ScheduleError, cron7_of_phrase, says_recurring
 from headrace.store.redis.operation import Steps
-from headrace.task import Task, check_count, task_name
+from headrace.task import Task, task_name
 from headrace.when import Duration
 from headrace.worker.embedded import Worker
 

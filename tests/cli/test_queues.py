@@ -1,0 +1,52 @@
+"""`headrace queues pause`, `resume` and `limit`: what they refuse, on both native stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace
+from headrace.cli import exits
+from store.redis import servers
+
+from . import shop
+from .conftest import Run, alone
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    alone(tmp_path, monkeypatch)
+    return f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("pause", "www-*"), exits.CONFIGURATION, "The queue 'www-*' has one of *?[ in it"),
+        (("limit", "www-*", "3"), exits.CONFIGURATION, "The queue 'www-*' has one of *?[ in it"),
+        (("pause", ""), exits.CONFIGURATION, "A queue needs a name"),
+        (("resume", ""), exits.CONFIGURATION, "A queue needs a name"),
+        (("limit", "", "3"), exits.CONFIGURATION, "A queue needs a name"),
+        (("limit", "a\nb", "3"), exits.CONFIGURATION, "a character that cannot be printed"),
+        (("limit", "mail", "0"), exits.CONFIGURATION, "a limit is at least 1, not 0. To stop a queue, pause it."),
+        (("limit", "mail", "9" * 23), exits.CONFIGURATION, "a limit goes up to 9,007,199,254,740,991"),
+        (("limit", "mail", "²"), exits.USAGE, "the limit is a whole number, not '²'. Write for example 3, or none."),
+        (("limit", "mail", "9" * 5_000), exits.USAGE, "the limit is a whole number"),
+    ],
+)
+def test_what_makes_no_sense(app: Headrace, run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+    shop.add.enqueue(1)
+    result = run("queues", *arguments)
+    assert result.exit_code == code, result.output
+    assert words in " ".join(result.stderr.split())
+    assert app.store.run(app.store.controls()) == []  # type: ignore[attr-defined]
+
+
+def test_what_was_said_about_a_pattern_once_can_be_taken_back(app: Headrace, run: Run) -> None:
+    store = app.store
+    store.run(store.pause("www-*", "ada"))  # type: ignore[attr-defined]
+    store.run(store.limit("www-*", 2))  # type: ignore[attr-defined]
+    assert run("queues", "resume", "www-*").exit_code == exits.OK
+    assert run("queues", "limit", "www-*", "none").exit_code == exits.OK
+    assert store.run(store.controls()) == []  # type: ignore[attr-defined]
