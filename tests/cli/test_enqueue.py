@@ -15,6 +15,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.cli import exits
+from headrace.job import Lane
 from processes import WorkerProcess, environment
 
 from . import shop
@@ -52,6 +53,48 @@ def test_options(app: Headrace, run: Run) -> None:
     assert (job.queue, job.snapshot.priority, job.state) == ("slow", 7, State.SCHEDULED)
     assert abs(job.run_after - datetime.now(UTC) - timedelta(minutes=5)) < timedelta(seconds=30)
     assert job.snapshot.options == b'{"retries":2}'
+
+
+def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -> None:
+    parent = shop.add.enqueue(1)
+    options = ["--after", parent.id, "--if-failed", "run", "--lane", "k", "--limit", "3", "--rate", "10/minute"]
+    more = ["--tag", "a", "--tag", "b", "--run-timeout", "30s", "--max-crashes", "5", "--priority", "0"]
+    job = app.job(run("enqueue", "add", "1", *options, *more, *APP).stdout.strip())
+    seen = job.snapshot
+    assert (seen.after, seen.lane, seen.tags) == ((parent.id,), Lane("k", 3, 10, 60_000), ("a", "b"))
+    assert (seen.options, seen.max_crashes) == (b'{"timeout":30000}', 5)
+    parent.cancel()
+    assert job.refresh().state is State.READY
+    last = app.job(run("enqueue", "add", "1", "--sequence", "{a}", *APP).stdout.strip())
+    assert last.snapshot.lane == Lane("1", limit=1, sequence=True)
+
+
+def test_a_key_of_ones_own_is_unique(app: Headrace, ask: Callable[..., Any]) -> None:
+    key = ("--unique-key", "k", "--unique-for", "1 hour")
+    first = ask("enqueue", "add", "1", *key, *APP)
+    assert ask("enqueue", "add", "2", *key, *APP) == {"id": first["id"], "created": False}
+    second = ask("enqueue", "add", "2", *key, "--on-clash", "replace", *APP)
+    assert second["created"]
+    assert second["id"] != first["id"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--limit", "3"], "add lane='a key'"),
+        (["--lane", "k", "--limit", "0"], "limit is a whole number, 1 or more, not 0"),
+        (["--lane", "k", "--rate", "often"], "rate is written like"),
+        (["--sequence", "k", "--lane", "k"], "A sequence runs one job at a time"),
+        (["--if-failed", "run"], "add after=[...]"),
+        (["--on-clash", "replace"], "on_clash says how a job is unique"),
+        (["--queue", "www-*"], "name one queue"),
+    ],
+)
+def test_options_that_make_no_sense(app: Headrace, run: Run, options: list[str], words: str) -> None:
+    result = run("enqueue", "add", "1", *options, *APP)
+    assert result.exit_code == exits.USAGE
+    assert words in " ".join(result.stderr.split())
+    assert list(app.jobs()) == []
 
 
 def test_json(app: Headrace, ask: Callable[..., Any]) -> None:

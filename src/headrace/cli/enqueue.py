@@ -31,7 +31,19 @@ _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 @click.option("--priority", type=int, help="Higher runs first.")
 @click.option("--run-after", metavar="WHEN", help="Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.")
 @click.option("--retries", type=click.IntRange(0), help="Further attempts after the first.")
+@click.option("--run-timeout", "run_timeout", type=DURATION, help="How long a run may take.")
+@click.option("--max-crashes", type=int, help="How often its process may die under it.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A word to find it by. May be repeated.")
+@click.option("--after", multiple=True, metavar="ID", help="Run it when this job is done. May be repeated.")
+@click.option("--if-failed", type=click.Choice(["wait", "fail", "run"]), help="When one of --after fails.")
+@click.option("--lane", metavar="KEY", help="Take turns with jobs of other keys.")
+@click.option("--limit", type=int, help="How many jobs of the lane run at once.")
+@click.option("--rate", help="How many jobs of the lane may start: '10/minute'.")
+@click.option("--sequence", metavar="KEY", help="One at a time with this key, in the order of the calls.")
 @click.option("--unique", is_flag=True, help="Not if the same call is waiting or running already.")
+@click.option("--unique-key", metavar="KEY", help="Not if one with this key is waiting or running already.")
+@click.option("--unique-for", type=DURATION, help="Stay unique for so long, even when the job is finished.")
+@click.option("--on-clash", type=click.Choice(["return", "replace"]), help="If there is one: keep it, or replace it.")
 @click.option("--require-worker", is_flag=True, help="Only if a live worker can run it.")
 @click.option("--wait", is_flag=True, help="Wait for the job, and print what it returns.")
 @click.option("--timeout", type=DURATION, help="With --wait: wait no longer than this.")
@@ -41,14 +53,9 @@ def enqueue_command(
     app_path: str | None,
     store: str | None,
     as_json: bool,
-    queue: str | None,
-    priority: int | None,
-    run_after: str | None,
-    retries: int | None,
-    unique: bool,
-    require_worker: bool,
     wait: bool,
     timeout: int | None,
+    **given: Any,
 ) -> None:
     """Enqueue a job from the shell.
 
@@ -61,17 +68,13 @@ def enqueue_command(
       headrace enqueue send ada@example.org subject=Hello --app shop.tasks:app
       headrace enqueue resize '{"width": 80}' --run-after 'in 5 minutes' --app shop.tasks:app
       headrace enqueue add 1 2 --wait --timeout 10s --app shop.tasks:app
+      headrace enqueue report --after 01a1dd94962e700582fd831738a1847e --if-failed run --app shop.tasks:app
+      headrace enqueue sync 7 --lane customer-7 --limit 2 --rate 100/minute --app shop.tasks:app
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to wait: add --wait.")
-    given = {"queue": queue, "priority": priority, "run_after": run_after, "retries": retries}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if unique:
-        options["unique"] = True
-    if require_worker:
-        options["require_worker"] = True
     with required_app(app_path, store) as app:
-        job = _enqueue(find_task(app, task_name), arguments, options)
+        job = _enqueue(find_task(app, task_name), arguments, _options(given))
         if wait:
             _wait(job, timeout, as_json)
         elif as_json:
@@ -80,6 +83,15 @@ def enqueue_command(
             click.echo(job.id)
             if not job.created_now:
                 click.echo("(it was there already)", err=True)
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """What was written on the command line, as `using` takes it."""
+    options = {name: value for name, value in given.items() if value is not None and value is not False and value != ()}
+    for option, name in (("run_timeout", "timeout"), ("unique_for", "unique_for")):
+        if option in options:
+            options[name] = options.pop(option) / 1000
+    return options
 
 
 def find_task(app: Headrace, name: str) -> Task[Any, Any]:
