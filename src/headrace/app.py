@@ -24,7 +24,7 @@ from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
-from headrace.store.facets import DayStats, Statistics, Tags, facet
+from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.task import AsyncTask, Call, Task, TaskOptions
 from headrace.turns import TurnOptions, check_lane
@@ -305,7 +305,7 @@ class Headrace:
             raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
         like = task is not None and is_glob(task)
         if like or tag is not None or tracked is not None or worker is not None:
-            facet(self.store, Tags)
+            facet(self.store, Tags, SEARCH)
         query = Filter(
             states=named, queue=queue, task=None if like else task, task_like=task if like else None,
             group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,

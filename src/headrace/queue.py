@@ -44,7 +44,10 @@ class Queue:
         return found[0].by_state if found else {}
 
     def peek(self, limit: int = 50) -> list[Job[Any]]:
-        """The jobs that stand in line, in the order in which they will be handed out."""
+        """The jobs that stand in line, in the order in which they will be handed out.
+
+        One that falls due gets in line when a worker looks for work.
+        """
         check_count("limit", limit)
         store = self.app.store
         return [

@@ -114,7 +114,7 @@ class Using(Generic[P, R]):
         if "after" in self._fields:
             task.app.require(Facet.RELATIONS, "after=")
         if "lane" in self._fields:
-            task.app.require(Facet.LANES, "lane=")
+            task.app.require(Facet.LANES, "sequence=" if self._fields["lane"].sequence else "lane=")
         run_after = options.get("run_after")
         self._words = run_after if isinstance(run_after, str) else None
         self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
@@ -198,7 +198,7 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     lane = check_lane(lane_options(task.options.turns, options))
     if lane is not None:
         fields["lane"] = lane
-    fields |= check_after({**options, "sequence": options.get("sequence", task.options.turns.get("sequence"))})
+    fields |= check_after(options, in_sequence=lane is not None and lane.sequence)
     if "run_after" in options:
         fields |= _run_after(task, options["run_after"])
     overrides = Overrides(

@@ -111,14 +111,14 @@ def names_arguments(key: str) -> bool:
     return _PARAMETER.search(key) is not None
 
 
-def check_after(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `NewJob` that say which jobs come first."""
+def check_after(options: Mapping[str, Any], *, in_sequence: bool) -> dict[str, Any]:
+    """The fields of `NewJob` that say which jobs come first, of one that stands in a sequence or does not."""
     if "after" not in options:
         if "if_failed" in options:
             raise ConfigurationError("if_failed says what happens when a job in after= fails: add after=[...].")
         return {}
     after = ids_of(options["after"], "after")
-    if options.get("sequence") is not None:
+    if in_sequence:
         raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
     policy = options.get("if_failed", "wait")
     if policy not in tuple(IfFailed):

@@ -80,7 +80,7 @@ def _ready(job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[
             f"{job.queue!r}, but none knows the task {job.task!r}.",
         )
     here = next((count.by_state for count in counts if count.queue == job.queue), {})
-    others = max(here.get(State.READY, 0) - 1, 0)
+    others = max(here.get(State.READY, 0) - (job.state is State.READY), 0)
     busy = sum(session.running for session in able)
     crash = f" Its process died {_times(job.crashes)} before." if job.crashes else ""
     return Why(

@@ -180,9 +180,11 @@ def test_a_store_without_relations_refuses_in_words(app: Headrace, monkeypatch: 
         app.tasks["give"].using(after=[job])
     with pytest.raises(Unsupported, match="lane= needs a store with lanes"):
         app.tasks["give"].using(lane="k")
+    with pytest.raises(Unsupported, match="sequence= needs a store with lanes"):
+        app.tasks["give"].using(sequence="k")
     with pytest.raises(Unsupported, match="has no relations"):
         job.depend(add=["x"])
-    with pytest.raises(Unsupported, match="has no edit"):
+    with pytest.raises(Unsupported, match="has no way to change jobs that wait or run"):
         job.edit(priority=1)
     with pytest.raises(Unsupported, match="has no queue controls"):
         app.queue("mail").pause()

@@ -116,9 +116,12 @@ def test_a_store_without_tags_refuses_them_before_anything_is_written(app: Headr
         app.enqueue_many([task.call(), task.using(tags=["x"]).call()])
     assert list(app.jobs()) == []
     job = task.enqueue()
-    for act in (job.track, job.untrack, lambda: job.tag("x"), app.tags, lambda: list(app.jobs(tag="x"))):
+    for act in (job.track, job.untrack, lambda: job.tag("x"), app.tags):
         with pytest.raises(Unsupported, match="has no tags"):
             act()
+    for look in ({"tag": "x"}, {"task": "t*"}, {"worker": "w"}):
+        with pytest.raises(Unsupported, match="has no search by tag, worker or GLOB"):
+            app.jobs(**look)  # type: ignore[arg-type]
 
 
 def test_what_a_worker_runs(app: Headrace) -> None:

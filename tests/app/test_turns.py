@@ -216,6 +216,17 @@ def test_a_job_that_came_back_runs_beside_its_old_run(app: Headrace) -> None:
     assert told == ["run 0", "run 1"]
 
 
+def test_a_call_that_leaves_the_sequence_of_its_task_may_come_after_others(app: Headrace) -> None:
+    @app.task(name="ordered", sequence="s")
+    def ordered() -> None: ...
+
+    first = ordered.enqueue()
+    new = ordered.using(lane="k", after=[first]).call().new
+    assert (new.lane, new.after) == (Lane("k"), (first.id,))
+    with pytest.raises(ConfigurationError, match="A job in a sequence can't wait for others"):
+        ordered.using(after=[first])
+
+
 @pytest.mark.parametrize("name", ["www-*", "[x]", "a?"])
 def test_a_queue_is_not_named_by_a_pattern(app: Headrace, name: str) -> None:
     words = re.escape(f"The queue {name!r} has one of *?[ in it, which stands for many: name one queue.")

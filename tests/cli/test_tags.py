@@ -84,4 +84,4 @@ def test_jobs_of_a_worker(app: Headrace, worker: WorkerProcess, ask: Ask, run: R
 def test_a_store_without_tags_says_so(run: Run, options: tuple[str, ...]) -> None:
     result = run("jobs", *options, store="workkit+redis://127.0.0.1:1/0?schedule=s")
     assert result.exit_code != exits.OK
-    assert "has no tags" in result.stderr
+    assert "has no search by tag, worker or GLOB" in result.stderr

@@ -10,7 +10,7 @@ from headrace.cli import exits
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import progress, show_json
 from headrace.job import Filter, State
-from headrace.store.facets import Tags, facet
+from headrace.store.facets import SEARCH, Tags, facet
 from headrace.store.paging import PAGE, PASSES, pages
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def revive_command(
     with existing_store(store, app_path) as opened:
         if by_filter:
             if task_like is not None or tag is not None:
-                facet(opened, Tags)
+                facet(opened, Tags, SEARCH)
             wanted = Filter(
                 states=(State.FAILED,), group=group, task=task, task_like=task_like, queue=queue, tag=tag, limit=PAGE
             )

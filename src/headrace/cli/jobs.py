@@ -56,7 +56,7 @@ def jobs_command(
       headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
     from headrace.job import Filter, State
-    from headrace.store.facets import Tags, facet
+    from headrace.store.facets import SEARCH, Tags, facet
     from headrace.store.paging import whole_page
 
     wanted = Filter(
@@ -65,7 +65,7 @@ def jobs_command(
     )  # fmt: skip
     with existing_store(store, app_path) as opened:
         if tag is not None or tracked or task_like is not None or worker is not None:
-            facet(opened, Tags)
+            facet(opened, Tags, SEARCH)
         try:
             page = whole_page(opened, wanted)
         except ValueError as error:

@@ -232,7 +232,7 @@ def limit_command(
 def peek_command(queue: str, store: str | None, app_path: str | None, as_json: bool, limit: int) -> None:
     """Show what stands in line in a queue.
 
-    The next to run comes first.
+    The next to run comes first. A job that falls due gets in line when a worker looks for work.
 
     \b
     Example:

@@ -425,11 +425,16 @@ _FACETS: dict[type, Facet] = {
 }
 
 
-def facet(store: Store, protocol: type[F]) -> F:
-    """The store as one that can do this, or `Unsupported`."""
+_WORDS = {Facet.EDIT: "way to change jobs that wait or run"}
+"""What a store without a facet lacks, where the facet's name does not say it."""
+SEARCH = "search by tag, worker or GLOB"
+"""What those lack that have no tags, for whoever looks for jobs."""
+
+
+def facet(store: Store, protocol: type[F], what: str = "") -> F:
+    """The store as one that can do this, or `Unsupported`. `what`: the part of the facet that is needed, in words."""
     needed = _FACETS[protocol]
     if needed not in store.facets:
-        raise Unsupported(
-            f"{store.url} has no {needed.value}: use a native store (sqlite:///..., redis://...) for that."
-        )
+        lacks = what or _WORDS.get(needed, needed.value)
+        raise Unsupported(f"{store.url} has no {lacks}: use a native store (sqlite:///..., redis://...) for that.")
     return cast("F", store)
