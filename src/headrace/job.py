@@ -248,9 +248,14 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """For people: host and process id."""
     host: str = ""
     """Machine, boot and process namespace: the same for processes that can see each other."""
+    node: str = ""
+    """The machine's name, for people."""
     pid: int = 0
+    """The process by whose death its own is known: its supervisor, or itself where it has none."""
+    process: int = 0
+    """The process that runs its jobs, where that is another; 0 as long as it is not known."""
     started: str = ""
-    """The process' start time as the kernel tells it, so that a reused pid is not taken for it."""
+    """When the one named by `pid` started, as the kernel tells it, so that a reused pid is not taken for it."""
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     timeout: int = 15_000

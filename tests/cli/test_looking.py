@@ -187,7 +187,7 @@ def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
 def test_workers(app: Headrace, worker: WorkerProcess, ask: Ask, run: Run) -> None:
     (found,) = ask("workers")["workers"]
     assert set(found) == {
-        "id", "name", "pid", "host", "queues", "tasks", "running", "alive", "opened", "seen", "timeout",
+        "id", "name", "pid", "supervisor", "host", "queues", "tasks", "running", "alive", "opened", "seen", "timeout",
     }  # fmt: skip
     assert (found["queues"], found["running"], found["alive"], found["timeout"]) == (["default", "mail"], 0, True, 15.0)
     assert "cli.shop:add" in found["tasks"]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def workers_command(name: str | None, store: str | None, app_path: str | None, as_json: bool) -> None:
     """List the worker processes.
 
-    One that has died is shown until a live one has given its jobs to others. With NAME: all there is to know about that
-    one, and the jobs that it runs.
+    One that has died is shown until a live one has given its jobs to others. PID is the process that runs the jobs.
+    With NAME: all there is to know about that one, and the jobs that it runs.
 
     \b
     Examples:
@@ -67,8 +67,9 @@ def _document(session: SessionSnapshot) -> dict[str, Any]:
     return {
         "id": session.info.id,
         "name": session.info.name,
-        "pid": session.info.pid,
-        "host": session.info.host,
+        "pid": _pid(session),
+        "supervisor": session.info.pid if session.info.process else None,
+        "host": session.info.node or session.info.host,
         "queues": list(session.info.queues),
         "tasks": list(session.info.tasks),
         "running": session.running,
@@ -77,6 +78,11 @@ def _document(session: SessionSnapshot) -> dict[str, Any]:
         "seen": iso(session.seen),
         "timeout": session.info.timeout / 1000,
     }
+
+
+def _pid(session: SessionSnapshot) -> int:
+    """The process that runs its jobs."""
+    return session.info.process or session.info.pid
 
 
 def _state(session: SessionSnapshot) -> str:
@@ -88,6 +94,7 @@ def _show_workers(sessions: list[SessionSnapshot]) -> None:
     rows = [
         (
             session.info.name,
+            str(_pid(session) or ""),
             _state(session),
             str(session.running),
             ago(session.opened, now),
@@ -97,8 +104,8 @@ def _show_workers(sessions: list[SessionSnapshot]) -> None:
         )
         for session in sessions
     ]
-    headings = ("name", "state", "running", "started", "seen", "queues")
-    show_table(headings, rows, whole="state running started seen", numbers="running")
+    headings = ("name", "pid", "state", "running", "started", "seen", "queues")
+    show_table(headings, rows, whole="pid state running started seen", numbers="pid running")
 
 
 def _show_worker(session: SessionSnapshot) -> None:
@@ -107,8 +114,9 @@ def _show_worker(session: SessionSnapshot) -> None:
         [
             ("name", session.info.name),
             ("state", _state(session)),
-            ("pid", str(session.info.pid)),
-            ("host", session.info.host),
+            ("pid", str(_pid(session))),
+            ("supervisor", str(session.info.pid) if session.info.process else ""),
+            ("host", session.info.node or session.info.host),
             ("queues", ", ".join(session.info.queues)),
             ("tasks", ", ".join(session.info.tasks)),
             ("started", local(session.opened, now)),

@@ -73,11 +73,12 @@ def is_dead(session: SessionInfo) -> bool:
 
 def introduce(queues: tuple[str, ...], tasks: tuple[str, ...], timeout: int, number: int | None = None) -> SessionInfo:
     """A worker process as it introduces itself to the store; `number` tells a supervisor's processes apart."""
-    pid = os.getpid()
+    pid, node = os.getpid(), platform.node()
     return SessionInfo(
         id=new_id(),
-        name=f"{platform.node()}-{pid}" if number is None else f"{platform.node()}-{pid}-{number}",
+        name=f"{node}-{pid}" if number is None else f"{node}-{pid}-{number}",
         host=host_identity(),
+        node=node,
         pid=pid,
         started=start_time(pid),
         queues=queues,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.clock import SystemClock
@@ -206,6 +207,8 @@ class Supervisor:
         if crashpoints.armed:
             crashpoints.reach("session.started")
         log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
+        with suppress(StoreError):  # it is said for people alone
+            self._store.run(self._store.open(replace(info, process=process.pid)))
 
     def _spawn(self, info: SessionInfo, ledger: Ledger, guard: Guard) -> subprocess.Popen[bytes]:
         settings = self._settings

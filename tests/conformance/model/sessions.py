@@ -21,6 +21,7 @@ class Sessions(Core):
             self.known_sessions[info.id] = Session(info, self.clock.now(), self.clock.now(), self.clock.steady())
         if self.known_sessions[info.id].closed:
             raise SessionGone
+        self.known_sessions[info.id].info = info
         return self.clock.now()
 
     def guard(self, session: str) -> NoGuard:

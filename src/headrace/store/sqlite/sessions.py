@@ -95,11 +95,13 @@ def is_repeat(session: Session, number: int) -> bool:
 
 def open_session(tx: Transaction, info: SessionInfo) -> int:
     found = tx.rows(SQL["session_get"], (info.id,))
+    encoded = msgspec.json.encode(info)
     if not found:
-        encoded = msgspec.json.encode(info)
         tx.execute(SQL["session_open"], (info.id, encoded, info.name, info.timeout, tx.now, tx.steady))
     elif found[0][5] is not None:
         raise SessionGone(f"Session {info.id} has been closed and cannot be opened again.")
+    else:
+        tx.execute(SQL["session_says"], (info.id, encoded))
     return tx.now
 
 

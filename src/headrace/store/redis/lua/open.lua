@@ -1,4 +1,4 @@
--- open: begin a session. Opening an open one again changes nothing.
+-- open: begin a session. Opening an open one again changes nothing but what is told about it.
 --
 -- ARGV[2..6] id, name, time-out in milliseconds, the rest about it (opaque), what it listens to and knows (msgpack list of
 --            field, '1', ...)
@@ -12,6 +12,8 @@ if session then
   if session.closed then
     fail('GONE', 'Session ' .. id .. ' has been closed and cannot be opened again.')
   end
+  even_when_full()
+  call('HSET', session.key, 'info', ARGV[5])
   return string.format('%.0f', now)
 end
 local meta = call('HMGET', META, 'format', 'sessions')

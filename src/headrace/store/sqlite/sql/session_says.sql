@@ -1,0 +1,2 @@
+-- What a session says about itself.
+UPDATE session SET info = ?2 WHERE id = ?1
