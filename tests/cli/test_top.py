@@ -125,6 +125,41 @@ def test_it_fits(view: int, size: tuple[int, int]) -> None:
     assert any(line.startswith(f"▸ {VIEWS[view].name}") for line in lines)
 
 
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+@pytest.mark.parametrize("height", [4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15])
+@pytest.mark.parametrize("view", range(len(VIEWS)))
+def test_a_small_terminal_shows_what_is_selected_and_the_keys(view: int, width: int, height: int) -> None:
+    chosen = min(17, len(LOOK.lines[view]) - 1)
+    lines = screen(State(look=LOOK, view=view, selected=chosen, message="it is done"), width, height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith(f"▸ {VIEWS[view].name}") for line in lines)
+    assert any(line.startswith(LOOK.lines[view][chosen][1][0]) for line in lines)
+    assert lines[-1].strip() == "it is done"
+    names = [name for name in ("queues (", "jobs (", "failures (", "workers (") if any(name in line for line in lines)]
+    assert len(names) == (1 if height < 8 else len(VIEWS))
+    help_ = screen(State(look=LOOK, help=True), width, height)
+    assert len(help_) <= height
+    assert help_[-1].startswith("q quit")
+
+
+def test_a_narrow_terminal_keeps_the_queue_and_drops_numbers() -> None:
+    (first, *_) = [line for line in screen(State(look=LOOK), 40, 24) if "QUEUE" in line]
+    assert first.split()[:3] == ["QUEUE", "READY", "RUNNING"]
+    (narrow, *_) = [line for line in screen(State(look=LOOK), 12, 24) if "QUEUE" in line]
+    assert narrow.split()[0] == "QUEUE"
+
+
+def test_jobs_that_were_put_together_can_be_told_apart() -> None:
+    ids = [f"01a1df82c60d70a18bcd62c4e0a9{number:04x}" for number in range(3)]
+    lines = tuple((i, (i, "shop.mail:send_newsletter", "mail", "host-17-1", "3 s", "25 %")) for i in ids)
+    state = State(look=Look(0, ((), lines, (), ())), view=JOBS)
+    wide = "\n".join(screen(state, 80))
+    assert all(job_id in wide for job_id in ids)
+    narrow = "\n".join(screen(state, 40))
+    assert all(f"a9{job_id[-4:]}" in narrow for job_id in ids)
+
+
 def test_what_is_selected_is_visible() -> None:
     text = "\n".join(screen(State(look=LOOK, view=FAILURES, selected=29)))
     assert "f29" in text
@@ -195,6 +230,27 @@ def test_without_a_terminal_it_prints_when_something_happens(app: Headrace, url:
         assert second["queues"][0]["ready"] == 1
         assert second["queues"][0]["in/s"] > 0
         process.kill()
+
+
+@pytest.mark.parametrize("option", ["--json", "--plain"])
+def test_it_outlives_a_restart_of_its_server(option: str) -> None:
+    with closing(servers.Server()) as server, closing(Headrace(server.url)) as app:
+        app.task(name="t")(print)
+        app.store.run(app.store.counts())
+        command = [sys.executable, "-m", "headrace", "top", "--store", server.url, option]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline()
+            server.kill()
+            assert process.stderr.readline().startswith("headrace: ")
+            server.start()
+            app.tasks["t"].using(queue="afterwards").enqueue()
+            while "afterwards" not in process.stdout.readline():
+                assert process.poll() is None
+            process.kill()
 
 
 # -- in a terminal --

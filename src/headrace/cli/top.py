@@ -22,6 +22,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.cli import visible
 from headrace.cli.options import existing_store, json_option, shown_url, store_options
 from headrace.cli.output import cell, console, show_json
 from headrace.events import PASSING
@@ -30,6 +31,7 @@ from headrace.spoken import iso, length, now_ms
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from headrace.job import Counts, SessionSnapshot, Snapshot
     from headrace.store import Store
@@ -47,10 +49,10 @@ LIMIT = 200
 ENDS_OR_REVIVES = ("failed", "cancelled", "revived", "deleted")
 """Events after which other jobs are failed than before."""
 
-HELP = """\
-q  quit            up, down    select a line      tab  queues, jobs, failures, workers
-p  pause or resume the queue   c  cancel the job  r  revive the failed job
-f  failures        ?  this help"""
+HELP = (
+    "q         quit", "up, down  select a line", "tab       select a list", "p         pause or resume the queue",
+    "c         cancel the job", "r         revive the failed job", "f         failures", "?         this help",
+)  # fmt: skip
 
 
 # -- what is shown ------------------------------------------------------------------------------------
@@ -61,15 +63,20 @@ class View(NamedTuple):
 
     name: str
     headings: tuple[str, ...]
+    importance: str
+    """Its headings, those first that a narrow terminal keeps longest."""
     numbers: str = ""
 
 
 VIEWS = (
-    View("queues", ("queue", *SHOWN_STATES, "in/s", "out/s"), " ".join((*SHOWN_STATES, "in/s", "out/s"))),
-    View("jobs", ("job", "task", "queue", "worker", "since", "progress")),
-    View("failures", ("job", "task", "queue", "group", "when")),
-    View("workers", ("worker", "state", "running", "queues"), "running"),
-)
+    View(
+        "queues", ("queue", *SHOWN_STATES, "in/s", "out/s"), "queue ready running failed in/s out/s scheduled blocked",
+        numbers=" ".join((*SHOWN_STATES, "in/s", "out/s")),
+    ),
+    View("jobs", ("job", "task", "queue", "worker", "since", "progress"), "job task since progress queue worker"),
+    View("failures", ("job", "task", "queue", "group", "when"), "job group task when queue"),
+    View("workers", ("worker", "state", "running", "queues"), "worker running state queues", numbers="running"),
+)  # fmt: skip
 QUEUES, JOBS, FAILURES, WORKERS = range(len(VIEWS))
 
 
@@ -160,18 +167,38 @@ def render(state: State, width: int, height: int) -> RenderableType:
         state.message or "q quit  tab list  up/down select  p pause  c cancel  r revive  f failures  ? help",
         style="yellow" if state.message else "dim", no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
+    top: list[RenderableType] = [title] if height > FEWEST_LINES else []
+    rest = height - len(top) - 1
     if state.help:
-        return Group(title, Text(), Text(HELP), Text(), footer)
-    rest = height - 2
-    parts: list[RenderableType] = [title]
-    # The list that is selected gets what the others leave; each has a title, a heading and a line at least.
+        return Group(*top, *(Text(line, no_wrap=True, overflow="ellipsis") for line in HELP[:rest]), footer)
+    parts: list[RenderableType] = []
+    for view, lines in shares(state, rest):
+        parts.append(_heading(state, view))
+        if lines:
+            parts.append(_table(state, view, lines, width))
+    return Group(*top, *parts, footer)
+
+
+FEWEST_LINES = 4
+"""A list with a heading, columns and a line, and the keys: below that nothing can be shown."""
+
+
+def shares(state: State, height: int) -> list[tuple[int, int]]:
+    """The lists that are shown, and of each how many lines; 0: only its name.
+
+    The list that is selected gets what the others leave. These have a few lines each, in a small terminal their names
+    alone, and in a tiny one not even that.
+    """
     others = [view for view in range(len(VIEWS)) if view != state.view]
-    share = {view: min(len(state.look.lines[view]), max(1, rest // 6)) for view in others}
-    room = rest - sum(2 + max(1, lines) for lines in share.values()) - 2
-    share[state.view] = max(1, room)
-    for view in range(len(VIEWS)):
-        parts += [_heading(state, view), _table(state, view, share[view], width)]
-    return Group(*parts, footer)
+    spare = height - 3 * len(VIEWS)  # beyond a name, columns and a line of each
+    if spare >= 0:
+        lines = {view: max(1, min(len(state.look.lines[view]), 1 + spare // 6)) for view in others}
+        taken = sum(2 + most for most in lines.values())
+    else:
+        lines = dict.fromkeys(others if height >= 3 + len(others) else (), 0)
+        taken = len(lines)
+    lines[state.view] = max(1, height - taken - 2)
+    return sorted(lines.items())
 
 
 def _title_numbers(state: State) -> str:
@@ -194,22 +221,74 @@ def _heading(state: State, view: int) -> RenderableType:
 def _table(state: State, view: int, lines: int, width: int) -> Table:
     from rich.table import Table
 
-    _, headings, numbers = VIEWS[view]
+    _, headings, importance, numbers = VIEWS[view]
+    all_lines = state.look.lines[view]
+    texts = [[cell(text) for text in cells] for _, cells in all_lines]
+    natural = {
+        heading: max(len(heading), *(row[at].cell_len for row in texts), 0) for at, heading in enumerate(headings)
+    }
+    widths = column_widths(natural, importance.split(), numbers.split(), width)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
-    for heading in headings:
+    for heading in widths:
         right = heading in numbers.split()
         table.add_column(
             heading.upper(), no_wrap=True, overflow="ellipsis", justify="right" if right else "left",
-            ratio=None if right else 1,
+            width=widths[heading],
         )  # fmt: skip
-    all_lines = state.look.lines[view]
     first = max(0, state.selected - lines + 1) if view == state.view else 0
-    for i, (_, cells) in enumerate(all_lines[first : first + lines], first):
+    for i, row in enumerate(texts[first : first + lines], first):
         chosen = view == state.view and i == state.selected
-        table.add_row(*(cell(text) for text in cells), style="reverse" if chosen else "")
+        shown = {heading: row[at] for at, heading in enumerate(headings) if heading in widths}
+        for heading in TOLD_APART_BY_THEIR_ENDS & shown.keys():
+            shown[heading] = _end_of(shown[heading], widths[heading])
+        table.add_row(*shown.values(), style="reverse" if chosen else "")
     if not all_lines:
         table.add_row("-")
     return table
+
+
+TOLD_APART_BY_THEIR_ENDS = {"job", "task", "worker"}
+LEAST_WIDTH = 10
+"""Of a column of text: with less, another goes."""
+
+
+def column_widths(natural: dict[str, int], importance: list[str], numbers: list[str], width: int) -> dict[str, int]:
+    """Which columns there is room for, and how much each gets: what matters most is the last to be cut.
+
+    >>> column_widths({"job": 32, "task": 20, "since": 5}, ["job", "since", "task"], ["since"], 80)
+    {'job': 32, 'task': 41, 'since': 5}
+    >>> column_widths({"job": 32, "task": 20, "since": 5}, ["job", "since", "task"], ["since"], 30)
+    {'job': 13, 'task': 10, 'since': 5}
+    >>> column_widths({"job": 32, "task": 20, "since": 5}, ["job", "since", "task"], ["since"], 20)
+    {'job': 14, 'since': 5}
+    """
+    least = {name: size if name in numbers else min(size, LEAST_WIDTH) for name, size in natural.items()}
+    widths: dict[str, int] = {}
+    for name in importance:
+        if widths and sum(widths.values()) + len(widths) + least[name] > width:
+            break
+        widths[name] = min(least[name], width)
+    left = width - sum(widths.values()) - len(widths) + 1
+    for name in list(widths):
+        more = min(left, natural[name] - widths[name])
+        widths[name], left = widths[name] + more, left - more
+    ordered = {name: widths[name] for name in natural if name in widths}
+    last_text = next((name for name in reversed(ordered) if name not in numbers), None)
+    if last_text is not None:
+        ordered[last_text] += left
+    return ordered
+
+
+def _end_of(text: Text, width: int) -> Text:
+    """Names that begin alike: what is cut off is the beginning."""
+    from rich.text import Text
+
+    if text.cell_len <= width:
+        return text
+    plain = text.plain
+    while Text(plain).cell_len > width - 1:
+        plain = plain[1:]
+    return Text(f"…{plain}", style=text.style)
 
 
 # -- looking ------------------------------------------------------------------------------------------
@@ -402,14 +481,22 @@ def _print(state: State) -> None:
 
 def _print_for_ever(store: Store, where: str, as_json: bool) -> None:
     with _follow(store) as follow:
+        away = False
         while True:
-            look = follow.look()
-            if as_json:
-                click.echo(json.dumps(document(look), ensure_ascii=False))
-            else:
-                _print(State(look=look, where=where))
-                click.echo()
-            follow.wait()
+            try:
+                look = follow.look()
+                if as_json:
+                    click.echo(json.dumps(document(look), ensure_ascii=False))
+                else:
+                    _print(State(look=look, where=where))
+                    click.echo()
+                away = False
+                follow.wait()
+            except PASSING as error:
+                if not away:
+                    click.echo(f"headrace: {visible(str(error))}", err=True)
+                away = True
+                time.sleep(REFRESH)
 
 
 class _Follower:
