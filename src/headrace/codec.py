@@ -356,11 +356,12 @@ def describe_error(error: BaseException) -> ErrorText:
         lines = "".join(traceback.format_exception(error))
     except BaseException as reason:
         lines = f"(its traceback could not be made: {type(reason).__name__})"
-    return ErrorText(_clean(name), _clean(message), _clean(lines))
+    return ErrorText(clean(name), clean(message), clean(lines))
 
 
-def _clean(text: str) -> str:
-    text = text.encode(errors="replace").decode()
+def clean(text: str) -> str:
+    """Text of a task as every store can keep it: lone surrogates replaced, and not endless."""
+    text = str.encode(text, errors="replace").decode()
     if len(text) <= LONGEST_TEXT:
         return text
     half = LONGEST_TEXT // 2

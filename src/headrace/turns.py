@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from headrace.codec import clean
 from headrace.errors import ConfigurationError
 from headrace.job import IfFailed, Lane
 from headrace.names import check_count, check_name
@@ -134,4 +135,6 @@ def ids_of(jobs: Any, what: str) -> tuple[str, ...]:
     for job, job_id in zip(jobs, ids, strict=True):
         if not isinstance(job_id, str):
             raise ConfigurationError(f"{what} is a list of jobs or of their ids: {job!r} is neither.")
+        if clean(job_id) != job_id:
+            raise ConfigurationError(f"{what} is a list of jobs or of their ids: {job_id!r} is no id.")
     return tuple(dict.fromkeys(job_id for job_id in ids if job_id is not None))

@@ -15,7 +15,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current, inject
+from headrace import Fail, Headrace, MoveTo, Retry, Snooze, WaitFor, current, inject
 from headrace.retry import Backoff
 from processes import tell
 
@@ -327,6 +327,41 @@ def choosy(name: str) -> None:
 @app.task(retries=5, retry_on=ConnectionError)
 def picky() -> None:
     raise ValueError("not a connection error")
+
+
+# -- jobs that say what they should not --
+
+
+def _misbehave(how: str) -> None:
+    name = "caf\udce9.txt"  # what os.listdir() makes of a name that is not UTF-8
+    if how == "log":
+        current().log(name)
+    elif how == "group":
+        raise Fail(name)
+    elif how == "long group":
+        raise Fail("x" * 100_000)
+    elif how == "wait":
+        raise WaitFor(name)
+
+
+misbehaving = app.task(name="misbehaving")(_misbehave)
+misbehaving_isolated = app.task(name="misbehaving_isolated", isolate=True)(_misbehave)
+
+
+@app.task
+async def misbehaving_async(how: str) -> None:
+    _misbehave(how)
+
+
+@app.task
+def chatty(lines: int) -> None:
+    for number in range(lines):
+        current().log(f"line {number}")
+
+
+@app.task
+def progressing(done: str) -> None:
+    current().progress(float(done))
 
 
 # -- time-outs, heartbeats, cancellation --

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.codec import decode_value, encode_value
-from headrace.errors import Cancelled, HeadraceError
+from headrace.codec import clean, decode_value, encode_value
+from headrace.errors import ArgumentsError, Cancelled, HeadraceError
 from headrace.job import Lease, Report, Token
 from headrace.when import as_datetime
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.handle import Job
     from headrace.task import Task
+
+
+MOST_LINES = 10_000
+"""As many as a history can be set to keep: of those that wait to be sent, the latest are kept."""
 
 
 class Channel(Protocol):
@@ -50,7 +56,7 @@ class Context:
     """What its lease's token was before it was renewed."""
     _progress: tuple[float, float] | None = None
     _data: bytes | None = None
-    _log: list[tuple[int, str]] | None = None
+    _log: deque[tuple[int, str]] | None = None
     _speaking = False
 
     def __init__(self, lease: Lease, task: Task[Any, Any] | None, channel: Channel) -> None:
@@ -122,7 +128,10 @@ class Context:
 
     def progress(self, done: float, total: float = 1.0) -> None:
         """Tell others how far the job is. Also counts as a heartbeat. Cheap: only the latest is sent."""
-        self._progress = (float(done), float(total))
+        progress = (float(done), float(total))
+        if not all(map(math.isfinite, progress)):
+            raise ArgumentsError(f"progress takes two finite numbers, not {progress[0]} of {progress[1]}.")
+        self._progress = progress
         self._speak()
         self.heartbeat()
 
@@ -133,10 +142,11 @@ class Context:
 
     def log(self, line: str) -> None:
         """Add a line to the job's history."""
+        words = clean(str(line)[:2000])
         with _lock:
             if self._log is None:
-                self._log = []
-            self._log.append((self._channel.steady(), str(line)[:2000]))
+                self._log = deque(maxlen=MOST_LINES)
+            self._log.append((self._channel.steady(), words))
         self._speak()
 
     def heartbeat(self) -> None:
@@ -181,7 +191,12 @@ class Context:
             lines, self._log = self._log, None
         lease = self.lease
         return Report(
-            ref=lease.ref, token=lease.token, id=lease.id, progress=self._progress, data=self._data, log=lines or ()
+            ref=lease.ref,
+            token=lease.token,
+            id=lease.id,
+            progress=self._progress,
+            data=self._data,
+            log=() if lines is None else tuple(lines),
         )
 
 

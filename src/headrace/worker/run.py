@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from headrace.codec import ErrorText, describe_error, encode_error, encode_value
+from headrace.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.errors import (
     ArgumentsError,
     Cancelled,
@@ -38,6 +38,9 @@ log = logging.getLogger("headrace.worker")
 
 UNKNOWN_FOR = 3_600_000
 """How long a job whose task nobody here knows is put off before it is quarantined: a rolling deploy."""
+
+LONGEST_WORDS = 200
+"""What is kept of a group, or of a note in the history, in characters."""
 
 STOPPING = "the worker is stopping"
 LOST = "the lease was lost"
@@ -169,12 +172,24 @@ def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
     return outcome
 
 
+def outcome_of(run: Context, kind: Kind, *, note: str = "", group: str | None = None, **fields: Any) -> Outcome:
+    """An outcome that every store can keep, whatever a task had to say."""
+    lease = run.lease
+    return Outcome(
+        ref=lease.ref,
+        token=lease.token,
+        id=lease.id,
+        kind=kind,
+        note=clean(note)[:LONGEST_WORDS],
+        group=None if group is None else clean(group)[:LONGEST_WORDS],
+        **fields,
+    )
+
+
 def quarantine(run: Context, reason: str) -> Outcome:
     """A job that cannot be run at all is kept, with the reason, where people will find it."""
     log.error("job %s (%s) is broken: %s", run.id, run.task, reason)
-    error = encode_error(ErrorText("", reason))
-    lease = run.lease
-    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.BROKEN, error=error, note=reason[:200])
+    return outcome_of(run, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
 
 
 def put_off(run: Context, now: int) -> Outcome:
@@ -184,12 +199,9 @@ def put_off(run: Context, now: int) -> Outcome:
     if waited >= UNKNOWN_FOR:
         return quarantine(run, f"no worker that took it in the last hour knows the task {run.task!r}")
     log.warning("job %s: the task %r is not known here; putting it off", run.id, run.task)
-    lease = run.lease
-    return Outcome(
-        ref=lease.ref,
-        token=lease.token,
-        id=lease.id,
-        kind=Kind.AGAIN,
+    return outcome_of(
+        run,
+        Kind.AGAIN,
         charge=Charge.DEFERRAL,
         delay=min(max(1_000, waited // 2), 300_000),
         note=f"the task {run.task!r} is not known here",
@@ -198,8 +210,7 @@ def put_off(run: Context, now: int) -> Outcome:
 
 def release(run: Context) -> Outcome:
     """Give a job back unspent."""
-    lease = run.lease
-    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED, began=run.began)
+    return outcome_of(run, Kind.RELEASED, began=run.began)
 
 
 def conclude(run: Context, error: BaseException) -> Outcome:
@@ -252,18 +263,15 @@ def _retry(
         delay = round(task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
     log.warning("job %s (%s): attempt %d ended: %s: %s", run.id, run.task, run.attempt, text.type, text.message)
-    lease = run.lease
-    return Outcome(
-        ref=lease.ref,
-        token=lease.token,
-        id=lease.id,
-        kind=Kind.AGAIN,
+    return outcome_of(
+        run,
+        Kind.AGAIN,
         charge=Charge.ATTEMPT,
         delay=delay or 0,
         at=at,
         error=encode_error(text),
         group=_group(error),
-        note=f"attempt {run.attempt}: {text.type}: {text.message}"[:200],
+        note=f"attempt {run.attempt}: {text.type}: {text.message}",
     )
 
 
@@ -285,17 +293,8 @@ def tell_of_failure(run: Context, task: Task[Any, Any], error: BaseException) ->
 
 
 def _ended_badly(run: Context, group: str, text: ErrorText) -> Outcome:
-    lease = run.lease
-    return Outcome(
-        ref=lease.ref,
-        token=lease.token,
-        id=lease.id,
-        kind=Kind.FAILED,
-        charge=Charge.ATTEMPT,
-        error=encode_error(text),
-        group=group[:200],
-        note=f"{text.type}: {text.message}"[:200],
-    )
+    note = f"{text.type}: {text.message}"
+    return outcome_of(run, Kind.FAILED, charge=Charge.ATTEMPT, error=encode_error(text), group=group, note=note)
 
 
 def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
@@ -307,9 +306,7 @@ def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
         own_time = signal.delay is not None or signal.at is not None
         outcome = _retry(run, task, signal, **(_when(task, signal.delay, signal.at) if own_time else {}))
     elif isinstance(signal, Snooze):
-        lease = run.lease
-        timing = _when(task, signal.delay or 0, signal.at)
-        outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.AGAIN, note="snoozed", **timing)
+        outcome = outcome_of(run, Kind.AGAIN, note="snoozed", **_when(task, signal.delay or 0, signal.at))
     elif isinstance(signal, MoveTo):
         outcome = _move(run, task, signal)
     elif isinstance(signal, WaitFor):
@@ -327,9 +324,8 @@ def _wait(run: Context, task: Task[Any, Any], signal: WaitFor) -> Outcome:
     after = ids_of(signal.jobs, "WaitFor")
     if not after:
         raise ConfigurationError("WaitFor() names no jobs to wait for.")
-    lease = run.lease
     note = f"for {len(after)} job{'' if len(after) == 1 else 's'}"
-    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.WAITING, after=after, note=note)
+    return outcome_of(run, Kind.WAITING, after=after, note=note)
 
 
 def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
@@ -340,12 +336,9 @@ def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
 
 
 def _move(run: Context, task: Task[Any, Any], signal: MoveTo) -> Outcome:
-    lease = run.lease
-    outcome = Outcome(
-        ref=lease.ref,
-        token=lease.token,
-        id=lease.id,
-        kind=Kind.MOVED,
+    outcome = outcome_of(
+        run,
+        Kind.MOVED,
         queue=check_queue(signal.queue),
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",

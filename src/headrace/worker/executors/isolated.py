@@ -22,7 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.job import Kind, Outcome
 from headrace.worker.context import Context
 from headrace.worker.logs import chosen_logging
-from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude, tell_of_failure
+from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude, outcome_of, tell_of_failure
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
 if TYPE_CHECKING:
@@ -186,9 +186,7 @@ def _ended(run: Context, code: int | None) -> Outcome:
 def _not_started(run: Context, reason: str) -> Outcome:
     """Its function was never entered: nothing to charge it with, but not at once again."""
     log.error("job %s (%s): its process could not be started: %s", run.id, run.task, reason)
-    lease = run.lease
-    note = f"its process could not be started: {reason}"[:200]
-    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.AGAIN, delay=1_000, note=note)
+    return outcome_of(run, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
 
 
 def _crashed(run: Context, reason: str) -> Outcome:
@@ -196,14 +194,7 @@ def _crashed(run: Context, reason: str) -> Outcome:
     lease = run.lease
     if lease.crashes + 1 >= lease.max_crashes and run.task_object is not None:
         tell_of_failure(run, run.task_object, HeadraceError(reason))
-    return Outcome(
-        ref=lease.ref,
-        token=lease.token,
-        id=lease.id,
-        kind=Kind.CRASHED,
-        error=encode_error(ErrorText("Crashed", reason)),
-        note=reason,
-    )
+    return outcome_of(run, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
 
 
 class Zygote:
