@@ -3,26 +3,21 @@
 from headrace.app import Headrace
 from headrace.codec import inject
 from headrace.errors import (
-    Cancelled,
-    Fail,
     HeadraceError,
     JobCancelled,
     JobFailed,
     JobNotFound,
-    MoveTo,
     NoWorkers,
     ResultGone,
-    Retry,
     ScheduleNotFound,
-    Snooze,
     Timeout,
     Unsupported,
-    WaitFor,
 )
 from headrace.events import Event
 from headrace.handle import Job
 from headrace.job import State
 from headrace.retry import Backoff
+from headrace.signals import Cancelled, Fail, MoveTo, Retry, Snooze, WaitFor
 from headrace.task import Call, Task
 from headrace.worker.context import Context, current
 

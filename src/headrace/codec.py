@@ -347,7 +347,10 @@ LONGEST_TEXT = 16_000
 def describe_error(error: BaseException) -> ErrorText:
     """Put an exception into words, whatever its own methods do."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    except BaseException:
+        name = "(an exception without a name)"
     try:
         message = str(error)
     except BaseException as reason:

@@ -1,13 +1,6 @@
-"""Every exception a user can meet. All derive from `HeadraceError`."""
+"""What can go wrong, as a user meets it. All derive from `HeadraceError`."""
 
 from __future__ import annotations
-
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from headrace.handle import Job
-    from headrace.task import Call
 
 
 class HeadraceError(Exception):
@@ -110,95 +103,6 @@ class JobCancelled(HeadraceError):
 
 class Timeout(HeadraceError, TimeoutError):
     """Waiting took longer than asked for, or a job ran longer than its `timeout`."""
-
-
-# -- raised by a task to say what should become of its job -------------------------------------------
-
-
-class Signal(HeadraceError):
-    """Base of what a task raises to decide its own fate."""
-
-
-class Retry(Signal):
-    """Run me again: spends an attempt, whatever the policy says about exceptions.
-
-    `delay` (seconds, a timedelta or a duration) or `at` (a datetime) override the task's back-off;
-    `data` is what the next attempt finds in `current().data`.
-    """
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        delay: float | timedelta | str | None = None,
-        at: datetime | str | None = None,
-        data: Any = ...,
-    ) -> None:
-        super().__init__(message or "retry requested")
-        self.delay = delay
-        self.at = at
-        self.data = data
-
-
-class Fail(Signal):
-    """I have failed for good: no further attempt. `group` is what `headrace failures` counts by."""
-
-    def __init__(self, group: str, message: str = "", *, data: Any = ...) -> None:
-        super().__init__(message or group)
-        self.group = group
-        self.message = message
-        self.data = data
-
-
-class Snooze(Signal):
-    """Run me again later, without spending an attempt."""
-
-    def __init__(
-        self, delay: float | timedelta | str | None = None, *, at: datetime | str | None = None, data: Any = ...
-    ) -> None:
-        super().__init__("snoozed")
-        self.delay = delay
-        self.at = at
-        self.data = data
-
-
-class MoveTo(Signal):
-    """Go on in another queue: the next stage of a pipeline, with its attempts counted afresh.
-
-    `call` (from `task.call(...)`) replaces the task and its arguments; `data` is what the next
-    stage finds in `current().data`.
-    """
-
-    def __init__(
-        self,
-        queue: str,
-        *,
-        call: Call[Any] | None = None,
-        data: Any = ...,
-        delay: float | timedelta | str | None = None,
-    ) -> None:
-        super().__init__(f"moved to {queue}")
-        self.queue = queue
-        self.call = call
-        self.data = data
-        self.delay = delay
-
-
-class WaitFor(Signal):
-    """Run me again when these jobs have come to an end, however; until then my slot is free for others.
-
-    Spends no attempt. The next run finds them in `current().after`, what they returned in `current().results()`, and
-    `data` in `current().data`.
-    """
-
-    def __init__(self, *jobs: Job[Any] | str, data: Any = ...) -> None:
-        super().__init__("waits for its children")
-        self.jobs = jobs
-        self.data = data
-
-
-class Cancelled(Signal):
-    """Raised inside a run that has been cancelled, has timed out, or has lost its lease."""
 
 
 # -- stores ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ Duration = float | timedelta | str
 Instant = datetime | timedelta | float | str
 
 LATEST = 253_402_300_799_000  # the last second of the year 9999
+LONGEST = timedelta(days=8_000 * 365)
 
 
 def milliseconds(value: Duration, what: str) -> int:
@@ -21,13 +22,24 @@ def milliseconds(value: Duration, what: str) -> int:
     >>> milliseconds("1h30m", "timeout")
     5400000
     """
+    return round(seconds(value, what) * 1000)
+
+
+def seconds(value: Duration, what: str) -> float:
+    """A duration in seconds.
+
+    >>> seconds("half an hour", "timeout")
+    1800.0
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta | str):
         raise ConfigurationError(f"{what} takes seconds, a timedelta or words like '5 minutes', not {value!r}.")
     try:
         length = _length(value)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
-    return round(length.total_seconds() * 1000)
+    if length > LONGEST:
+        raise ConfigurationError(f"{what} must be shorter than 8,000 years.")
+    return length.total_seconds()
 
 
 def _length(value: Duration) -> timedelta:
@@ -51,10 +63,10 @@ def moment(value: Instant, zone: ZoneInfo, what: str, now: int) -> tuple[int | N
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta | str | datetime):
         raise ConfigurationError(f"{what} takes a datetime, a timedelta, seconds or words, not {value!r}.")
     if isinstance(value, int | float | timedelta):
-        return None, _in_range(milliseconds(value, what), what)
+        return None, milliseconds(value, what)
     if isinstance(value, str):
         try:
-            return None, _in_range(milliseconds(value.removeprefix("in "), what), what)
+            return None, milliseconds(value.removeprefix("in "), what)
         except ConfigurationError:
             pass  # not a duration: then it is an instant, or nothing
     from headrace.schedule import parse_instant  # noqa: PLC0415

@@ -113,10 +113,10 @@ def test_failures(app: Headrace) -> None:
     assert (error.job_id, error.group, error.kind, error.message) == (
         jobs[0].id,
         "billing",
-        "headrace.errors.Fail",
+        "headrace.signals.Fail",
         "no money",
     )
-    assert str(error) == f"Job {jobs[0].id} failed (billing): headrace.errors.Fail: no money"
+    assert str(error) == f"Job {jobs[0].id} failed (billing): headrace.signals.Fail: no money"
     with pytest.raises(JobFailed) as caught:
         asyncio.run(_await(jobs[1]))
     assert (caught.value.group, caught.value.kind, caught.value.message) == ("KeyError", "KeyError", "'missing'")

@@ -58,7 +58,7 @@ KNOWN = (
         ({"run_after": None}, "run_after takes a datetime, a timedelta, seconds or words, not None."),
         ({"run_after": "gibberish"}, "run_after: 'gibberish' could not be placed in 'gibberish'"),
         ({"run_after": datetime(1969, 12, 31, tzinfo=UTC)}, "run_after must be between the years 1970 and 9999."),
-        ({"run_after": timedelta.max}, "run_after must be between the years 1970 and 9999."),
+        ({"run_after": timedelta.max}, "run_after must be shorter than 8,000 years."),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
         ({"retries": "3"}, "retries is a whole number, 0 or more, not '3'."),
         ({"timeout": -1}, "timeout: a duration can't be negative, and -1 is"),

@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace import Fail, Headrace, MoveTo, Retry, Snooze, WaitFor, current, inject
 from headrace.retry import Backoff
+from headrace.signals import Signal
 from processes import tell
 
 app = Headrace("sqlite:///:memory:", backoff=Backoff(first=0.01, limit=0.05))
@@ -351,6 +352,59 @@ misbehaving_isolated = app.task(name="misbehaving_isolated", isolate=True)(_misb
 @app.task
 async def misbehaving_async(how: str) -> None:
     _misbehave(how)
+
+
+class Wayward(Signal):
+    """A signal that nobody knows what to do about."""
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def data(self) -> Any:
+        raise RuntimeError("no data")
+
+
+def _spoil(wish: str) -> None:
+    signal: Any = Wayward()
+    if wish == "group":
+        signal = Fail("fine")
+        signal.group = 404
+    elif wish == "call":
+        signal = MoveTo("second")
+        signal.call = 5
+    elif "queue" in wish:
+        signal = MoveTo("second")
+        signal.queue = 5 if wish == "no queue" else "caf\udce9"
+    elif wish == "delay":
+        signal = Snooze(1)
+        signal.delay = object()
+    elif wish == "data":
+        signal = Fail("fine", data=object())
+    raise signal
+
+
+spoilt = app.task(name="spoilt")(_spoil)
+spoilt_isolated = app.task(name="spoilt_isolated", isolate=True)(_spoil)
+
+
+@app.task
+async def spoilt_async(wish: str) -> None:
+    _spoil(wish)
+
+
+class _Undecided(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise RuntimeError("neither yes nor no")
+
+
+class Undecided(Exception, metaclass=_Undecided):
+    pass
+
+
+@app.task(retries=1, retry_on=Undecided)
+def undecided() -> None:
+    raise ValueError("a bad value")
 
 
 @app.task

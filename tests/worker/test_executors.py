@@ -136,7 +136,7 @@ def test_fail(kind: str) -> None:
     error = failure(job)
     assert (error.group, error.message) == ("billing", "the card was refused")
     assert (job.attempts, job.data) == (1, {"clue": 7})
-    assert str(error) == f"Job {job.id} failed (billing): headrace.errors.Fail: the card was refused"
+    assert str(error) == f"Job {job.id} failed (billing): headrace.signals.Fail: the card was refused"
 
 
 @pytest.mark.parametrize("kind", KINDS)

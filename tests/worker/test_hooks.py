@@ -262,10 +262,9 @@ def test_signals_that_cannot_be_obeyed_fail_the_job(app: Headrace) -> None:
     from headrace import MoveTo, Retry, Snooze
 
     wishes = [
-        Retry(delay=-1),
-        Snooze("whenever"),
-        MoveTo(""),
         Retry(data=object(), delay=0),
+        Snooze(data="x" * 2_000_000),
+        MoveTo("second", call=tasks.nothing.call()),
     ]
 
     @app.task(retries=1)

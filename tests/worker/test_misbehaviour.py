@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from headrace import Headrace, Job, JobFailed, State, Task
+from headrace import Backoff, Fail, Headrace, Job, JobFailed, MoveTo, Retry, Snooze, State, Task, WaitFor
+from headrace.errors import ConfigurationError
 
 from . import tasks
 from .both_stores import app, url
@@ -82,3 +85,107 @@ def test_progress_that_is_no_number(app: Headrace, number: float) -> None:
 def test_a_job_to_wait_for_whose_id_is_not_text(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "wait"):
         assert "WaitFor is a list of jobs or of their ids: 'caf\\udce9.txt' is no id." in failure(job).message
+
+
+# -- wishes that can't be granted --
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Fail(404, "not found"), "Fail(group): a group is text, not 404. Write Fail('404', ...)."),
+        (lambda: Retry(delay=-1), "Retry(delay): a duration can't be negative, and -1 is"),
+        (lambda: Retry(delay=[1]), "Retry(delay) takes seconds, a timedelta or words like '5 minutes', not [1]."),
+        (lambda: Retry(at=5j), "Retry(at) takes a datetime, a timedelta, seconds or words, not 5j."),
+        (lambda: Retry(at="whenever"), "Retry(at): "),
+        (lambda: Retry(delay=1, at="noon"), "Retry takes a delay or a time, not both."),
+        (lambda: Snooze("whenever"), "Snooze(delay): "),
+        (lambda: Snooze(math.nan), "Snooze(delay): nan seconds are beyond what a duration can hold"),
+        (lambda: Snooze(timedelta.max), "Snooze(delay) must be shorter than 8,000 years."),
+        (lambda: MoveTo(""), "A queue needs a name: '' is empty."),
+        (lambda: MoveTo("q", delay=None, call=5), "MoveTo(call) takes a call made with task.call(...), not 5."),
+        (lambda: MoveTo("q", delay=object()), "MoveTo(delay) takes seconds"),
+        (
+            lambda: MoveTo("q", call=tasks.nothing.using(retries=1).call()),
+            "MoveTo(call) takes a task and its arguments: options made with using(...) can't move along.",
+        ),
+        (WaitFor, "WaitFor() names no jobs to wait for."),
+        (lambda: WaitFor(5), "WaitFor is a list of jobs or of their ids: 5 is neither."),
+    ],
+)
+def test_signals_check_what_they_are_given(make: Callable[[], Exception], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert str(caught.value).startswith(words)
+
+
+def test_signals_take_what_durations_are_written_in() -> None:
+    assert Snooze("5 minutes").delay == "5 minutes"
+    assert Retry(at="7pm tomorrow").at == "7pm tomorrow"
+    assert MoveTo("q", delay=timedelta(seconds=1)).delay == timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("wish", ["group", "call", "queue", "no queue", "delay", "data", "own signal"])
+def test_a_signal_that_was_spoilt_after_it_was_made(app: Headrace, wish: str) -> None:
+    for job in run_beside_others(app, "spoilt", wish):
+        assert failure(job).group == "signal"
+
+
+def test_a_policy_that_raises(app: Headrace) -> None:
+    """`isinstance` may run code of its own. Whatever goes wrong while an outcome is worked out is one."""
+    job = tasks.undecided.enqueue()
+    app.worker().run_until_empty()
+    error = failure(job)
+    assert (error.group, error.message) == ("outcome", "neither yes nor no")
+
+
+def test_data_that_cannot_be_encoded_is_told_once(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(app, "failure_hooks", [lambda context, error: told.append(str(error))])
+    job = tasks.spoilt.enqueue("data")
+    app.worker().run_until_empty()
+    assert failure(job).group == "signal"
+    assert told == ["data cannot be encoded: Encoding objects of type object is unsupported."]
+
+
+# -- waits between attempts --
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"first": None}, "Backoff(first) takes seconds, a timedelta or words like '5 minutes', not None."),
+        ({"first": -1}, "Backoff(first): a duration can't be negative, and -1 is"),
+        ({"first": math.inf, "limit": math.inf}, "Backoff(first): inf seconds are beyond what a duration can hold"),
+        ({"limit": math.nan}, "Backoff(limit): nan seconds are beyond what a duration can hold"),
+        ({"limit": timedelta.max}, "Backoff(limit) must be shorter than 8,000 years."),
+        ({"factor": 0.5}, "Backoff(factor) is a number of at least 1, not 0.5."),
+        ({"factor": math.inf}, "Backoff(factor) is a number of at least 1, not inf."),
+        ({"factor": "2"}, "Backoff(factor) is a number of at least 1, not '2'."),
+        ({"jitter": 5}, "Backoff(jitter) is a number from 0 to 1, not 5."),
+        ({"jitter": math.nan}, "Backoff(jitter) is a number from 0 to 1, not nan."),
+        ({"jitter": True}, "Backoff(jitter) is a number from 0 to 1, not True."),
+    ],
+)
+def test_backoff_checks_what_it_is_given(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Backoff(**options)
+    assert str(caught.value).startswith(words)
+
+
+def test_backoff_takes_what_durations_are_written_in() -> None:
+    assert Backoff(first=timedelta(seconds=2), limit="1 hour") == Backoff(first=2, limit=3600)
+    assert Backoff(first="2s", jitter=0).delay(2) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("backoff", "wait"),
+    [
+        (Backoff(first=1, factor=1e300, limit=60, jitter=0), 60.0),
+        (Backoff(first=1, factor=10**400, limit=60, jitter=0), 60.0),
+        (Backoff(first=0, factor=2, limit=60, jitter=0), 0.0),
+        (Backoff(first=0.0001, factor=1, limit=60, jitter=0), 0.0001),
+    ],
+)
+def test_backoff_of_many_attempts(backoff: Backoff, wait: float) -> None:
+    assert backoff.delay(1_000_000) == wait

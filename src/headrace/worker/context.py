@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.codec import clean, decode_value, encode_value
-from headrace.errors import ArgumentsError, Cancelled, HeadraceError
+from headrace.errors import ArgumentsError, HeadraceError
 from headrace.job import Lease, Report, Token
+from headrace.signals import Cancelled
 from headrace.when import as_datetime
 
 if TYPE_CHECKING:

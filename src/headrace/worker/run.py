@@ -8,25 +8,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headrace.codec import ErrorText, clean, describe_error, encode_error, encode_value
-from headrace.errors import (
-    ArgumentsError,
-    Cancelled,
-    ConfigurationError,
-    Fail,
-    HeadraceError,
-    MoveTo,
-    Retry,
-    Signal,
-    Snooze,
-    Timeout,
-    WaitFor,
-)
+from headrace.errors import ArgumentsError, ConfigurationError, Timeout
 from headrace.job import Charge, Kind, Outcome
-from headrace.names import check_queue
+from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
 from headrace.task import Task, decode_overrides
-from headrace.turns import ids_of
 from headrace.when import milliseconds, moment
 from headrace.worker.context import Context, reset_current, set_current
 
@@ -214,9 +203,23 @@ def release(run: Context) -> Outcome:
 
 
 def conclude(run: Context, error: BaseException) -> Outcome:
-    """What becomes of a run that ended with an exception."""
+    """What becomes of a run that ended with an exception. If that can't be worked out, or told, it is a failure."""
     task = run.task_object
     assert task is not None
+    try:
+        return _as_told(_conclude(run, task, error))
+    except BaseException as problem:
+        if run.thread is not None and isinstance(problem, Timeout) and not isinstance(error, Timeout):
+            raise  # thrown at this thread from outside, just now: the run is concluded with that
+        return _failed(run, task, "signal" if isinstance(error, Signal) else "outcome", problem)
+
+
+def _as_told(outcome: Outcome) -> Outcome:
+    """The outcome, if every part of it is what it should be and can be written down."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(outcome), type=Outcome)
+
+
+def _conclude(run: Context, task: Task[Any, Any], error: BaseException) -> Outcome:
     reason = run.stop_reason
     if reason in (STOPPING, LOST):
         return release(run)
@@ -225,11 +228,8 @@ def conclude(run: Context, error: BaseException) -> Outcome:
     elif reason == CANCELLED:
         log.info("job %s (%s) stopped: it was cancelled", run.id, run.task)
         return _ended_badly(run, "cancelled", describe_error(error))
-    try:
-        if isinstance(error, Signal) and not isinstance(error, Cancelled):
-            return _obey(run, task, error)
-    except HeadraceError as problem:  # a signal with an impossible delay or data
-        return _failed(run, task, "signal", problem)
+    if isinstance(error, Signal) and not isinstance(error, Cancelled):
+        return _obey(run, task, error)
     if isinstance(error, task.options.fail_on) or not isinstance(error, task.options.retry_on):
         return _failed(run, task, _group(error), error)
     return _retry(run, task, error)
@@ -277,9 +277,10 @@ def _retry(
 
 def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException) -> Outcome:
     text = describe_error(error)
+    outcome = _ended_badly(run, group, text)
     log.error("job %s (%s) failed: %s: %s", run.id, run.task, text.type, text.message)
     tell_of_failure(run, task, error)
-    return _ended_badly(run, group, text)
+    return outcome
 
 
 def tell_of_failure(run: Context, task: Task[Any, Any], error: BaseException) -> None:
@@ -299,7 +300,8 @@ def _ended_badly(run: Context, group: str, text: ErrorText) -> Outcome:
 
 def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
     """Do what the task asked for."""
-    limit = task.app.payload_limit
+    data = getattr(signal, "data", ...)
+    encoded = None if data is ... else encode_value("data", data, task.app.payload_limit)
     if isinstance(signal, Fail):
         outcome = _failed(run, task, signal.group or "failed", signal)
     elif isinstance(signal, Retry):
@@ -313,19 +315,14 @@ def _obey(run: Context, task: Task[Any, Any], signal: Signal) -> Outcome:
         outcome = _wait(run, task, signal)
     else:
         return _failed(run, task, _group(signal), signal)
-    data = getattr(signal, "data", ...)
-    if data is not ...:
-        outcome.data = encode_value("data", data, limit)
+    outcome.data = encoded
     return outcome
 
 
 def _wait(run: Context, task: Task[Any, Any], signal: WaitFor) -> Outcome:
     task.app.require(Facet.RELATIONS, "WaitFor")
-    after = ids_of(signal.jobs, "WaitFor")
-    if not after:
-        raise ConfigurationError("WaitFor() names no jobs to wait for.")
-    note = f"for {len(after)} job{'' if len(after) == 1 else 's'}"
-    return outcome_of(run, Kind.WAITING, after=after, note=note)
+    note = f"for {len(signal.jobs)} job{'' if len(signal.jobs) == 1 else 's'}"
+    return outcome_of(run, Kind.WAITING, after=signal.jobs, note=note)
 
 
 def _when(task: Task[Any, Any], delay: Any, at: Any) -> dict[str, Any]:
@@ -339,18 +336,13 @@ def _move(run: Context, task: Task[Any, Any], signal: MoveTo) -> Outcome:
     outcome = outcome_of(
         run,
         Kind.MOVED,
-        queue=check_queue(signal.queue),
+        queue=signal.queue,
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",
     )
     if signal.call is not None:
         if signal.call.task.app is not task.app:
             raise ConfigurationError("MoveTo(call=...) takes a call of a task of the same app.")
-        new = signal.call.new
-        if new.options is not None or new.unique_key is not None or new.run_at is not None or new.delay is not None:
-            raise ConfigurationError(
-                "MoveTo(call=...) takes a task and its arguments: options made with using(...) can't move along."
-            )
         outcome.task = signal.call.new.task
         outcome.body = signal.call.new.body
     return outcome

@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from headrace import Headrace, current
+from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current
 from headrace.clock import ManualClock
 from headrace.dialects.qless import Client, Job
 from headrace.dialects.qless.store import QlessStore, worker_name
-from headrace.errors import Fail, MoveTo, Retry, SessionGone, Snooze, StaleRequest, StillNeeded, Unsupported
+from headrace.errors import SessionGone, StaleRequest, StillNeeded, Unsupported
 from headrace.job import Charge, Filter, Kind, NewJob, Outcome, Report, SessionInfo, State, Take, Verdict
 from headrace.store.contract import Facet
 from processes import eventually

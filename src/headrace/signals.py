@@ -1,0 +1,137 @@
+"""What a task raises to say what should become of its job. Each checks what it is given when it is made."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from headrace.errors import ConfigurationError, HeadraceError
+from headrace.names import check_queue
+from headrace.task import Call
+from headrace.turns import ids_of
+from headrace.when import milliseconds, moment
+
+if TYPE_CHECKING:
+    from headrace.handle import Job
+
+
+class Signal(HeadraceError):
+    """Base of what a task raises to decide its own fate."""
+
+
+class Retry(Signal):
+    """Run me again: spends an attempt, whatever the policy says about exceptions.
+
+    `delay` (seconds, a timedelta or a duration) or `at` (a datetime) override the task's back-off;
+    `data` is what the next attempt finds in `current().data`.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        delay: float | timedelta | str | None = None,
+        at: datetime | str | None = None,
+        data: Any = ...,
+    ) -> None:
+        super().__init__(message or "retry requested")
+        _check_timing("Retry", delay, at)
+        self.delay = delay
+        self.at = at
+        self.data = data
+
+
+class Fail(Signal):
+    """I have failed for good: no further attempt. `group` is what `headrace failures` counts by.
+
+    >>> Fail(404, "not found")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: Fail(group): a group is text, not 404. Write Fail('404', ...).
+    """
+
+    def __init__(self, group: str, message: str = "", *, data: Any = ...) -> None:
+        super().__init__(message or group)
+        if not isinstance(group, str):
+            example = repr(str(group) if isinstance(group, int) else "group")
+            raise ConfigurationError(f"Fail(group): a group is text, not {group!r}. Write Fail({example}, ...).")
+        self.group = group
+        self.message = message
+        self.data = data
+
+
+class Snooze(Signal):
+    """Run me again later, without spending an attempt."""
+
+    def __init__(
+        self, delay: float | timedelta | str | None = None, *, at: datetime | str | None = None, data: Any = ...
+    ) -> None:
+        super().__init__("snoozed")
+        _check_timing("Snooze", delay, at)
+        self.delay = delay
+        self.at = at
+        self.data = data
+
+
+class MoveTo(Signal):
+    """Go on in another queue: the next stage of a pipeline, with its attempts counted afresh.
+
+    `call` (from `task.call(...)`) replaces the task and its arguments; `data` is what the next
+    stage finds in `current().data`.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        call: Call[Any] | None = None,
+        data: Any = ...,
+        delay: float | timedelta | str | None = None,
+    ) -> None:
+        super().__init__(f"moved to {queue}")
+        check_queue(queue)
+        _check_timing("MoveTo", delay, None)
+        if call is not None:
+            _check_call(call)
+        self.queue = queue
+        self.call = call
+        self.data = data
+        self.delay = delay
+
+
+class WaitFor(Signal):
+    """Run me again when these jobs have come to an end, however; until then my slot is free for others.
+
+    Spends no attempt. The next run finds them in `current().after`, what they returned in `current().results()`, and
+    `data` in `current().data`.
+    """
+
+    def __init__(self, *jobs: Job[Any] | str, data: Any = ...) -> None:
+        super().__init__("waits for its children")
+        if not jobs:
+            raise ConfigurationError("WaitFor() names no jobs to wait for.")
+        self.jobs = ids_of(jobs, "WaitFor")
+        self.data = data
+
+
+class Cancelled(Signal):
+    """Raised inside a run that has been cancelled, has timed out, or has lost its lease."""
+
+
+def _check_timing(signal: str, delay: Any, at: Any) -> None:
+    if delay is not None and at is not None:
+        raise ConfigurationError(f"{signal} takes a delay or a time, not both.")
+    if delay is not None:
+        milliseconds(delay, f"{signal}(delay)")
+    if at is not None:  # words mean what they mean in the app's zone; whether they mean anything is the same in all
+        moment(at, ZoneInfo("UTC"), f"{signal}(at)", round(datetime.now(UTC).timestamp() * 1000))
+
+
+def _check_call(call: Any) -> None:
+    if not isinstance(call, Call):
+        raise ConfigurationError(f"MoveTo(call) takes a call made with task.call(...), not {call!r}.")
+    new = call.new
+    if new.options is not None or new.unique_key is not None or new.run_at is not None or new.delay is not None:
+        raise ConfigurationError(
+            "MoveTo(call) takes a task and its arguments: options made with using(...) can't move along."
+        )
