@@ -348,6 +348,18 @@ class PurgesWithoutLookingAtTheState(Model):
 
 
 @mutant
+class PurgesWhatOthersNeed(Model):
+    def _is_needed(self, job: Job) -> bool:
+        return False
+
+
+@mutant
+class KeepsWhatOthersWaitForInVain(Model):
+    def _is_needed(self, job: Job) -> bool:
+        return any(self._unfinished(follower) for follower in job.followers)
+
+
+@mutant
 class NeverPurges(Model):
     def _given_up(self, job: Job) -> bool:
         return False

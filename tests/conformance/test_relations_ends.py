@@ -10,7 +10,7 @@ from headrace.clock import ManualClock
 from headrace.job import IfFailed, Kind, State
 from headrace.store.contract import Facet, Store
 
-from .helpers import TIMEOUT, Worker, exists, ids, look, put, state, take_named, told, why
+from .helpers import TIMEOUT, Worker, ids, look, put, state, take_named, told, why
 
 pytestmark = pytest.mark.needs(Facet.RELATIONS)
 
@@ -133,17 +133,12 @@ def test_a_replaced_parent_is_a_removed_one(store: Store) -> None:
     assert [state(store, i) for i in "bc"] == [State.READY, State.FAILED]
 
 
-def test_purging_a_done_parent_strands_nobody(make_store: Callable[..., Store], clock: ManualClock) -> None:
-    store = make_store(clock, keep_done=1_000)
-    worker = Worker(store, clock)
+def test_deleting_a_done_parent_strands_nobody(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     put(store, "c", after=("a", "b"))
     a, b = worker.take(2)
     worker.settle(a)
-    clock.advance(1_001)
-    store.run(store.sweep())
-    assert not exists(store, "a")
-    worker.renew(b)
+    assert store.run(store.delete(["a"])) == [True]
     assert state(store, "c") is State.BLOCKED
     worker.settle(b)
     assert state(store, "c") is State.READY

@@ -14,6 +14,8 @@ DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
 EDGES_IN_A_STEP = 500
 """How many dependents one call releases or fails, at most."""
+FOLLOWERS_IN_A_STEP = 100
+"""Of those that come after a job that retention has given up, so many are looked at in one call."""
 EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000

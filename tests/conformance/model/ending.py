@@ -57,6 +57,8 @@ class Ending(Core):
         self._note(job, "revived")
         self._happened(job, "revived")
         self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
+        for parent in self._named(job.after):
+            parent.followers.add(job)
         job.delay = None
         self._wait_in_line(job, self.clock.now())
         return True

@@ -56,6 +56,10 @@ class Job:
     in_lanes_line: bool = False
     """Blocked because it is not its turn."""
     result_dropped: bool = False
+    result_judged: bool = False
+    """It was old enough for its result to be dropped: that happened then, or somebody still needed it."""
+    followers: set[Job] = field(default_factory=set)
+    """The jobs that name it among those they come after."""
     events: list[Event] = field(default_factory=list)
 
     def place(self) -> tuple[int, int, int]:

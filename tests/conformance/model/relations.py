@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import IfFailed, State
@@ -34,6 +34,8 @@ class Relations(Core):
             for edge in self.edges
             if edge.child is not job or edge.parent.id in add or edge.parent.id not in remove
         ]
+        for parent in self._named(set(remove) - set(add)):
+            parent.followers.discard(job)
         culprit = self._come_after(job, add, job.if_failed)
         if culprit is not None:
             self._fail_with(job, culprit, culprit.state)
@@ -50,10 +52,22 @@ class Relations(Core):
     def _unfinished(self, job: Job) -> bool:
         return self.jobs.get(job.id) is job and not job.state.final
 
+    def _named(self, ids: Iterable[str]) -> list[Job]:
+        return [self.jobs[i] for i in ids if i in self.jobs]
+
+    def _is_needed(self, job: Job) -> bool:
+        """Whether an ended job may still be asked for its result: by one that comes after it, and has not ended."""
+        return any(
+            self._unfinished(follower)
+            and (job.state is State.DONE or job not in [edge.parent for edge in self._unmet(follower)])
+            for follower in job.followers
+        )
+
     def _come_after(self, child: Job, ids: Sequence[str], policy: IfFailed) -> Job | None:
         """Let a job wait for others. Answers with the first of them because of which it fails at once."""
         culprit = None
-        for parent in [self.jobs[i] for i in ids if i in self.jobs]:
+        for parent in self._named(ids):
+            parent.followers.add(child)
             if parent.state is State.DONE or (parent.state.final and policy is IfFailed.RUN):
                 continue
             if parent not in [edge.parent for edge in self._unmet(child)]:
@@ -95,6 +109,8 @@ class Relations(Core):
         if why:
             self._fail(job, why)
             return
+        for parent in self._named(job.after):
+            parent.followers.discard(job)
         job.after = tuple(ids)
         self._come_after(job, ids, IfFailed.RUN)
         job.delay = 0 if self._unmet(job) else None

@@ -22,7 +22,7 @@ class Sweeping(Core):
         returned = [job_id for session in expired for job_id in self._close_session(session, None)]
         self._drop_results()
         ended = (State.DONE, State.FAILED, State.CANCELLED)
-        given_up = [job for job in self.jobs.values() if self._given_up(job)]
+        given_up = [job for job in self.jobs.values() if self._given_up(job) and not self._is_needed(job)]
         for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
             self._remove(job)
         self._work_off()
@@ -45,6 +45,9 @@ class Sweeping(Core):
     def _drop_results(self) -> None:
         keep = self._setting("results-history")
         for job in self.jobs.values():
-            if keep is not None and job.state is State.DONE and job.finished + keep < self.clock.now():
+            if keep is None or job.state is not State.DONE or job.finished + keep >= self.clock.now():
+                continue
+            if not job.result_judged and not self._is_needed(job):
                 job.result_dropped |= job.result is not None
                 job.result = None
+            job.result_judged = True

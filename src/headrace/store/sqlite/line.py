@@ -56,6 +56,7 @@ def removed(tx: Transaction, seq: int) -> None:
     job = standing(tx, seq)
     if job.flags & AFTER:
         tx.execute(SQL["edges_delete"], (seq,))
+        tx.execute(SQL["followers_delete"], (seq,))
         tx.execute(SQL["relation_delete"], (seq,))
     if job.flags & PRECEDES:
         tx.execute(SQL["ended_note"], (seq, job.id, DONE if job.state == DONE else REMOVED))

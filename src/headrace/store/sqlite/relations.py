@@ -68,13 +68,36 @@ def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) ->
         if not found:
             continue
         parent, state, *_ = found[0]
+        _follow(tx, parent, child)
         if state == DONE or (state > DONE and policy == RUN):
             continue
         tx.execute(SQL["edge_put"], (parent, child, policy))
-        tx.execute(SQL["precede"], (parent,))
         if state > DONE and policy == FAIL and culprit is None:
             culprit = (parent_id, state)
     return culprit
+
+
+def _follow(tx: Transaction, parent: int, child: int) -> None:
+    tx.execute(SQL["follower_put"], (parent, child))
+    tx.execute(SQL["precede"], (parent,))
+
+
+def some_need(tx: Transaction, seq: int, state: int) -> bool:
+    """Whether one of the first followers of an ended job has not ended: it may still ask for its result."""
+    return any(needs for _, needs in tx.rows(SQL["followers_of"], (seq, state, rules.FOLLOWERS_IN_A_STEP)))
+
+
+def is_needed(tx: Transaction, seq: int, state: int) -> bool:
+    """Whether an ended job is to be kept for those that come after it. Followers that have ended are forgotten, some
+    at a time."""
+    found = tx.rows(SQL["followers_of"], (seq, state, rules.FOLLOWERS_IN_A_STEP))
+    for child, needs in found:
+        if needs:
+            tx.execute(SQL["followers_forget"], (seq, child))
+            return True
+    if found:
+        tx.execute(SQL["followers_drop"], (seq, found[-1][0]))
+    return len(found) == rules.FOLLOWERS_IN_A_STEP
 
 
 def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
@@ -137,6 +160,8 @@ def _change(tx: Transaction, job: Standing, add: Sequence[str], remove: Sequence
     for edge, parent_id, _ in tx.rows(SQL["edges_named"], (job.seq,)):
         if parent_id in remove and parent_id not in add:
             tx.execute(SQL["edge_delete"], (edge,))
+    for parent_id in set(remove) - set(add):
+        tx.execute(SQL["follower_delete"], (parent_id, job.seq))
     return int(before[0][1]) if before else WAIT
 
 
@@ -151,6 +176,7 @@ def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> boo
         return False
     tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
     tx.execute(SQL["flag_after"], (job.seq,))
+    tx.execute(SQL["followers_delete"], (job.seq,))
     _come_after(tx, job.seq, ids, RUN)
     tx.execute(SQL["relation_delay"], (job.seq, 0 if _waits(tx, job.seq) else None))
     line.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
@@ -174,6 +200,9 @@ def come_back(tx: Transaction, seq: int) -> None:
     for edge, _, state in tx.rows(SQL["edges_named"], (seq,)):
         if state is None or state >= DONE:
             tx.execute(SQL["edge_delete"], (edge,))
+    for parent_id in parents(tx, seq):
+        for parent, *_ in tx.rows(SQL["by_id"], (parent_id,)):
+            _follow(tx, parent, seq)
     tx.execute(SQL["relation_delay"], (seq, None))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headrace.job import Ref, Swept
 from headrace.store.sqlite import lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
@@ -13,7 +15,7 @@ from headrace.store.sqlite.client import erase
 from headrace.store.sqlite.schedules import next_tick
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, Transaction
+from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, PRECEDES, Transaction
 from headrace.store.sqlite.worker import take_away
 
 
@@ -27,6 +29,9 @@ class Overrides(NamedTuple):
 
 PURGE_STEP = 500
 _RETAINED = (DONE, FAILED, CANCELLED)
+_KEPT = "kept {}"
+"""In `progress`: the last job of a state that others still needed, when there were many to look at."""
+_BEGINNING = (-1, "", 0)
 
 
 def _kept(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, int]:
@@ -40,14 +45,46 @@ def _kept(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, int]:
     )
 
 
-def _expired(tx: Transaction, state: int, overrides: Overrides, limit: int) -> list[Any]:
+def _expired(tx: Transaction, state: int, overrides: Overrides) -> list[Any]:
+    """The next ones that retention has given up, in the order of their ends, behind what the step before has kept."""
     age, count = _kept(tx, state, overrides)
     before = tx.now - age
     if count == 0:
         before = 1 << 62
     elif last_kept := tx.rows(SQL["surplus_before"], (state, count - 1)):
         before = max(before, last_kept[0][0])
-    return tx.rows(SQL["expired_jobs"], (state, before, limit))
+    return tx.rows(SQL["expired_jobs"], (state, before, PURGE_STEP, *(_kept_last(tx, state) or _BEGINNING)))
+
+
+def _kept_last(tx: Transaction, state: int) -> tuple[int, str, int] | None:
+    """Where the step before came to an end, if there was more to look at."""
+    found = tx.rows(SQL["place_of_ended"], (_KEPT.format(state), state))
+    return found[0] if found else None
+
+
+def _purge(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, bool]:
+    """How many have been purged, and whether there may be more.
+
+    Those that others still need stay. One step looks at so many; the next goes on behind the last one that stayed.
+    """
+    expired = _expired(tx, state, overrides)
+    kept = [row[0] for row in expired if row[1] & PRECEDES and relations.is_needed(tx, row[0], state)]
+    doomed = [row for row in expired if row[0] not in kept] if kept else expired
+    if state == DONE and doomed:
+        stats.fold(tx, [row[2:] for row in doomed])
+    for seq, flags, *_ in doomed:
+        erase(tx, seq, flags)
+    if len(expired) < PURGE_STEP:
+        tx.execute(SQL["progress_unset"], (_KEPT.format(state),))
+    elif kept:
+        tx.execute(SQL["progress_set"], (_KEPT.format(state), kept[-1]))
+    return len(doomed), bool(doomed) and len(expired) == PURGE_STEP
+
+
+def _nothing_to_purge(tx: Transaction, state: int, overrides: Overrides) -> bool:
+    expired = _expired(tx, state, overrides)
+    whole = len(expired) < PURGE_STEP and _kept_last(tx, state) is None
+    return whole and all(row[1] & PRECEDES and relations.some_need(tx, row[0], state) for row in expired)
 
 
 def _results_to_drop(tx: Transaction) -> tuple[int, int] | None:
@@ -72,7 +109,7 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
     """Asked first, in a read transaction: an idle worker writes nothing."""
     if not all(session.alive for session in sessions(tx, run_folder)):
         return None
-    if any(_expired(tx, state, overrides, 1) for state in _RETAINED) or _results_to_drop(tx) is not None:
+    if not all(_nothing_to_purge(tx, state, overrides) for state in _RETAINED) or _results_to_drop(tx) is not None:
         return None
     if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
@@ -92,6 +129,7 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
 
 def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
+    more = False
     for session in sessions(tx, run_folder):
         if not session.alive:
             returned += len(table.close_session(tx, session.info.id, None, take_away, run_folder))
@@ -99,24 +137,23 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     if returned:
         queues.room_made(tx)
     for state in _RETAINED:
-        expired = _expired(tx, state, overrides, PURGE_STEP)
-        if state == DONE and expired:
-            stats.fold(tx, [row[2:] for row in expired])
-        for seq, flags, *_ in expired:
-            erase(tx, seq, flags)
-        purged += len(expired)
+        gone, some_left = _purge(tx, state, overrides)
+        purged += gone
+        more |= some_left
     step = _results_to_drop(tx)
     if step is not None:
-        tx.execute(SQL["drop_blobs"], step)
-        tx.execute(SQL["drop_results"], step)
+        preceding = [seq for (seq,) in tx.rows(SQL["results_precede"], step)]
+        needed = msgspec.json.encode([seq for seq in preceding if relations.is_needed(tx, seq, DONE)]).decode()
+        tx.execute(SQL["drop_blobs"], (*step, needed))
+        tx.execute(SQL["drop_results"], (*step, needed))
         tx.execute(SQL["progress_set"], ("results", step[1]))
     stats.forget(tx)
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     if forgotten(tx):
         tx.execute(SQL["event_drop"], (newest(tx),))
-    more = relations.work_off(tx)
+    more |= relations.work_off(tx)
     more |= lanes.forget_idle(tx)
-    more |= purged >= PURGE_STEP or _results_to_drop(tx) is not None
+    more |= _results_to_drop(tx) is not None
     return Swept(closed, returned, purged, more, _ticks_in(tx))
 
 

@@ -3,7 +3,8 @@
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
 --   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), results (until
---                                 when those of done jobs have been dropped), histograms (until which day), and
+--                                 when those of done jobs have been dropped), histograms (until which day), kept<digit of
+--                                 the state> (how many of the oldest are past keeping, but needed; see purge.lua), and
 --                                 <digit of the state><queue> -> how many jobs; zeros are left out
 --   {ns}:job              hash    job id -> record (see job.lua)
 --   {ns}:row:<queue>      list    the ready jobs of a queue that came in order and without a priority: due(6) arrival(6) id.
@@ -28,6 +29,8 @@
 --   {ns}:dependents:<arrival>:<n>  zset  jobs that wait for the job with this arrival number and come to an end, or go
 --                                 on, when it fails: score arrival, member f or r and id. n grows with every failure of it
 --   {ns}:patient:<arrival>  zset  likewise those that go on waiting when it fails: w and id
+--   {ns}:followers:<arrival>  zset  the jobs that name the one with this arrival number among those they come after: score
+--                                 arrival, member id. Some that have ended may be left
 --   {ns}:releasing        list    ended and removed jobs whose dependents have not been told yet (see relations.lua)
 --   {ns}:lanes            hash    lane -> its limits, and who stands at its front (see lanes.lua)
 --   {ns}:lane:<lane>      zset    jobs that wait for their turn in a lane: score and member as in a line

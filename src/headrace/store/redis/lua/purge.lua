@@ -1,5 +1,6 @@
 -- Ended jobs that retention has given up, oldest first. Most leave nothing but a record and an entry in an index: those are
--- removed without being parsed.
+-- removed without being parsed. Those that others need stay; how many of them are at the head, as far as that is known, is kept
+-- in META: the next step goes on behind them, and begins anew when all have been looked at.
 local TRACES = HISTORY + HAS_KEY + LARGE_BODY + MORE
 
 -- The queue of a record that leaves nothing else behind; nil where there is more to it.
@@ -18,8 +19,12 @@ local function queue_if_traceless(record, state)
   return record:sub(66, 65 + high * 256 + low)
 end
 
-local function purge(state, number)
-  local ids = call('ZRANGE', ENDED[state], 0, number - 1)
+-- Of the `given_up` oldest, so many at most. Answers how many are gone, and how many were looked at.
+local function purge(state, given_up, most)
+  local field = 'kept' .. state
+  local before = tonumber(call('HGET', META, field) or 0) or 0
+  local first, kept = before < given_up and before or 0, 0
+  local ids = call('ZRANGE', ENDED[state], first, math.min(given_up, first + most) - 1)
   load_many(ids)
   local numbers, purged, removed = {}, 0, plan.removed
   for i = 1, #ids do
@@ -39,14 +44,32 @@ local function purge(state, number)
     else
       local job = find_job(id)
       if job and job.state == state then
-        remove(job)
-        purged = purged + 1
+        if band(job.flags, MORE) ~= 0 and relations.is_needed(job) then
+          kept = kept + 1
+          ids[i] = false
+        else
+          remove(job)
+          purged = purged + 1
+        end
       end
     end
   end
   for queue, many in pairs(numbers) do
     count(queue, state, -many)
   end
-  plan.ended_heads[state] = #ids
-  return purged
+  if first == 0 and kept == 0 then
+    plan.ended_heads[state] = #ids
+  else
+    for i = 1, #ids do
+      if ids[i] then
+        append(plan.ended_out, state, ids[i])
+      end
+    end
+  end
+  local behind = first + #ids < given_up and first + kept or 0
+  if behind ~= before then
+    plan.fields[META] = plan.fields[META] or {}
+    plan.fields[META][field] = behind > 0 and string.format('%.0f', behind)
+  end
+  return purged, #ids
 end

@@ -1,5 +1,6 @@
 -- Jobs that wait for jobs. What a job waits for is in {ns}:unmet:<id>; who waits for a job is in its {ns}:dependents: and
 -- {ns}:patient:, which are named by its arrival number: entries of jobs that wait no more may be left there, and are skipped.
+-- Whoever names it among those it comes after is in its {ns}:followers:, for as long as it may ask for its result.
 --
 -- A job that ends, or is removed, is noted in {ns}:releasing if somebody waits for it, as msgpack:
 --   {id, its state (or REMOVED), its arrival, its number of dependents:, true if its patient: are told, too}
@@ -43,6 +44,68 @@ makers.relations = function()
     return true
   end
 
+  function relations.followers_of(parent)
+    return PREFIX .. string.format('followers:%.0f', parent.arrival)
+  end
+
+  -- What only a job with others behind it has must be in its record; its place in line stays as it is.
+  function relations.mark(parent, field, value)
+    local more = more_of(parent)
+    if not more[field] then
+      more[field] = value
+      keep_more(parent, more)
+      if plan.jobs[parent.id] == nil then
+        rewrite(parent.id, serialize(parent))
+        seen[parent.id] = parent
+      end
+    end
+    return more
+  end
+
+  function relations.follow(child, parent)
+    relations.mark(parent, 'followed', true)
+    sorted.add(relations.followers_of(parent), child.arrival, child.id)
+  end
+
+  function relations.unfollow(child, parent_id)
+    local parent = find_job(parent_id)
+    if parent then
+      sorted.remove(relations.followers_of(parent), child.id)
+    end
+  end
+
+  -- Whether an ended job is kept for those who come after it: one that has not ended, and waits for it no more, may ask for
+  -- its result. Those that have ended are forgotten, so many at a time.
+  relations.FOLLOWERS_AT_ONCE = 100
+
+  function relations.is_needed(job)
+    if not more_of(job).followed then
+      return false
+    end
+    local key, forgotten = relations.followers_of(job), {}
+    local followers, ids = sorted.head(key, relations.FOLLOWERS_AT_ONCE), {}
+    for i, entry in ipairs(followers) do
+      ids[i] = entry[2]
+    end
+    load_many(ids)
+    for i, id in ipairs(ids) do
+      local follower = find_job(id)
+      if not follower or follower.arrival ~= followers[i][1] or follower.state >= DONE then
+        sorted.remove(key, id)
+        relations.forgot = true
+      elseif job.state == DONE or not relations.is_unmet(relations.unmet_of(id), job.id) then
+        return true
+      else
+        forgotten[#forgotten + 1] = id
+      end
+    end
+    for _, id in ipairs(forgotten) do
+      sorted.remove(key, id)
+      relations.forgot = true
+    end
+    return #ids == relations.FOLLOWERS_AT_ONCE
+  end
+
   -- One waits for the other no more.
   function relations.part(child, parent_id)
     local parent = relations.drop_unmet(relations.unmet_of(child.id), parent_id) and find_job(parent_id)
@@ -64,17 +127,8 @@ makers.relations = function()
     return PREFIX .. string.format('dependents:%.0f:%.0f', arrival, number), PREFIX .. string.format('patient:%.0f', arrival)
   end
 
-  -- That somebody waits for a job has to be in its record; its place in line stays as it is.
   function relations.precede(parent, child, policy)
-    local more = more_of(parent)
-    if not more.precedes then
-      more.precedes = 1
-      keep_more(parent, more)
-      if plan.jobs[parent.id] == nil then
-        rewrite(parent.id, serialize(parent))
-        seen[parent.id] = parent
-      end
-    end
+    local more = relations.mark(parent, 'precedes', 1)
     local dependents, patient = relations.edges_of(parent.arrival, more.precedes)
     sorted.add(policy == 'wait' and patient or dependents, child.arrival, policy:sub(1, 1) .. child.id)
   end
@@ -95,6 +149,9 @@ makers.relations = function()
     local reason
     for _, id in ipairs(ids) do
       local parent = find_job(id)
+      if parent then
+        relations.follow(job, parent)
+      end
       if parent and parent.state ~= DONE and (parent.state < DONE or policy ~= 'run') then
         if relations.add_unmet(unmet, id) then
           relations.precede(parent, job, policy)
@@ -167,6 +224,10 @@ makers.relations = function()
     local more = more_of(job)
     if more.precedes then
       relations.note(job, relations.REMOVED, more.precedes, true)
+    end
+    if more.followed then
+      plan.gone[#plan.gone + 1] = relations.followers_of(job)
+      sorted.forget(relations.followers_of(job))
     end
     if more.after then
       relations.forget_unmet(job.id)
@@ -308,6 +369,9 @@ makers.relations = function()
       if not parent or parent.state >= DONE then
         relations.part(job, id)
       end
+      if parent then
+        relations.follow(job, parent)
+      end
     end
     more.delay = nil
     keep_more(job, more)
@@ -336,6 +400,7 @@ makers.relations = function()
     end
     for id in pairs(left_out) do
       relations.part(job, id)
+      relations.unfollow(job, id)
     end
     more.after = after[1] and after or nil
     keep_more(job, more)
@@ -363,6 +428,10 @@ makers.relations = function()
       return 'What it would wait for waits for so many others (more than 10,000) that it is too deep to check.'
     end
     local more = more_of(job)
+    load_many(more.after or {})
+    for _, id in ipairs(more.after or {}) do
+      relations.unfollow(job, id)
+    end
     more.after = ids
     keep_more(job, more)
     relations.begin(job, ids, 'run')

@@ -115,13 +115,14 @@ local function settle_all(session, kept)
     plan.held_out[session.held] = extend(held_out, happy)
     extend(plan.ended, happy)
   end
-  local surplus = 0
+  local surplus, there = 0, 0
   if finished_in[1] then
-    surplus = call('ZCARD', ENDED[DONE]) + #finished_in / 2 - (kept or setting('jobs-history-count'))
+    there = call('ZCARD', ENDED[DONE])
+    surplus = there + #finished_in / 2 - (kept or setting('jobs-history-count'))
     types[ENDED[DONE]] = 'zset' -- or that would have failed
   end
   if surplus >= 100 then
-    purge(DONE, math.min(surplus, #finished_in + 100))
+    purge(DONE, math.min(surplus, there), #finished_in + 100)
   end
   local bytes = {}
   for first = 1, #verdicts, 4000 do

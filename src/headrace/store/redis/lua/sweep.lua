@@ -33,10 +33,11 @@ for state, key in pairs(ENDED) do
   local surplus = call('ZCARD', key) - (tonumber(ARGV[4]) or setting(kind .. '-history-count'))
   local keep = tonumber(given) or setting(kind .. '-history')
   local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keep))
-  local given_up = math.min(math.max(surplus, too_old), PURGED_AT_ONCE)
+  local given_up = math.max(surplus, too_old)
   if given_up > 0 then
-    purged = purged + purge(state, given_up)
-    more = given_up == PURGED_AT_ONCE and 1 or more
+    local gone, looked_at = purge(state, given_up, PURGED_AT_ONCE)
+    purged = purged + gone
+    more = gone > 0 and looked_at == PURGED_AT_ONCE and 1 or more
   end
 end
 
@@ -73,7 +74,8 @@ if keep_results then
   end
   for i = 1, #ended, 2 do
     local job = find_job(ended[i])
-    if job and job.state == DONE and band(job.flags, HAS_RESULT) ~= 0 then
+    if job and job.state == DONE and band(job.flags, HAS_RESULT) ~= 0
+      and not (band(job.flags, MORE) ~= 0 and relations.is_needed(job)) then
       local story = story_of(job)
       keep_result(job, story, nil)
       story.large = with(story.large, RESULT_DROPPED)
@@ -108,7 +110,7 @@ end
 local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
-if closed[1] or next(plan.ended_heads) or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten then
+if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do

@@ -196,6 +196,14 @@ CREATE TABLE edge (
 CREATE INDEX edge_parent ON edge (parent);
 CREATE UNIQUE INDEX edge_child ON edge (child, parent);
 
+-- Which job names which among those it comes after: an ended parent is kept for its followers. Some that have ended may be left.
+CREATE TABLE follower (
+    parent INTEGER NOT NULL,
+    child INTEGER NOT NULL,
+    PRIMARY KEY (parent, child)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX follower_child ON follower (child);
+
 -- Jobs that came to an end while others waited for them: their edges are worked off in bounded steps.
 CREATE TABLE ended (
     seq INTEGER PRIMARY KEY,

@@ -1,0 +1,8 @@
+-- Some of those who name an ended job, and whether each needs it: it is unfinished, and waits for it no more.
+SELECT
+    child,
+    coalesce(job.state < 4, FALSE)
+    AND (?2 = 4 OR NOT EXISTS (SELECT 1 FROM edge WHERE edge.child = follower.child AND edge.parent = ?1))
+FROM follower LEFT JOIN job ON job.seq = follower.child
+WHERE follower.parent = ?1
+ORDER BY follower.child LIMIT ?3

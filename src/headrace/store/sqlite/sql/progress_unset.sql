@@ -1,0 +1,2 @@
+-- Begin anew.
+DELETE FROM progress WHERE name = ?1
