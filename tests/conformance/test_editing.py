@@ -132,6 +132,45 @@ def test_an_edited_queue_is_another_lane(store: Store, worker: Worker) -> None:
 
 
 @pytest.mark.needs(Facet.LANES)
+def test_one_put_off_by_a_rate_is_free_in_another_queue(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, *"abcd", lane=Lane("k", rate=1, per=3_600_000))
+    due = look(store, "b").due
+    worker.take_one()
+    clock.advance(10)
+    assert [state(store, i) for i in "bc"] == [State.SCHEDULED, State.BLOCKED]
+    edit(store, "b", "c", queue="elsewhere")
+    assert [state(store, i) for i in "bc"] == [State.READY, State.BLOCKED]
+    assert look(store, "c").due == due
+    assert (state(store, "d"), look(store, "d").due) == (State.SCHEDULED, clock.now() - 10 + 3_600_000)
+    edit(store, "d", queue="elsewhere", priority=-1)
+    assert ids(worker.take(1, 0, "elsewhere")) == "b"
+    assert state(store, "c") is State.SCHEDULED
+    edit(store, "c", delay=0)
+    assert state(store, "c") is State.SCHEDULED
+
+
+@pytest.mark.needs(Facet.RELATIONS)
+def test_one_put_off_by_a_rate_is_due_when_those_that_it_was_made_to_wait_for_are_done(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, *"ab", lane=Lane("k", rate=1, per=3_600_000))
+    put(store, "z")
+    due = look(store, "b").due
+    worker.take_one()
+    store.run(store.depend("b", add=["z"]))
+    assert (state(store, "b"), look(store, "b").due) == (State.BLOCKED, due)
+
+
+def test_one_put_off_by_a_rate_keeps_its_place_when_the_rate_changes(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, *"abc", lane=Lane("k", rate=1, per=3_600_000))
+    worker.take_one()
+    clock.advance(10)
+    put(store, "d", lane=Lane("k", rate=1, per=1_000))
+    assert [state(store, i) for i in "bc"] == [State.SCHEDULED, State.BLOCKED]
+
+
 def test_an_edited_priority_counts_in_a_lanes_line(store: Store, worker: Worker) -> None:
     put(store, *"abc", lane=Lane("k", limit=1))
     edit(store, "c", priority=1)

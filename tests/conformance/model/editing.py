@@ -28,7 +28,7 @@ class Editing(Core):
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
             self._happened(job, "edited")
             return True
-        queue, due = job.queue, job.due
+        queue, due = job.queue, self._own_due(job)
         self._leave(job)
         job.priority = job.priority if change.priority is None else change.priority
         job.queue = change.queue or queue

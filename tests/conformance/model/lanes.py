@@ -55,7 +55,10 @@ class Lanes(Core):
             return
         lane.lane = definition
         lane.starts = lane.starts[-definition.rate :] if definition.rate else []
-        front, lane.front = lane.front, None
+        front = lane.front
+        if front:
+            front.due = self._own_due(front)
+        lane.front = None
         if front and lane.turn is front:
             self._make_front(lane, front)
         elif front:
@@ -88,10 +91,16 @@ class Lanes(Core):
     def _make_front(self, lane: LaneRecord, job: Job) -> None:
         now = self.clock.now()
         job.in_lanes_line = False
+        lane.front_due = job.due
         job.due = max(now + lane.taken, lane.earliest())
         job.state = State.READY if lane.earliest() <= now else State.SCHEDULED
         lane.front = job
         self._tell(queue=job.queue)
+
+    def _own_due(self, job: Job) -> int:
+        """When a job is due by itself, whatever its lane says of its front."""
+        lane = self.lanes.get((job.queue, job.lane.key)) if job.lane else None
+        return lane.front_due if lane and lane.front is job else job.due
 
     def _started_in_lane(self, job: Job) -> None:
         lane = self._lane_of(job)

@@ -95,6 +95,8 @@ class LaneRecord:
     lane: Lane
     front: Job | None = None
     """The one that stands in the queue's line, or will when the rate allows it."""
+    front_due: int = 0
+    """When that one was due before the lane said when."""
     turn: Job | None = None
     """In a sequence: the one that the others wait for."""
     starts: list[int] = field(default_factory=list)

@@ -42,8 +42,9 @@ class Relations(Core):
         elif waited and not self._unmet(job):
             self._release(job)
         elif not waited and self._unmet(job):
+            due = self._own_due(job)
             self._leave(job)
-            self._wait_in_line(job, job.due)
+            self._wait_in_line(job, due)
         return True
 
     def _unmet(self, job: Job) -> list[Edge]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.job import Kind, Outcome
 from headrace.store.facets import Edit
-from headrace.store.sqlite import line, relations
+from headrace.store.sqlite import lanes, line, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.statements import SQL
@@ -32,8 +32,8 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
         return True
     queue = change.queue or job.queue
-    line.change_queue(tx, job, queue)
     due = _new_due(tx, job, change)
+    line.change_queue(tx, job, queue)
     priority = job.priority if change.priority is None else change.priority
     line.enter(tx, job._replace(queue=queue, priority=priority), due)
     return True
@@ -41,7 +41,7 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
 
 def _new_due(tx: Transaction, job: Standing, change: Edit) -> int:
     if change.run_at is None and change.delay is None:
-        return job.due
+        return lanes.own_due(tx, job)
     if job.flags & AFTER:
         waits = bool(tx.rows(SQL["has_edges"], (job.seq,)))
         tx.execute(SQL["relation_delay"], (job.seq, change.delay if waits else None))

@@ -14,7 +14,7 @@ from headrace.job import Lane, NewJob, Ref
 from headrace.store import rules
 from headrace.store.facets import LaneSnapshot
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import BLOCKED, READY, SCHEDULED, Transaction
+from headrace.store.sqlite.step import BLOCKED, LANED, READY, SCHEDULED, Transaction
 
 ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)
 """Where a job is in its lane: `laned.place`."""
@@ -35,6 +35,7 @@ class Record:
     unfinished: int
     running: int
     front: int | None
+    front_due: int | None
     turn: int | None
     starts: int
     forget_at: int | None
@@ -102,7 +103,7 @@ def _save(tx: Transaction, lane: Record) -> None:
         SQL["lane_set"],
         (
             lane.seq, lane.limit, lane.rate, lane.per, lane.sequence, lane.unfinished, lane.running, lane.front,
-            lane.turn, lane.starts, lane.forget_at,
+            lane.turn, lane.starts, lane.forget_at, lane.front_due,
         ),
     )  # fmt: skip
 
@@ -136,11 +137,13 @@ def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
         lane.limit, lane.rate, lane.per, lane.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
         tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - (wanted.rate or 0)))
         front, lane.front = lane.front, None
-        if front is not None and front == lane.turn:
-            _make_front(tx, lane, front)
-        elif front is not None:
+        if front is not None:
             job = standing(tx, front)
-            _join_line(tx, lane, job, job.due)
+            due = job.due if lane.front_due is None else lane.front_due
+            if front == lane.turn:
+                _make_front(tx, lane, front, due)
+            else:
+                _join_line(tx, lane, job, due)
         _admit(tx, lane)
     _save(tx, lane)
 
@@ -216,6 +219,15 @@ def enter(tx: Transaction, job: Standing, due: int, later: bool) -> None:
     _save(tx, lane)
 
 
+def own_due(tx: Transaction, job: Standing) -> int:
+    """When a job is due by itself, whatever its lane says of its front."""
+    if job.flags & LANED:
+        lane = _find(tx, job.queue, laned(tx, job.seq).key)
+        if lane is not None and lane.front == job.seq and lane.front_due is not None:
+            return lane.front_due
+    return job.due
+
+
 def admit(tx: Transaction, seq: int, queue: str) -> None:
     """A job has left its place in its lane: there may be room for the next."""
     lane = _record(tx, queue, laned(tx, seq).definition)
@@ -253,24 +265,24 @@ def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
     head = tx.rows(SQL["laned_head"], (lane.seq,))
     if not head:
         return
-    (seq,) = head[0]
+    seq, due = head[0]
     if lane.sequence:
         lane.turn = seq
         job = standing(tx, seq)
         _begin_turn(tx, lane, job, job.due, job.due > tx.now)
     else:
-        _make_front(tx, lane, seq, taken)
+        _make_front(tx, lane, seq, due, taken)
 
 
 def _begin_turn(tx: Transaction, lane: Record, job: Standing, due: int, later: bool) -> None:
     if later:
         _schedule(tx, lane, job.seq, due)
     else:
-        _make_front(tx, lane, job.seq)
+        _make_front(tx, lane, job.seq, due)
 
 
-def _make_front(tx: Transaction, lane: Record, seq: int, taken: int = 0) -> None:
-    lane.front = seq
+def _make_front(tx: Transaction, lane: Record, seq: int, due: int, taken: int = 0) -> None:
+    lane.front, lane.front_due = seq, due
     earliest = _earliest(tx, lane)
     if earliest > tx.now:
         _schedule(tx, lane, seq, max(tx.now + taken, earliest))

@@ -144,8 +144,9 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
     elif waited and not waits:
         _release(tx, job)
     elif waits and not waited:
+        due = lanes.own_due(tx, job)
         line.change_queue(tx, job, job.queue)
-        line.enter(tx, job, job.due)
+        line.enter(tx, job, due)
     return True
 
 

@@ -43,7 +43,9 @@ if reason then
 elseif waited and not waits then
   relations.release(job, more_of(job))
 elseif waits and not waited then
+  local due = lanes.own_due(job)
   leave_state(job)
+  job.due = due
   wait_in_line(job)
   lanes.look_again(job)
 else

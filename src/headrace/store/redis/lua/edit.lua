@@ -14,6 +14,7 @@ local priority, run_at, delay = tonumber(given(3)), tonumber(given(4)), tonumber
 local moves = queue or priority or run_at or delay
 
 local function edit(job)
+  local due = moves and lanes.own_due(job)
   if moves then
     leave_state(job)
     change_queue(job, queue)
@@ -30,7 +31,7 @@ local function edit(job)
     return
   end
   job.priority = priority or job.priority
-  job.due = run_at or delay and now + delay or job.due
+  job.due = run_at or delay and now + delay or due
   if run_at or delay then
     local more = more_of(job)
     more.delay = delay and more.after and relations.unmet_of(job.id).number > 0 and delay or nil

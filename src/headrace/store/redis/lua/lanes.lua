@@ -5,7 +5,7 @@
 -- {ns}:lanes, as msgpack:
 --   key, limit, rate, per, sequence   as in the newest job that was put into it
 --   number                            how many jobs it has that have not come to an end
---   front                             the id of its front
+--   front, front_due                  the id of its front, and when that was due before the lane said when
 --   turn                              in a sequence, the id of the job whose turn it is
 makers.lanes = function()
   lanes.key, lanes.fading, lanes.known = PREFIX .. 'lanes', PREFIX .. 'fading', {}
@@ -81,7 +81,7 @@ makers.lanes = function()
   -- in the same exchange stands behind as many of other lanes.
   function lanes.make_front(lane, job)
     local earliest = lanes.next_start(lane)
-    lane.kept.front = job.id
+    lane.kept.front, lane.kept.front_due = job.id, job.due
     job.due = math.max(now + lane.taken, earliest)
     if earliest > now then
       schedule(job)
@@ -126,6 +126,12 @@ makers.lanes = function()
     end
   end
 
+  -- When a job is due by itself, whatever its lane says of its front.
+  function lanes.own_due(job)
+    local lane = lanes.of(job)
+    return lane and lane.kept.front == job.id and lane.kept.front_due or job.due
+  end
+
   -- A job's lane may have room now.
   function lanes.look_again(job)
     local lane = lanes.of(job)
@@ -163,6 +169,7 @@ makers.lanes = function()
     local front = old.front and find_job(old.front)
     if front then
       leave_state(front)
+      front.due = old.front_due or front.due
       if new.turn == front.id then
         lanes.make_front(lane, front)
       else

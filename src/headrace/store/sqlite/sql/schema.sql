@@ -227,6 +227,7 @@ CREATE TABLE lane (
     unfinished INTEGER NOT NULL,
     running INTEGER NOT NULL,
     front INTEGER,                   -- the job that stands in the queue's line, or will when the rate allows it
+    front_due INTEGER,               -- when that one was due before the lane said when
     turn INTEGER,                    -- in a sequence: the job that the others wait for
     starts INTEGER NOT NULL,         -- how many there were; `lane_start` has the last ones
     forget_at INTEGER,               -- when nothing needs to be remembered any more, if it has no unfinished jobs
