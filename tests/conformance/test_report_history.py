@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.job import Charge, Event, Kind, State
+from headrace.job import Charge, Event, IfFailed, Kind, State
 from headrace.store.contract import Facet, Store
+from headrace.store.facets import Edit
 
 from .helpers import TIMEOUT, Worker, look, outcome, put, saying, told
 
@@ -176,6 +177,81 @@ def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, cloc
     clock.advance(TIMEOUT)
     store.run(store.sweep())
     assert told(store, "a")[-1] == "crashed"
+
+
+@pytest.mark.parametrize("how", ["timed out", "crashed"])
+@pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Facet.EDIT)
+def test_a_run_that_was_taken_away_is_told_with_its_start(
+    store: Store, worker: Worker, clock: ManualClock, how: str
+) -> None:
+    put(store, "a")
+    expected = [("created", "")]
+    for run in range(2):
+        clock.advance(10)
+        lease = worker.take_one()
+        begins = clock.now()
+        clock.advance(10)
+        worker.report(saying(lease, log=[(clock.steady(), f"line {run}")]))
+        if how == "timed out":
+            store.run(store.time_out(["a"]))
+        else:
+            worker.close(crashed=None)
+        events = store.run(store.history("a"))
+        assert (events[-3].at, events[-1].at) == (begins, clock.now())
+        expected += [("started", worker.info.name), ("log", worker.info.name), (how, worker.info.name)]
+        assert [(event.what, event.worker) for event in events] == expected
+        worker = Worker(store, clock, f"w{run}")
+    put_back = worker.take_one()
+    worker.settle(put_back)
+    assert told(store, "a") == [*(what for what, _ in expected), "started", "done"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_a_retried_run_is_told_with_its_start_before_what_it_said(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a")
+    lease = worker.take_one()
+    began = clock.steady()
+    clock.advance(10)
+    worker.report(saying(lease, log=[(clock.steady(), "line")]))
+    worker.settle(lease, Kind.AGAIN, began=began, ended=clock.steady())
+    assert told(store, "a") == ["created", "started", "log", "retried"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Facet.EDIT)
+@pytest.mark.needs(Facet.RELATIONS)
+def test_what_people_changed_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a", "b", "c")
+    clock.advance(10)
+    store.run(store.edit(["a"], Edit(queue="other", priority=7, delay=0)))
+    store.run(store.edit(["a"], Edit(body=b"B", options=b"O", data=b"D")))
+    store.run(store.depend("a", add=["b", "c"]))
+    store.run(store.depend("a", remove=["b"]))
+    changes = [(event.what, event.detail, event.worker, event.at) for event in store.run(store.history("a"))[1:]]
+    assert changes == [
+        ("edited", detail, "", clock.now())
+        for detail in (
+            "queue other, priority 7, time", "arguments, options, data", "comes after 2 more", "comes after 1 less",
+        )
+    ]  # fmt: skip
+    worker.run_one()
+    worker.run_one()
+    (lease,) = worker.take(1, 0, "other")
+    worker.settle(lease)
+    assert told(store, "a") == ["created", *["edited"] * 4, "started", "done"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Facet.RELATIONS)
+def test_a_change_that_makes_a_job_fail_is_told_before_the_failure(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.run_one(Kind.FAILED)
+    put(store, "b", delay=1_000, if_failed=IfFailed.FAIL)
+    store.run(store.depend("b", add=["a"]))
+    assert told(store, "b") == ["created", "edited", "failed"]
 
 
 @pytest.mark.needs(Facet.HISTORY)

@@ -8,7 +8,7 @@ from headrace.codec import ErrorText, encode_error
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Lane, NewJob
 from headrace.names import check_count
-from headrace.store.facets import ScheduleRecord
+from headrace.store.facets import Edit, ScheduleRecord
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
@@ -22,6 +22,25 @@ MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
 SHOWN = 10
 """How many jobs are named, at most, where somebody asks why one does not run."""
+
+
+def what_changes(change: Edit) -> str:
+    """An edit in words, for the job's history."""
+    words = (
+        (change.queue, f"queue {change.queue}"),
+        (change.priority, f"priority {change.priority}"),
+        (change.run_at if change.delay is None else change.delay, "time"),
+        (change.body, "arguments"),
+        (change.options, "options"),
+        (change.data, "data"),
+    )
+    return ", ".join(word for value, word in words if value is not None)
+
+
+def what_depends(add: Sequence[str], remove: Sequence[str]) -> str:
+    """The same of a change of what a job comes after."""
+    words = ((add, "more"), (remove, "less"))
+    return "comes after " + ", ".join(f"{len(ids)} {word}" for ids, word in words if ids)
 
 
 def check_batch(jobs: Sequence[NewJob]) -> None:

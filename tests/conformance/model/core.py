@@ -68,5 +68,5 @@ class Core:
         pass
 
     def _note(self, job: Job, what: str, detail: str = "", at: int | None = None) -> None:
-        worker = "" if what in ("created", "revived") else job.worker
+        worker = "" if what in ("created", "revived", "edited") else job.worker
         job.events.append(Event(self.clock.now() if at is None else at, what, detail, worker))

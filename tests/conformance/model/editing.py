@@ -26,7 +26,7 @@ class Editing(Core):
             if getattr(change, name) is not None:
                 setattr(job, name, getattr(change, name))
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
-            self._happened(job, "edited")
+            self._edited(job, rules.what_changes(change))
             return True
         queue, due = job.queue, self._own_due(job)
         self._leave(job)
@@ -39,9 +39,13 @@ class Editing(Core):
             job.delay = change.delay if self._unmet(job) else None
         if job.queue != queue:
             self._left_lane(job, queue)
-        self._happened(job, "edited")
+        self._edited(job, rules.what_changes(change))
         self._wait_in_line(job, due)
         return True
+
+    def _edited(self, job: Job, what: str) -> None:
+        self._note(job, "edited", what)
+        self._happened(job, "edited", what)
 
     def time_out(self, ids: Sequence[str]) -> Step[list[bool]]:
         return Step(lambda: self._and_work_off([self._time_out(i) for i in ids]))

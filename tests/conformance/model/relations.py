@@ -36,6 +36,7 @@ class Relations(Core):
         ]
         for parent in self._named(set(remove) - set(add)):
             parent.followers.discard(job)
+        self._edited(job, rules.what_depends(add, remove))
         culprit = self._come_after(job, add, job.if_failed)
         if culprit is not None:
             self._fail_with(job, culprit, culprit.state)

@@ -286,7 +286,12 @@ class RedisStore(OnRedis):
     # -- relations --
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
-        arguments = (job_id.encode(), requests.names(add), requests.names(remove))
+        arguments = (
+            job_id.encode(),
+            requests.names(add),
+            requests.names(remove),
+            rules.what_depends(add, remove).encode(),
+        )
         return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=False)
 
     # -- queues and lanes --
@@ -312,7 +317,7 @@ class RedisStore(OnRedis):
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         rules.check_moment(change.run_at, change.delay)
-        arguments = (*requests.edit(change), *(job_id.encode() for job_id in ids))
+        arguments = (*requests.edit(change), rules.what_changes(change).encode(), *(job_id.encode() for job_id in ids))
         return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
 
     def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:

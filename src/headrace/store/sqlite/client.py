@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
-from headrace.job import NewJob, Put, Ref
+from headrace.job import NewJob, Put
 from headrace.store import rules
-from headrace.store.sqlite import lanes, line, relations, schedules, stats
+from headrace.store.sqlite import history, lanes, line, relations, schedules, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
@@ -159,25 +159,13 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
         return False
     elif state != CANCELLED:
         if state == FAILED:
-            _remember_end(tx, seq, "failed")
+            history.remember_end(tx, seq, "failed")
         tx.execute(SQL["cancel_waiting"], (seq, tx.now))
         tx.happened(seq, "cancelled")
         tx.ended.append(job_id)
         if state < DONE:
             line.ended(tx, job, CANCELLED)
     return True
-
-
-def _remember_end(tx: Transaction, seq: int, ended: str) -> None:
-    """Write down the run that ended and how, before its place in the job's head is used again."""
-    tx.execute(SQL["remember_start"], (seq,))
-    tx.execute(SQL["remember_end"], (seq, ended))
-    tx.execute(SQL["mark_history"], (seq,))
-    trim_history(tx, seq)
-
-
-def trim_history(tx: Transaction, seq: Ref) -> None:
-    tx.execute(SQL["trim_history"], (seq, tx.number("max-job-history")))
 
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
@@ -239,7 +227,7 @@ def _revive_one(tx: Transaction, job_id: str) -> bool:
         if holder and holder[0][0] != seq and holder[0][2] < DONE:
             return False
     ended = "failed" if state == FAILED else "cancelled"
-    _remember_end(tx, seq, ended)
+    history.remember_end(tx, seq, ended)
     tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
     tx.execute(SQL["revive"], (seq, tx.now))
     tx.happened(seq, "revived")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.job import Kind, Outcome
+from headrace.store import rules
 from headrace.store.facets import Edit
-from headrace.store.sqlite import lanes, line, relations
+from headrace.store.sqlite import history, lanes, line, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.statements import SQL
@@ -28,7 +29,7 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
-    tx.happened(job.seq, "edited")
+    history.edited(tx, job.seq, rules.what_changes(change))
     if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
         return True
     queue = change.queue or job.queue

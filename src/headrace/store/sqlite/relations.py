@@ -9,7 +9,7 @@ import msgspec
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import IfFailed, NewJob
 from headrace.store import rules
-from headrace.store.sqlite import lanes, line, stats
+from headrace.store.sqlite import history, lanes, line, stats
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, BLOCKED, CANCELLED, DONE, FAILED, LANED, RUNNING, Transaction
@@ -136,6 +136,7 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
             raise rules.cycle(job_id, parent_id)
     waited = _waits(tx, job.seq)
     policy = _change(tx, job, add, remove)
+    history.edited(tx, job.seq, rules.what_depends(add, remove))
     job = job._replace(flags=job.flags | AFTER)
     culprit = _come_after(tx, job.seq, add, policy)
     waits = _waits(tx, job.seq)

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import line, queues, relations, schedules, stats
-from headrace.store.sqlite.client import trim_history
+from headrace.store.sqlite import history, line, queues, relations, schedules, stats
 from headrace.store.sqlite.handing import Handing, hand_out
 from headrace.store.sqlite.lanes import standing
 from headrace.store.sqlite.reads import large_value
@@ -252,7 +251,7 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
     found = tx.rows(SQL["holder"], (outcome.ref,))
     if not found:
         return Verdict.STALE
-    token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id = found[0]
+    token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id, handed_out = found[0]
     if (token, state, holder) != (outcome.token, RUNNING, session.seq):
         return _refusal(session, outcome, found[0])
     began = None if outcome.began is None else outcome.began + lag
@@ -312,10 +311,11 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
         elif not relations.wait_for_children(tx, before, outcome.after):
             return Verdict.OK
     if eventful:
-        _remember_run(tx, session.name, outcome.ref, (what, outcome.note), began, ended)
+        started = handed_out if began is None else began
+        history.remember_run(tx, session.name, outcome.ref, (what, outcome.note), started, ended)
     elif worded:
         tx.execute(SQL["remember_start"], (outcome.ref,))
-        _remember_run(tx, session.name, outcome.ref, ("failed", outcome.note), None, ended)
+        history.remember_run(tx, session.name, outcome.ref, ("failed", outcome.note), None, ended)
     if new_state == FAILED:
         tx.happened(outcome.ref, "failed", group or "", session.name)
     elif new_state == CANCELLED:
@@ -388,13 +388,6 @@ def _refusal(session: Session, outcome: Outcome, holder: tuple[Any, ...] | None)
     return Verdict.ALREADY if ours and state != RUNNING else Verdict.STALE
 
 
-def _remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str], began: int | None, ended: int) -> None:
-    if began is not None:
-        tx.execute(SQL["remember"], (seq, began, "started", "", worker))
-    tx.execute(SQL["remember"], (seq, ended, *what, worker))
-    trim_history(tx, seq)
-
-
 def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
     large = len(body) > INLINE
     tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
@@ -438,5 +431,5 @@ def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> b
         tx.execute(SQL["remember"], (entry.ref, at + lag, "log", words, session.name))
     if entry.log:
         tx.execute(SQL["mark_history"], (entry.ref,))
-        trim_history(tx, entry.ref)
+        history.trim(tx, entry.ref)
     return True

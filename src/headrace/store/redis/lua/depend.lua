@@ -2,6 +2,7 @@
 --
 -- ARGV[2]  job id
 -- ARGV[3]  ids to add, ARGV[4] ids to remove: H each
+-- ARGV[5]  the same in words, for the history
 -- Answers  1, or 0 if there is no such job, or it does not wait
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
 --@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit
@@ -37,6 +38,8 @@ end
 local waited = relations.unmet_of(job.id).number > 0
 local reason = relations.change(job, add, gone)
 local waits = relations.unmet_of(job.id).number > 0
+remember(job, now, 'edited', ARGV[5], '')
+happened(job, 'edited', ARGV[5])
 if reason then
   leave_state(job)
   relations.fail(job, reason)

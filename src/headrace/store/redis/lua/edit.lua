@@ -1,7 +1,8 @@
 -- edit: change waiting jobs. Whoever changes his queue, priority or time leaves his place and finds another.
 --
 -- ARGV[2..8]  queue, priority, run at, delay, body, options, data: '' or '=' and the value
--- ARGV[9...]  job ids
+-- ARGV[9]     the same in words, for the history
+-- ARGV[10...] job ids
 -- Answers     for each 1, or 0 if there is no such job, or it does not wait
 --@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit
 
@@ -26,7 +27,8 @@ local function edit(job)
   end
   move(job, { queue = queue, body = body, options = options })
   change(job)
-  happened(job, 'edited')
+  remember(job, now, 'edited', ARGV[9], '')
+  happened(job, 'edited', ARGV[9])
   if not moves then
     return
   end
@@ -42,7 +44,7 @@ local function edit(job)
 end
 
 local ids = {}
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   ids[#ids + 1] = ARGV[i]
 end
 load_many(ids)

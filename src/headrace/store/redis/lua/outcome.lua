@@ -157,7 +157,7 @@ local function end_run(session, job, outcome)
   end
   local what = outcome.what or charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
   if not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING) then
-    if job.started > 0 and (outcome.began or outcome.what) then
+    if job.started > 0 then
       remember(job, job.started, 'started', '', session.name)
     end
     remember(job, ended, what, outcome.note or '', session.name)
