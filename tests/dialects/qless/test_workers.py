@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headrace.dialects.qless import Client, Job
+from headrace.dialects.qless import Client, Job, retry
 from headrace.dialects.qless.running import find_class, is_allowed, reload
 from headrace.dialects.qless.workers import CoroutineWorker, ForkPerJobWorker, SerialWorker, Worker
 from processes import children_of, environment, eventually
@@ -233,27 +234,40 @@ def test_coroutines(client: Client, tmp_path: Path, testimony: Callable[[], list
 
 
 SCRIPT = """
-import signal, sys
+import sys
+from functools import partial
 from pathlib import Path
 from headrace.dialects.qless import Client
-from headrace.dialects.qless.workers import ForkingWorker, ForkPerJobWorker, SerialWorker
-kind, url, base, *rest = sys.argv[1:]
-allowed = ["{module}"]
+from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker, Options, SerialWorker
+kind, url, base, resume, *queues = sys.argv[1:]
+options = Options(interval=0.05, allowed=["{module}"], resume=resume == "resume")
 if kind == "per-job":
-    client = Client(url, hostname="boss")
-    worker = ForkPerJobWorker(["q"], client, sandbox=Path(base), allowed=allowed, workers=2, interval=0.05)
+    options.sandbox = Path(base)
+    worker = ForkPerJobWorker(queues, Client(url, hostname="boss"), options, workers=2)
     worker.handle_signals()
 else:
-    from headrace.dialects.qless.workers import Options
-    options = Options(interval=0.05, allowed=allowed, resume="resume" in rest)
-    worker = ForkingWorker(["q"], url, options, name="boss", workers=2, base=Path(base))
+    klass = partial(CoroutineWorker, coroutines=4) if kind == "coroutines" else SerialWorker
+    worker = ForkingWorker(queues, url, options, name="boss", workers=2, kind=klass, base=Path(base))
+print("ready", flush=True)
 worker.run()
 """.replace("{module}", MODULE)
 
+KINDS = ("forking", "coroutines", "per-job")
+
+
+def arguments_of(kind: str, server: Server, base: Path, *queues: str, resume: bool = False) -> list[str]:
+    words = "resume" if resume else "afresh"
+    return [sys.executable, "-c", SCRIPT, kind, server.url, str(base), words, *(queues or ["q"])]
+
 
 @contextmanager
-def process(kind: str, server: Server, base: Path, *rest: str) -> Iterator[subprocess.Popen[bytes]]:
-    worker = subprocess.Popen([sys.executable, "-c", SCRIPT, kind, server.url, str(base), *rest], env=environment())
+def process(
+    kind: str, server: Server, base: Path, *queues: str, resume: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker in a process (and a session) of its own."""
+    worker = subprocess.Popen(
+        arguments_of(kind, server, base, *queues, resume=resume), env=environment(), start_new_session=True
+    )
     try:
         yield worker
     finally:
@@ -262,6 +276,44 @@ def process(kind: str, server: Server, base: Path, *rest: str) -> Iterator[subpr
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         worker.wait()
+
+
+ASYNC = {
+    "q": ("complete", None),
+    "handed_on": ("complete", None),
+    "again": ("failed", "failed-retries-again"),
+    "handed_on_again": ("failed", "failed-retries-handed_on_again"),
+    "wrong": ("failed", "wrong-LookupError"),
+    "given_up": ("failed", "given_up-CancelledError"),
+    "gone": ("failed", "gone-SystemExit"),
+    "bit_by_bit": ("failed", "bit_by_bit-TypeError"),
+}
+"""Methods of `Later`, and what becomes of their jobs."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_async_method_is_awaited_wherever_it_runs(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]], kind: str
+) -> None:
+    jids = {queue: put(client, "Later", queue, retries=1) for queue in ASYNC}
+
+    def outcomes() -> dict[str, tuple[str, str | None]]:
+        jobs = {queue: job_of(client, jid) for queue, jid in jids.items()}
+        return {queue: (job.state, job.failure.get("group")) for queue, job in jobs.items()}
+
+    with process(kind, server, tmp_path, *ASYNC):
+        eventually(lambda: outcomes() == ASYNC, "all of them")
+    ran = [words[1] for words in testimony()]
+    assert sorted(ran) == sorted([jids["q"], jids["handed_on"], *[jids["again"]] * 2, *[jids["handed_on_again"]] * 2])
+
+
+def test_retry_of_an_async_function_is_one() -> None:
+    async def function(job: Job) -> None:
+        """Documented."""
+
+    wrapped = retry(ValueError)(function)
+    assert inspect.iscoroutinefunction(wrapped)
+    assert (wrapped.__name__, wrapped.__doc__) == ("function", "Documented.")
 
 
 def test_a_process_per_job(
@@ -286,6 +338,30 @@ def test_a_process_per_job(
         assert worker.wait(20) == 0
     assert job_of(client, first).state == "complete"
     assert job_of(client, first).worker_name == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_to_all_processes_lets_jobs_finish(
+    client: Client,
+    server: Server,
+    tmp_path: Path,
+    testimony: Callable[[], list[list[str]]],
+    kind: str,
+    number: signal.Signals,
+) -> None:
+    """Ctrl-C in a terminal reaches the whole group; so does what a service manager sends."""
+    gate = tmp_path / "gate"
+    jid = put(client, "Wait", data={"until": str(gate)})
+    with process(kind, server, tmp_path) as worker:
+        eventually(testimony, "the job")
+        os.killpg(worker.pid, number)
+        put(client, "Plain", jid="later")
+        eventually(lambda: len(children_of(worker.pid)) == 1, "the end of idle processes")
+        gate.touch()
+        assert worker.wait(20) == 0
+    assert (job_of(client, jid).state, job_of(client, "later").state) == ("complete", "waiting")
+    assert [words[3] for words in testimony()] == ["began", "ended"]
 
 
 def test_a_parent_replaces_children_and_passes_signals_on(
@@ -322,7 +398,7 @@ def test_a_worker_that_died_goes_on_with_its_jobs(
         eventually(testimony, "the job")
     assert job_of(client, jid).state == "running"
     gate.touch()
-    with process("forking", server, tmp_path, "resume"):
+    with process("forking", server, tmp_path, resume=True):
         eventually(lambda: job_of(client, jid).state == "complete", "the job, resumed")
 
 
@@ -353,7 +429,7 @@ def test_what_the_bare_name_holds_is_shared_out_and_the_children_keep_their_own_
         with closing(Client(server.url, hostname=name)) as earlier:
             assert [job.jid for job in earlier.queues["q"].pop(len(held))] == held
             earlier.queues["elsewhere"].pop()
-    with process("forking", server, tmp_path, "resume"):
+    with process("forking", server, tmp_path, resume=True):
         eventually(
             lambda: all(job_of(client, jid).state == "complete" for held in jids.values() for jid in held),
             "all of them",
@@ -369,8 +445,7 @@ def test_what_the_bare_name_holds_is_shared_out_and_the_children_keep_their_own_
 
 
 def test_a_console_is_opened_on_request(client: Client, server: Server, tmp_path: Path) -> None:
-    code = SCRIPT.replace("worker.run()", "print('ready', flush=True)\nworker.run()")
-    arguments = [sys.executable, "-c", code, "per-job", server.url, str(tmp_path)]
+    arguments = arguments_of("per-job", server, tmp_path)
     with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None

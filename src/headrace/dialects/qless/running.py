@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import inspect
 import logging
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,13 +74,39 @@ def _last_change(module: ModuleType) -> float:
 
 def process(job: Job, allowed: Sequence[str] | None = None) -> None:
     """Run a job: the static method of its class that is named like the queue, or else `process`."""
+    rest = begin(job, allowed)
+    if rest is not None:
+        asyncio.run(go_on(job, rest))
+
+
+def begin(job: Job, allowed: Sequence[str] | None = None) -> Awaitable[Any] | None:
+    """Call the method of a job, and answer with what is to be awaited for the job to be done. None: the run is over."""
     method = method_of(job, allowed)
     if method is None:
-        return
+        return None
     try:
-        method(job)
-    except Exception as error:
+        answer = method(job)
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            raise TypeError(f"The method of {job.klass_name} is a generator, and so nothing of it has run.")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         failed_by(job, error)
+        return None
+    return answer if inspect.isawaitable(answer) else None
+
+
+async def go_on(job: Job, rest: Awaitable[Any]) -> None:
+    """Await what `begin` has left to be awaited."""
+    try:
+        await rest
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # it was not the job itself that gave up
+        await asyncio.to_thread(failed_by, job, error)
 
 
 def method_of(job: Job, allowed: Sequence[str] | None = None) -> FunctionType | None:
@@ -87,7 +114,9 @@ def method_of(job: Job, allowed: Sequence[str] | None = None) -> FunctionType | 
     queue = job.queue_name
     try:
         klass = find_class(job.klass_name, allowed)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         job.fail(f"{queue}-{type(error).__name__}", f"Failed to import {job.klass_name}: {error}")
         return None
     method = inspect.getattr_static(klass, queue, None) or inspect.getattr_static(klass, "process", None)
@@ -102,7 +131,7 @@ def method_of(job: Job, allowed: Sequence[str] | None = None) -> FunctionType | 
     return method.__func__
 
 
-def failed_by(job: Job, error: Exception) -> None:
+def failed_by(job: Job, error: BaseException) -> None:
     """Fail a job whose method raised, unless it has ended itself before."""
     if job.settled:
         log.exception("%r raised after it had ended its run", job, exc_info=error)
@@ -120,17 +149,31 @@ def retry(*exceptions: type[BaseException]) -> Callable[[F], F]:
     ...     @staticmethod
     ...     @retry(ConnectionError)
     ...     def process(job): ...
+
+    The method may be `async`.
     """
 
     def decorate(function: F) -> F:
+        async def awaited(job: Job, rest: Awaitable[Any]) -> Any:
+            try:
+                return await rest
+            except exceptions:
+                await asyncio.to_thread(job.retry)
+                return None
+
+        @functools.wraps(function)
+        async def wrapped_async(job: Job) -> Any:
+            return await awaited(job, function(job))
+
         @functools.wraps(function)
         def wrapped(job: Job) -> Any:
             try:
-                return function(job)
+                answer = function(job)
             except exceptions:
                 job.retry()
                 return None
+            return awaited(job, answer) if inspect.isawaitable(answer) else answer
 
-        return wrapped  # type: ignore[return-value]
+        return wrapped_async if inspect.iscoroutinefunction(function) else wrapped  # type: ignore[return-value]
 
     return decorate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 from headrace.dialects.qless import Job, retry
@@ -96,3 +97,51 @@ class Coroutine:
         while not Path(job["until"]).exists():
             await asyncio.sleep(0.005)
         testify(job, "ended")
+
+
+class Later:
+    """Async, in all the ways in which a method can be so."""
+
+    @staticmethod
+    async def process(job: Job) -> None:
+        await asyncio.sleep(0)
+        testify(job, "ran")
+
+    @staticmethod
+    def handed_on(job: Job) -> Awaitable[None]:
+        return Later.process(job)
+
+    @staticmethod
+    @retry(ValueError)
+    async def again(job: Job) -> None:
+        await Later.process(job)
+        raise ValueError
+
+    @staticmethod
+    @retry(ValueError)
+    def handed_on_again(job: Job) -> Awaitable[None]:
+        return Later.again.__wrapped__(job)  # type: ignore[attr-defined, no-any-return]
+
+    @staticmethod
+    async def wrong(job: Job) -> None:
+        await asyncio.sleep(0)
+        raise LookupError("not here")
+
+    @staticmethod
+    async def given_up(job: Job) -> None:
+        raise asyncio.CancelledError
+
+    @staticmethod
+    async def gone(job: Job) -> None:
+        raise SystemExit(7)
+
+    @staticmethod
+    def bit_by_bit(job: Job) -> Iterator[int]:
+        testify(job, "never")
+        yield 1
+
+
+class Exits:
+    @staticmethod
+    def process(job: Job) -> None:
+        raise SystemExit(7)

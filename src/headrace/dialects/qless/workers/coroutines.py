@@ -11,7 +11,7 @@ from typing import Any
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.running import failed_by, method_of, process
+from headrace.dialects.qless.running import begin, go_on
 from headrace.dialects.qless.workers.base import Options, Worker, title
 from headrace.dialects.qless.workers.sandbox import sandbox
 
@@ -80,25 +80,14 @@ class CoroutineWorker(Worker):
         with sandbox(self.options.sandbox / f"greenlet-{number}") as directory:
             job.sandbox = directory
             try:
-                if await self._process(job):
-                    await asyncio.to_thread(self.finish, job)
+                rest = await asyncio.to_thread(begin, job, self.options.allowed)
+                if rest is not None:
+                    await go_on(job, rest)
+                await asyncio.to_thread(self.finish, job)
             except asyncio.CancelledError:
                 log.info("%r was lost and is stopped", job)
             except Exception:
                 log.exception("%r could not be settled", job)
-
-    async def _process(self, job: Job) -> bool:
-        method = await asyncio.to_thread(method_of, job, self.options.allowed)
-        if method is None:
-            return False
-        if not asyncio.iscoroutinefunction(method):
-            await asyncio.to_thread(process, job, self.options.allowed)
-            return True
-        try:
-            await method(job)
-        except Exception as error:
-            await asyncio.to_thread(failed_by, job, error)
-        return True
 
     def stop(self) -> None:
         super().stop()
