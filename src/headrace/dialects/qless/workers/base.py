@@ -31,6 +31,9 @@ log = logging.getLogger("headrace.qless.worker")
 LOSSES = frozenset({"canceled", "lock_lost", "put"})
 """Events that say that a worker has lost a job."""
 
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Signals that say: finish and stop."""
+
 
 @dataclass
 class Options:
@@ -178,7 +181,7 @@ class Worker:
 
     def handle_signals(self) -> None:
         """QUIT, TERM and INT: finish and stop. USR1: print what every thread does. USR2: open a console."""
-        for number in (signal.SIGQUIT, signal.SIGTERM, signal.SIGINT):
+        for number in STOPS:
             signal.signal(number, lambda *_: self.stop())
         signal.signal(signal.SIGUSR1, print_stacks)
         signal.signal(signal.SIGUSR2, self._console)

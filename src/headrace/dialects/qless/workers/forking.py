@@ -12,14 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.workers.base import Options, Worker, held_by, title
+from headrace.dialects.qless.workers.base import STOPS, Options, Worker, held_by, title
 from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import SerialWorker
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
-
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 Kind = Callable[[Sequence[str], Client, Options], Worker]
 

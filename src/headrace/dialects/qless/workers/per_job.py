@@ -17,7 +17,7 @@ from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.base import STOPS, Options, Worker, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
 from headrace.worker.zygote import die_with_parent
 
@@ -77,16 +77,23 @@ class ForkPerJobWorker(Worker):
             self.heard(text)
 
     def _start(self, job: Job, number: int) -> None:
+        # A signal between the fork and what follows would meet the child with its parent's handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         child = os.fork()
         if child:
             self._children[child] = (job.jid, number)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
         die_with_parent()
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            for name in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-                signal.signal(name, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for name in STOPS:
+                # They may come to the whole group: the parent decides, and ends a child by KILL. A function, because
+                # programs that a job starts would inherit it if signals were ignored.
+                signal.signal(name, lambda *_: None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             title(f"{job.jid} {job.klass_name}")
             with sandbox(self._sandbox(number)) as directory:
                 job.sandbox = directory
