@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,12 @@ def server(request: pytest.FixtureRequest) -> Server:
 def qless(server: Server) -> Iterator[Recorder]:
     with closing(Recorder(server)) as recorder:
         yield recorder
+
+
+@pytest.fixture
+def testimony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
+    """What the jobs of `jobs_for_tests` have written: words, line by line."""
+    path = tmp_path / "testimony"
+    path.touch()
+    monkeypatch.setenv("QLESS_TESTIMONY", str(path))
+    return lambda: [line.split() for line in path.read_text().splitlines()]

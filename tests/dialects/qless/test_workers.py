@@ -34,14 +34,6 @@ def client(qless: Recorder, server: Server) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture
-def testimony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
-    path = tmp_path / "testimony"
-    path.touch()
-    monkeypatch.setenv("QLESS_TESTIMONY", str(path))
-    return lambda: [line.split() for line in path.read_text().splitlines()]
-
-
 def put(client: Client, klass: str, queue: str = "q", **options: Any) -> str:
     data = options.pop("data", {})
     return client.queues[queue].put(f"{MODULE}.{klass}", data, **options)

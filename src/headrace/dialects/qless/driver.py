@@ -115,9 +115,9 @@ def describe(
 
 
 def encoded(argument: str | bytes | float) -> bytes:
-    """An argument as it goes over the wire."""
+    """An argument as it goes over the wire. Text from there goes back as the bytes that it was."""
     if isinstance(argument, str):
-        return argument.encode()
+        return argument.encode(errors="surrogateescape")
     return argument if isinstance(argument, bytes) else repr(argument).encode()
 
 
@@ -148,6 +148,7 @@ def call(driver: QlessDriver, command: str, *arguments: str | bytes | float) -> 
 
 
 def _as_text(reply: Reply) -> Any:
+    """Names are opaque: what is not UTF-8 is kept in surrogates, for `encoded` to make the same bytes of."""
     if isinstance(reply, bytes):
-        return reply.decode()
+        return reply.decode(errors="surrogateescape")
     return [_as_text(item) for item in reply] if isinstance(reply, list) else reply

@@ -22,6 +22,7 @@ from headrace.dialects.qless.errors import LostLockException, QlessException
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import StoreError
 from headrace.store.pokes import Pokes
@@ -109,7 +110,7 @@ class Worker:
         if self.options.ordered:
             self._turn = itertools.cycle(self.queues)
         for queue in itertools.islice(self._turn, len(self.queues)):
-            job = queue.pop()
+            job = popped(self.client, queue.name)
             if job is not None:
                 return job
         return None
@@ -120,6 +121,9 @@ class Worker:
         while not self._stop.is_set():
             try:
                 job = self.pop()
+            except Unreadable as error:
+                log.error("%s", error)
+                continue
             except (QlessException, StoreError) as error:
                 log.warning("%s", error)
                 job = None
@@ -170,7 +174,9 @@ class Worker:
         try:
             message = json.loads(text)
             jid, event = message["jid"], message["event"]
-        except (ValueError, KeyError, TypeError):
+            if not (isinstance(jid, str) and isinstance(event, str)):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
             log.warning("a message that makes no sense: %.200r", text)
             return
         if event in LOSSES:
@@ -188,12 +194,6 @@ class Worker:
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
-
-
-def held_by(client: Client, queues: Sequence[str]) -> list[Job]:
-    """The jobs of these queues that are given out to a client's name."""
-    held = client.workers[client.worker_name]
-    return [job for job in client.jobs.get(*held["jobs"], *held["stalled"]) if job.queue_name in queues]
 
 
 def print_stacks(_: int = 0, __: FrameType | None = None) -> None:

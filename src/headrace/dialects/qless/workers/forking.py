@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.workers.base import STOPS, Options, Worker, held_by, title
+from headrace.dialects.qless.workers.base import STOPS, Options, Worker, title
+from headrace.dialects.qless.workers.reading import held_by, looked_up
 from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import SerialWorker
 from headrace.worker.zygote import die_with_parent
@@ -104,7 +105,7 @@ class ForkingWorker:
         resumed = [] if share is None else held_by(client, self._queues)
         if share:
             # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
-            resumed += Client(self._url, hostname=self._name).jobs.get(*share)
+            resumed += looked_up(Client(self._url, hostname=self._name), share)
         worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=resumed))
         worker.handle_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
