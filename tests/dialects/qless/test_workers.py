@@ -225,6 +225,47 @@ def test_coroutines(client: Client, tmp_path: Path, testimony: Callable[[], list
     assert not [words for words in testimony() if words[1] == doomed and words[3] == "ended"]
 
 
+def test_as_many_plain_functions_at_once_as_there_are_coroutines(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    gate = tmp_path / "gate"
+    number = 2 * (os.cpu_count() or 1) + 10  # more than the threads that event loops have
+    jids = [put(client, "Wait", data={"until": str(gate)}) for _ in range(number - 1)]
+    worker = CoroutineWorker(["q"], client, sandbox=tmp_path, allowed=[MODULE], coroutines=number, interval=0.05)
+    with in_thread(worker):
+        eventually(lambda: len(testimony()) == number - 1, "all at once")
+        between = put(client, "Later")
+        eventually(lambda: job_of(client, between).state == "complete", "one more, which is settled meanwhile")
+        gate.touch()
+        eventually(lambda: all(job_of(client, jid).state == "complete" for jid in jids), "all of them")
+
+
+def test_the_directory_of_a_lost_job_is_not_given_away_while_its_function_runs(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    heard: list[str] = []
+
+    class Attentive(CoroutineWorker):
+        def lose(self, jid: str) -> None:
+            super().lose(jid)
+            heard.append(jid)
+
+    gate, base = tmp_path / "gate", tmp_path / "s"
+    lost = put(client, "Wait", data={"until": str(gate)})
+    with in_thread(Attentive(["q"], client, sandbox=base, allowed=[MODULE], coroutines=2, interval=0.05)):
+        eventually(testimony, "the job")
+        (base / "greenlet-0" / "mine").touch()
+        client("cancel", lost)
+        eventually(lambda: heard == [lost], "news of the loss")
+        jids = [put(client, "Litter") for _ in range(3)]
+        eventually(lambda: all(job_of(client, jid).state == "complete" for jid in jids), "others")
+        assert (base / "greenlet-0" / "mine").exists()
+        gate.touch()
+        eventually(lambda: not (base / "greenlet-0" / "mine").exists(), "the end of the lost one")
+    found = [words for words in testimony() if words[3] == "found"]
+    assert [(words[4], Path(words[5]).name) for words in found] == [("0", "greenlet-1")] * 3
+
+
 SCRIPT = """
 import sys
 from functools import partial
