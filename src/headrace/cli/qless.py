@@ -6,8 +6,8 @@ import importlib
 import logging
 import os
 import sys
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -102,13 +102,7 @@ def worker_command(
       headrace qless worker -q mail -q default --allow shop.jobs -w 4
     """
     from headrace.dialects.qless import Client
-    from headrace.dialects.qless.workers import (
-        CoroutineWorker,
-        ForkingWorker,
-        ForkPerJobWorker,
-        Options,
-        SerialWorker,
-    )
+    from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker
     from headrace.dialects.qless.workers.sandbox import BASE
 
     if coroutines and fork_per_job:
@@ -122,15 +116,25 @@ def worker_command(
             log.warning("could not import %s: %s", module, error)
     if not allowed:
         log.warning("no module is allowed: every job will fail. Name some with --allow.")
-    options = Options(interval=interval, ordered=ordered, resume=resume, allowed=allowed, complete=complete)
+    client = Client(host, hostname=name)
+    common: dict[str, Any] = {
+        "interval": interval,
+        "ordered": ordered,
+        "resume": resume,
+        "allowed": allowed,
+        "complete": complete,
+    }
+    worker: ForkPerJobWorker | ForkingWorker
     if fork_per_job:
-        options.sandbox = workdir.absolute() / BASE
-        one = ForkPerJobWorker(queues, Client(host, hostname=name), options, workers=workers or os.cpu_count() or 1)
-        one.handle_signals()
-        one.run()
+        worker = ForkPerJobWorker(queues, client, workers=workers, sandbox=workdir / BASE, **common)
+        worker.handle_signals()
+    elif coroutines:
+        worker = ForkingWorker(
+            queues, client, workers=workers, klass=CoroutineWorker, greenlets=coroutines, workdir=workdir, **common
+        )
     else:
-        kind = partial(CoroutineWorker, coroutines=coroutines) if coroutines else SerialWorker
-        ForkingWorker(queues, host, options, name=name, workers=workers, kind=kind, base=workdir).run()
+        worker = ForkingWorker(queues, client, workers=workers, workdir=workdir, **common)
+    worker.run()
 
 
 def _set_up_logging(log_file: str | None, verbose: bool) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.dialects.qless import Client, Job, LostLockException, QlessException, RecurringJob
 from headrace.errors import ConfigurationError, StoreUnavailable
+from processes import eventually
 from store.redis.servers import Server
 
 from .recorder import Recorder
@@ -44,6 +45,20 @@ def test_names(client: Client, server: Server) -> None:
         assert job.worker_name == "another"
     with pytest.raises(AttributeError):
         client.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_replies_are_text_whatever_redis_py_is_told(client: Client, server: Server, decode: bool) -> None:
+    with closing(Client(server.url, "them", decode_responses=decode, socket_timeout=9)) as other:
+        jid = other.queues["q"].put("K", {"a": "é"})
+        job = other.named("others").queues["q"].pop()
+        assert job is not None
+        assert (job.jid, job.data, job.worker_name) == (jid, {"a": "é"}, "others")
+        heard: list[str] = []
+        other.events.on("track", heard.append)
+        with other.events.thread():
+            other.track(jid)
+            eventually(lambda: heard == [jid], "the event")
 
 
 def test_put_and_pop(client: Client, qless: Recorder) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import pytest
 
 from headrace.dialects.qless import Client, Job, retry
 from headrace.dialects.qless.running import find_class, is_allowed, reload
-from headrace.dialects.qless.workers import CoroutineWorker, ForkPerJobWorker, SerialWorker, Worker
+from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker, SerialWorker, Worker
+from headrace.errors import ConfigurationError
 from processes import children_of, environment, eventually
 from store.redis.servers import Server
 
@@ -213,7 +214,7 @@ def test_coroutines(client: Client, tmp_path: Path, testimony: Callable[[], list
     jids = [put(client, "Coroutine", data=data) for _ in range(3)] + [put(client, "Wait", data=data)]
     doomed = put(client, "Coroutine", data={"until": "never"})
     litter, wrong = put(client, "Litter"), put(client, "Raises")
-    worker = CoroutineWorker(["q"], client, sandbox=tmp_path / "s", allowed=[MODULE], coroutines=5, interval=0.05)
+    worker = CoroutineWorker(["q"], client, sandbox=tmp_path / "s", allowed=[MODULE], greenlets=5, interval=0.05)
     with in_thread(worker):
         eventually(lambda: sum(words[3] == "began" for words in testimony()) == 5, "five at once")
         client("cancel", doomed)
@@ -231,7 +232,7 @@ def test_as_many_plain_functions_at_once_as_there_are_coroutines(
     gate = tmp_path / "gate"
     number = 2 * (os.cpu_count() or 1) + 10  # more than the threads that event loops have
     jids = [put(client, "Wait", data={"until": str(gate)}) for _ in range(number - 1)]
-    worker = CoroutineWorker(["q"], client, sandbox=tmp_path, allowed=[MODULE], coroutines=number, interval=0.05)
+    worker = CoroutineWorker(["q"], client, sandbox=tmp_path, allowed=[MODULE], greenlets=number, interval=0.05)
     with in_thread(worker):
         eventually(lambda: len(testimony()) == number - 1, "all at once")
         between = put(client, "Later")
@@ -252,7 +253,7 @@ def test_the_directory_of_a_lost_job_is_not_given_away_while_its_function_runs(
 
     gate, base = tmp_path / "gate", tmp_path / "s"
     lost = put(client, "Wait", data={"until": str(gate)})
-    with in_thread(Attentive(["q"], client, sandbox=base, allowed=[MODULE], coroutines=2, interval=0.05)):
+    with in_thread(Attentive(["q"], client, sandbox=base, allowed=[MODULE], greenlets=2, interval=0.05)):
         eventually(testimony, "the job")
         (base / "greenlet-0" / "mine").touch()
         client("cancel", lost)
@@ -268,19 +269,19 @@ def test_the_directory_of_a_lost_job_is_not_given_away_while_its_function_runs(
 
 SCRIPT = """
 import sys
-from functools import partial
-from pathlib import Path
 from headrace.dialects.qless import Client
-from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker, Options, SerialWorker
+from headrace.dialects.qless.workers import ForkingWorker, ForkPerJobWorker
 kind, url, base, resume, *queues = sys.argv[1:]
-options = Options(interval=0.05, allowed=["{module}"], resume=resume == "resume")
+client = Client(url, hostname="boss")
+options = {"interval": 0.05, "allowed": ["{module}"], "resume": resume == "resume", "workers": 2}
 if kind == "per-job":
-    options.sandbox = Path(base)
-    worker = ForkPerJobWorker(queues, Client(url, hostname="boss"), options, workers=2)
+    worker = ForkPerJobWorker(queues, client, sandbox=base, **options)
     worker.handle_signals()
+elif kind == "coroutines":
+    klass = "headrace.dialects.qless.workers.CoroutineWorker"
+    worker = ForkingWorker(queues, client, klass=klass, greenlets=4, workdir=base, **options)
 else:
-    klass = partial(CoroutineWorker, coroutines=4) if kind == "coroutines" else SerialWorker
-    worker = ForkingWorker(queues, url, options, name="boss", workers=2, kind=klass, base=Path(base))
+    worker = ForkingWorker(queues, client, workdir=base, **options)
 print("ready", flush=True)
 worker.run()
 """.replace("{module}", MODULE)
@@ -288,19 +289,18 @@ worker.run()
 KINDS = ("forking", "coroutines", "per-job")
 
 
-def arguments_of(kind: str, server: Server, base: Path, *queues: str, resume: bool = False) -> list[str]:
-    words = "resume" if resume else "afresh"
-    return [sys.executable, "-c", SCRIPT, kind, server.url, str(base), words, *(queues or ["q"])]
+def arguments_of(
+    kind: str, server: Server, base: Path, *queues: str, resume: bool = False, script: str = SCRIPT
+) -> list[str]:
+    word = "resume" if resume else "afresh"
+    return [sys.executable, "-c", script, kind, server.url, str(base), word, *(queues or ["q"])]
 
 
 @contextmanager
-def process(
-    kind: str, server: Server, base: Path, *queues: str, resume: bool = False
-) -> Iterator[subprocess.Popen[bytes]]:
+def process(kind: str, server: Server, base: Path, *queues: str, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A worker in a process (and a session) of its own."""
-    worker = subprocess.Popen(
-        arguments_of(kind, server, base, *queues, resume=resume), env=environment(), start_new_session=True
-    )
+    arguments = arguments_of(kind, server, base, *queues, **how)
+    worker = subprocess.Popen(arguments, env=environment(), start_new_session=True)
     try:
         yield worker
     finally:
@@ -508,6 +508,62 @@ def test_stacks_are_printed_on_request(client: Client, tmp_path: Path, capfd: py
             signal.signal(number, handler)
 
 
-def test_a_worker_needs_queues(client: Client) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        ForkPerJobWorker([], client)
+@pytest.mark.parametrize("kind", [SerialWorker, CoroutineWorker, ForkPerJobWorker, ForkingWorker])
+@pytest.mark.parametrize(
+    ("queues", "options", "message"),
+    [
+        ([], {}, "at least one queue"),
+        (["q", ""], {}, "each needs a name"),
+        ("mail", {}, "a list of queues"),
+        (["q"], {"interval": 0}, "interval=0: write seconds"),
+        (["q"], {"interval": float("nan")}, "interval=nan: write seconds"),
+        (["q"], {"interval": float("inf")}, "interval=inf: write seconds"),
+        (["q"], {"allowed": "shop"}, "a list of modules"),
+    ],
+)
+def test_mistakes_are_refused(
+    client: Client, kind: Callable[..., object], queues: Sequence[str], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        kind(queues, client, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (CoroutineWorker, {"greenlets": 0}, "greenlets=0: write how many"),
+        (ForkPerJobWorker, {"workers": -1}, "workers=-1: write how many"),
+        (ForkingWorker, {"workers": -1}, "workers=-1: write how many"),
+        (ForkingWorker, {"klass": CoroutineWorker, "greenlets": -1}, "greenlets=-1"),
+        (ForkingWorker, {"klass": "no.such.Worker"}, "cannot be imported"),
+        (ForkingWorker, {"klass": "os.path"}, "not a kind of worker"),
+        (ForkingWorker, {"klass": "Worker"}, "cannot be imported"),
+        (ForkingWorker, {"sandbox": "here"}, "workdir"),
+    ],
+)
+def test_mistakes_of_kinds(client: Client, kind: Callable[..., object], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        kind(["q"], client, **options)
+
+
+@pytest.mark.parametrize("kind", [SerialWorker, CoroutineWorker, ForkPerJobWorker, ForkingWorker])
+def test_unknown_options_are_refused(client: Client, kind: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="colour"):
+        kind(["q"], client, colour="red")
+
+
+def test_queues_may_be_objects(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+    jid = put(client, "Plain")
+    OnePass([client.queues["q"]], client, sandbox=str(tmp_path), allowed=[MODULE], interval=1, resume=False).run()
+    assert job_of(client, jid).state == "complete"
+
+
+def test_jobs_to_be_resumed_may_be_named(
+    client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
+    jids = [put(client, "Plain") for _ in range(3)]
+    code = SCRIPT.replace('"resume": resume == "resume"', '"resume": client.queues["q"].pop(9)[:2]')
+    assert code != SCRIPT
+    with process("forking", server, tmp_path, script=code):
+        eventually(lambda: [job_of(client, jid).state for jid in jids[:2]] == ["complete"] * 2, "those that are named")
+    assert job_of(client, jids[2]).state == "running"

@@ -19,7 +19,8 @@ class Client:
     """A client of a Qless installation.
 
     `hostname` is the worker name under which this client speaks: `<hostname>-<pid>` unless it is given. Every process
-    that takes jobs needs a name of its own, because the name is what fences it. Other keyword arguments go to redis-py.
+    that takes jobs needs a name of its own, because the name is what fences it. Other keyword arguments go to redis-py;
+    `decode_responses` makes no difference, as replies are text.
 
     >>> client = Client("redis://localhost:6379", hostname="me")
     >>> client.queues["mail"]
@@ -28,7 +29,9 @@ class Client:
 
     def __init__(self, url: str = "redis://localhost:6379", hostname: str | None = None, **redis_kwargs: Any) -> None:
         self.url = url
-        self.driver, options = open_driver(url, **redis_kwargs)
+        self._redis_kwargs = redis_kwargs
+        # Below us replies are bytes, which we decode: they may be in any encoding.
+        self.driver, options = open_driver(url, **redis_kwargs | {"decode_responses": False})
         self.lower_first = options.get("priority") == "lower-first"
         """Priorities are told the other way round than they are stored, where larger is always first."""
         self.worker_name = hostname or f"{socket.gethostname()}-{os.getpid()}"
@@ -44,6 +47,10 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.driver.where}>"
+
+    def named(self, worker_name: str) -> Client:
+        """Another client of the same installation, which speaks under another name."""
+        return Client(self.url, worker_name, **self._redis_kwargs)
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +24,7 @@ from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
-from headrace.errors import StoreError
+from headrace.errors import ConfigurationError, StoreError
 from headrace.store.pokes import Pokes
 
 log = logging.getLogger("headrace.qless.worker")
@@ -41,17 +41,24 @@ class Options:
     """How a worker works."""
 
     interval: float = 60.0
-    """Seconds to sleep when no queue had work."""
+    """Seconds to sleep when no queue had work: more than 0, at most a year."""
     ordered: bool = False
     """Start from the first queue each time. If not: one job from each queue in turn."""
     resume: bool | Sequence[Job] = False
     """Go on with jobs that this worker's name still holds (or with these)."""
-    sandbox: Path = field(default_factory=lambda: Path.cwd() / BASE)
+    sandbox: Path = Path(BASE)
     """Where jobs get their directories."""
     allowed: Sequence[str] | None = ()
     """Modules from which classes may be imported, with all that is inside them. None: any."""
     complete: bool = True
     """Complete a job whose method returned without ending it. If not, its lock runs out."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.interval <= 366 * 86_400:  # which is false for what is not a number, too
+            raise ConfigurationError(f"interval={self.interval}: write seconds, more than 0 and at most a year.")
+        if isinstance(self.allowed, str):
+            raise ConfigurationError(f"allowed={self.allowed!r}: write a list of modules, or None for any.")
+        self.sandbox = Path(self.sandbox).absolute()
 
 
 class Stopper:
@@ -77,14 +84,11 @@ class Stopper:
 class Worker:
     """Pops jobs and runs them. Subclasses say how many at once, and where."""
 
-    def __init__(
-        self, queues: Sequence[str | Queue], client: Client, options: Options | None = None, **more: Any
-    ) -> None:
+    def __init__(self, queues: Sequence[str | Queue], client: Client, **options: Any) -> None:
+        """`queues` are names or queues; `options` are those of `Options`."""
         self.client = client
-        self.options = options or Options(**more)
-        self.queues = [queue if isinstance(queue, Queue) else client.queues[queue] for queue in queues]
-        if not self.queues:
-            raise ValueError("A worker needs at least one queue.")
+        self.options = Options(**options)
+        self.queues = [client.queues[name] for name in names_of(queues)]
         self._stop = Stopper()
         self._turn = itertools.cycle(self.queues)
 
@@ -194,6 +198,31 @@ class Worker:
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
+
+
+def names_of(queues: Sequence[str | Queue]) -> list[str]:
+    """The names of queues.
+
+    >>> names_of(["mail", "default"])
+    ['mail', 'default']
+    """
+    if isinstance(queues, str):
+        raise ConfigurationError(f"queues={queues!r}: write a list of queues.")
+    names = [str(queue) for queue in queues]
+    if not names or "" in names:
+        raise ConfigurationError("A worker needs at least one queue, and each needs a name.")
+    return names
+
+
+def at_once(option: str, number: int, if_zero: int = 0) -> int:
+    """A number of processes or coroutines, checked.
+
+    >>> at_once("workers", 3)
+    3
+    """
+    if number < 0 or not (number or if_zero):
+        raise ConfigurationError(f"{option}={number}: write how many are to work at once.")
+    return number or if_zero
 
 
 def print_stacks(_: int = 0, __: FrameType | None = None) -> None:

@@ -15,28 +15,21 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import begin, go_on
-from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.base import Worker, at_once, title
 from headrace.dialects.qless.workers.sandbox import sandbox
 
 log = logging.getLogger("headrace.qless.worker")
 
 
 class CoroutineWorker(Worker):
-    """Up to `coroutines` jobs at once. Each has a directory of its own, `greenlet-<k>` beneath the worker's.
+    """Up to `greenlets` jobs at once. Each has a directory of its own, `greenlet-<k>` beneath the worker's.
 
     A lost job is cancelled; if it is a plain function it keeps its place until it returns.
     """
 
-    def __init__(
-        self,
-        queues: Sequence[str | Queue],
-        client: Client,
-        options: Options | None = None,
-        coroutines: int = 10,
-        **more: Any,
-    ) -> None:
-        super().__init__(queues, client, options, **more)
-        self._slots = coroutines
+    def __init__(self, queues: Sequence[str | Queue], client: Client, *, greenlets: int = 10, **options: Any) -> None:
+        super().__init__(queues, client, **options)
+        self._slots = at_once("greenlets", greenlets)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: dict[str, asyncio.Task[None]] = {}
         """By jid, without those that are lost: such a job may come to us again while its first run still ends."""

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.workers.base import STOPS, Options, Worker, title
-from headrace.dialects.qless.workers.reading import held_by, looked_up
+from headrace.dialects.qless.job import Job
+from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, names_of, title
+from headrace.dialects.qless.workers.reading import held_by
 from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import SerialWorker
+from headrace.errors import ConfigurationError
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
-
-Kind = Callable[[Sequence[str], Client, Options], Worker]
 
 
 class ForkingWorker:
     """`workers` children (as many as there are processors, if 0), replaced when they die.
 
-    Child i is called `<name>-<i>`, so that a worker started again under the same name finds the jobs it had. It works
-    in `qless-py-workers/sandbox-<i>` beneath the base directory. The parent has no connection and no threads.
+    Each runs a worker of the kind `klass`, a class or its dotted name, to which all other options go. Child i is called
+    `<name>-<i>`, `name` being the client's, so that a worker started again under the same name finds the jobs it had.
+    It works in `qless-py-workers/sandbox-<i>` beneath `workdir`. The parent has no connection and no threads.
     """
 
     def __init__(
         self,
-        queues: Sequence[str],
-        url: str,
-        options: Options | None = None,
+        queues: Sequence[str | Queue],
+        client: Client,
         *,
-        name: str | None = None,
         workers: int = 0,
-        kind: Kind = SerialWorker,
-        base: Path | None = None,
+        klass: type[Worker] | str = SerialWorker,
+        workdir: Path | str = "",
+        **options: Any,
     ) -> None:
-        self._queues = list(queues)
-        self._url = url
-        self._options = options or Options()
-        self._name = name or Client(url).worker_name
-        self._count = workers or os.cpu_count() or 1
-        self._kind = kind
-        self._base = (base or Path.cwd()).absolute()
+        if "sandbox" in options:
+            raise ConfigurationError("sandbox: each child has its own. Name the directory around them with workdir.")
+        self._queues = names_of(queues)
+        self._client = client
+        self._count = at_once("workers", workers, os.cpu_count() or 1)
+        self._klass = _named(klass) if isinstance(klass, str) else klass
+        self._base = Path(workdir).absolute() / BASE
+        self._options = options
+        self._klass(self._queues, client, **options)  # before any child exists mistakes are met here
         self._children: dict[int, int] = {}
         self._stopping: int | None = None
 
@@ -65,17 +69,16 @@ class ForkingWorker:
                 number = self._children.pop(child, None)
                 if number is not None and self._stopping is None:
                     log.warning("child %d ended with %d: starting another", number, os.waitstatus_to_exitcode(status))
-                    self._start(number, None)
+                    self._start(number, [])
 
-    def _divided(self) -> list[list[str] | None]:
-        """Jobs that a process of the bare name held go to the children in equal parts; None: nothing is resumed."""
-        if self._options.resume is False:
-            return [None] * self._count
-        with closing(Client(self._url, hostname=self._name)) as client:
-            jids = [job.jid for job in held_by(client, self._queues)]
-        return [jids[i :: self._count] for i in range(self._count)]
+    def _divided(self) -> list[list[Job]]:
+        """What is resumed: jobs that are named, or that a process of the bare name held, in equal parts."""
+        resume = self._options.get("resume", False)
+        jobs = held_by(self._client, self._queues) if resume is True else resume or []
+        self._client.driver.close()
+        return [jobs[i :: self._count] for i in range(self._count)]
 
-    def _start(self, number: int, share: list[str] | None) -> None:
+    def _start(self, number: int, share: list[Job]) -> None:
         # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         child = os.fork() if self._stopping is None else -1
@@ -97,16 +100,14 @@ class ForkingWorker:
                 sys.stderr.flush()
             os._exit(status)
 
-    def _work(self, number: int, share: list[str] | None) -> None:
-        directory = self._base / BASE / f"sandbox-{number}"
+    def _work(self, number: int, share: list[Job]) -> None:
+        directory = self._base / f"sandbox-{number}"
         empty(directory)  # of what a child that died has left
         os.chdir(directory)
-        client = Client(self._url, hostname=f"{self._name}-{number}")
-        resumed = [] if share is None else held_by(client, self._queues)
-        if share:
-            # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
-            resumed += looked_up(Client(self._url, hostname=self._name), share)
-        worker = self._kind(self._queues, client, replace(self._options, sandbox=directory, resume=resumed))
+        client = self._client.named(f"{self._client.worker_name}-{number}")
+        # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
+        resumed = [*held_by(client, self._queues), *share] if self._options.get("resume") is True else share
+        worker = self._klass(self._queues, client, **self._options | {"sandbox": directory, "resume": resumed})
         worker.handle_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         worker.run()
@@ -116,3 +117,14 @@ class ForkingWorker:
         for child in self._children:
             with suppress(ProcessLookupError):
                 os.kill(child, number)
+
+
+def _named(klass: str) -> type[Worker]:
+    module, _, name = klass.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"klass={klass!r} cannot be imported: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Worker)):
+        raise ConfigurationError(f"klass={klass!r} is not a kind of worker.")
+    return found

@@ -17,7 +17,7 @@ from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import STOPS, Options, Worker, title
+from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
 from headrace.worker.zygote import die_with_parent
 
@@ -25,21 +25,14 @@ log = logging.getLogger("headrace.qless.worker")
 
 
 class ForkPerJobWorker(Worker):
-    """Up to `workers` child processes at once, each for one job. The child of a lost job is killed.
+    """Up to `workers` child processes at once (as many as there are processors, if 0), each for one job.
 
-    The parent has no threads: it may fork at any time.
+    The child of a lost job is killed. The parent has no threads: it may fork at any time.
     """
 
-    def __init__(
-        self,
-        queues: Sequence[str | Queue],
-        client: Client,
-        options: Options | None = None,
-        workers: int = 1,
-        **more: Any,
-    ) -> None:
-        super().__init__(queues, client, options, **more)
-        self._slots = workers
+    def __init__(self, queues: Sequence[str | Queue], client: Client, *, workers: int = 0, **options: Any) -> None:
+        super().__init__(queues, client, **options)
+        self._slots = at_once("workers", workers, os.cpu_count() or 1)
         self._children: dict[int, tuple[str, int]] = {}
 
     def run(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.dialects.qless.client import Client
@@ -31,19 +31,18 @@ def popped(client: Client, queue: str) -> Job | None:
     return read(client, jobs[0]) if jobs else None
 
 
-def looked_up(client: Client, jids: Sequence[str]) -> Iterator[Job]:
-    """Jobs that a client's name holds, as far as they can be read."""
-    for fields in json.loads(client("multiget", *jids)) if jids else ():
-        try:
-            yield read(client, fields)
-        except Unreadable as error:
-            log.error("%s", error)
-
-
 def held_by(client: Client, queues: Sequence[str]) -> list[Job]:
-    """The jobs of these queues that are given out to a client's name."""
+    """The jobs of these queues that are given out to a client's name, as far as they can be read."""
     held = client.workers[client.worker_name]
-    return [job for job in looked_up(client, [*held["jobs"], *held["stalled"]]) if job.queue_name in queues]
+    jids = [*held["jobs"], *held["stalled"]]
+    jobs = []
+    for fields in json.loads(client("multiget", *jids)) if jids else ():
+        if fields["queue"] in queues:
+            try:
+                jobs.append(read(client, fields))
+            except Unreadable as error:
+                log.error("%s", error)
+    return jobs
 
 
 def read(client: Client, fields: dict[str, Any]) -> Job:

@@ -11,7 +11,7 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import Options, Worker, title
+from headrace.dialects.qless.workers.base import Worker, title
 from headrace.dialects.qless.workers.sandbox import sandbox
 
 log = logging.getLogger("headrace.qless.worker")
@@ -29,11 +29,11 @@ class SerialWorker(Worker):
         self,
         queues: Sequence[str | Queue],
         client: Client,
-        options: Options | None = None,
+        *,
         on_loss: Callable[[str], object] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(queues, client, options, **more)
+        super().__init__(queues, client, **options)
         self._jid: str | None = None
         self._on_loss = on_loss or (lambda _: os._exit(LOST_JOB))
 
