@@ -23,6 +23,7 @@ from headrace.dialects.qless.errors import LostLockException, QlessException
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
@@ -172,7 +173,10 @@ class Worker:
         """A job's method has returned: complete the job if it did not end it by itself."""
         if job.settled or not self.options.complete:
             return
-        job.complete()
+        try:
+            job.complete()
+        except (TypeError, ValueError, RecursionError) as error:  # JSON cannot carry its data
+            failed_by(job, error)
 
     # -- losing a job --
 
