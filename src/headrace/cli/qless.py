@@ -7,11 +7,20 @@ import logging
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import click
 
+from headrace.errors import ConfigurationError
+
 log = logging.getLogger("headrace.qless.worker")
+
+
+def _checked_name(ctx: click.Context, param: click.Parameter, name: str | None) -> str | None:
+    if name == "":
+        raise click.BadParameter("a worker needs a name; leave the option out for <hostname>-<pid>.")
+    return name
 
 
 @click.group("qless")
@@ -42,7 +51,7 @@ def script_command(lib: bool) -> None:
 
 @qless_command.command("worker")
 @click.option("--host", default="redis://localhost:6379", show_default=True, help="Redis URL.")
-@click.option("--name", "-n", help="Worker name.  [default: <hostname>-<pid>]")
+@click.option("--name", "-n", callback=_checked_name, help="Worker name.  [default: <hostname>-<pid>]")
 @click.option("--queue", "-q", "queues", multiple=True, required=True, help="A queue; repeat it for more, in order.")
 @click.option(
     "--allow", "-a", "allowed", multiple=True, help="A module from which classes may be imported; repeat it for more."
@@ -107,17 +116,9 @@ def worker_command(
 
     if coroutines and fork_per_job:
         raise click.UsageError("--coroutines share a process, --fork-per-job gives each job its own: choose one.")
-    _set_up_logging(log_file, verbose)
-    sys.path[:0] = [os.path.abspath(path) for path in paths]
-    for module in imports:
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # noqa: BLE001, RUF100  (said in the help: it is only logged)
-            log.warning("could not import %s: %s", module, error)
-    if not allowed:
-        log.warning("no module is allowed: every job will fail. Name some with --allow.")
     client = Client(host, hostname=name)
     common: dict[str, Any] = {
+        "workers": workers,
         "interval": interval,
         "ordered": ordered,
         "resume": resume,
@@ -125,21 +126,50 @@ def worker_command(
         "complete": complete,
     }
     worker: ForkPerJobWorker | ForkingWorker
-    if fork_per_job:
-        worker = ForkPerJobWorker(queues, client, workers=workers, sandbox=workdir / BASE, **common)
+    try:
+        if fork_per_job:
+            worker = ForkPerJobWorker(queues, client, sandbox=workdir / BASE, **common)
+        elif coroutines:
+            worker = ForkingWorker(
+                queues, client, klass=CoroutineWorker, greenlets=coroutines, workdir=workdir, **common
+            )
+        else:
+            worker = ForkingWorker(queues, client, workdir=workdir, **common)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
+    _try_directory(workdir / BASE)
+    _set_up_logging(log_file, verbose)
+    client.config["application"]  # where no server is at the start, the URL may be wrong: waiting would help nobody
+    sys.path[:0] = [os.path.abspath(path) for path in paths]
+    for module in imports:
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:  # noqa: BLE001, RUF100  (said in the help: it is only logged)
+            log.warning("could not import %s: %s", module, error)
+    if not allowed:
+        log.warning("no module is allowed: every job will fail. Name some with --allow.")
+    if isinstance(worker, ForkPerJobWorker):
         worker.handle_signals()
-    elif coroutines:
-        worker = ForkingWorker(
-            queues, client, workers=workers, klass=CoroutineWorker, greenlets=coroutines, workdir=workdir, **common
-        )
-    else:
-        worker = ForkingWorker(queues, client, workers=workers, workdir=workdir, **common)
     worker.run()
+
+
+def _try_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be used: {error.strerror}.", param_hint="'--workdir'") from error
 
 
 def _set_up_logging(log_file: str | None, verbose: bool) -> None:
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if log_file:
-        handlers.append(logging.FileHandler(log_file))
+        try:
+            handlers.append(logging.FileHandler(log_file, encoding="utf-8", errors="backslashreplace"))
+        except OSError as error:
+            raise click.BadParameter(
+                f"{log_file} cannot be written: {error.strerror}.", param_hint="'--logger'"
+            ) from error
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, handlers=handlers, format="%(asctime)s %(process)d %(levelname)s %(message)s")

@@ -58,6 +58,15 @@ def test_a_job_that_cannot_be_run_fails_alone(
     assert (failure["group"], failure["message"][:29]) == ("broken", "This job could not be read: J")
 
 
+def test_a_job_that_leaves_what_cannot_be_sent_fails(client: Client, tmp_path: Path) -> None:
+    jids = [put(client, "Unspeakable", queue, data={"kept": 1}) for queue in ("q", "raising")]
+    serial(client, tmp_path, "q", "raising").run()
+    jobs = [job_of(client, jid) for jid in jids]
+    assert [job.failure["group"] for job in jobs] == ["q-TypeError", "raising-LookupError"]
+    assert [job.data for job in jobs] == [{"kept": 1}] * 2
+    assert "\\ud800" in jobs[1].failure["message"]
+
+
 def test_what_cannot_be_read_is_not_resumed(
     client: Client, server: Server, tmp_path: Path, testimony: Callable[[], list[list[str]]]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.store.pokes import Pokes
 from headrace.store.redis.connections import pack
-from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.redis.troubles import BROKEN
 
 from .driver import QlessDriver
 
@@ -32,15 +32,18 @@ class Listener:
 
     def subscribe(self) -> None:
         """Begin to hear. What is published from now on will be told by `messages`."""
-        connection = self._driver.opener.open()
         try:
-            names = [channel.encode() for channel in self._channels]
-            connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
-            for _ in names:
-                connection.read_response()
-        except BaseException:
-            connection.disconnect()
-            raise
+            connection = self._driver.opener.open()
+            try:
+                names = [channel.encode() for channel in self._channels]
+                connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
+                for _ in names:
+                    connection.read_response()
+            except BaseException:
+                connection.disconnect()
+                raise
+        except Exception as error:
+            raise self._driver.diagnose(error).error from error
         self._connection = connection
         self._tested = time.monotonic()
 
@@ -49,7 +52,7 @@ class Listener:
         try:
             while not self._closed:
                 if self._connection is None:
-                    with suppress(*BROKEN, Replica, HeadraceError):
+                    with suppress(HeadraceError):
                         self.subscribe()
                     if self._connection is None:
                         select.select([self._pokes.reader], [], [], RECONNECT_SECONDS)
@@ -88,7 +91,7 @@ class Listener:
             if self._connection is None:
                 self.subscribe()
             return [text for _, text in self._arrived()]
-        except (*BROKEN, Replica, HeadraceError):
+        except (*BROKEN, HeadraceError):
             self.hang_up()
             return []
 

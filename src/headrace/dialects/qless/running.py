@@ -138,8 +138,14 @@ def failed_by(job: Job, error: BaseException) -> None:
         return
     # The first frame is ours, which tells nobody anything.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    job.fail(f"{job.queue_name}-{type(error).__name__}", text)
+    lines = traceback.format_exception(type(error), error, trace)
+    group, text = f"{job.queue_name}-{type(error).__name__}", "".join(lines).encode(errors="backslashreplace").decode()
+    try:
+        job.fail(group, text)
+    except (TypeError, ValueError, RecursionError):
+        # The run has left data that JSON cannot carry: those from before it are kept.
+        job.client("fail", job.jid, job.client.worker_name, group, text)
+        job.settled = True
 
 
 def retry(*exceptions: type[BaseException]) -> Callable[[F], F]:

@@ -145,3 +145,16 @@ class Exits:
     @staticmethod
     def process(job: Job) -> None:
         raise SystemExit(7)
+
+
+class Unspeakable:
+    """Leaves data that JSON has no words for, or raises what UTF-8 has none for."""
+
+    @staticmethod
+    def process(job: Job) -> None:
+        job["thing"] = object()
+
+    @staticmethod
+    def raising(job: Job) -> None:
+        job["thing"] = object()
+        raise LookupError("\ud800")

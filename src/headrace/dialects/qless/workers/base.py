@@ -11,23 +11,27 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.errors import LostLockException, QlessException
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
+from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
-from headrace.errors import ConfigurationError, StoreError
+from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.pokes import Pokes
 
 log = logging.getLogger("headrace.qless.worker")
+
+T = TypeVar("T")
 
 LOSSES = frozenset({"canceled", "lock_lost", "put"})
 """Events that say that a worker has lost a job."""
@@ -121,17 +125,35 @@ class Worker:
 
     def jobs(self) -> Iterator[Job | None]:
         """Jobs until `stop`: first those to be resumed. None means: there is nothing at present."""
-        yield from self.resumable()
+        yield from self.patiently(self.resumable) or []
         while not self._stop.is_set():
             try:
-                job = self.pop()
+                job = self.patiently(self.pop)
             except Unreadable as error:
                 log.error("%s", error)
                 continue
-            except (QlessException, StoreError) as error:
+            except QlessException as error:
                 log.warning("%s", error)
                 job = None
             yield job
+
+    def patiently(self, act: Callable[[], T]) -> T | None:
+        """What a function answers that needs the server. As long as that is away it is called again, ever more rarely;
+        None: it is time to stop.
+        """
+        for attempt in itertools.count():
+            try:
+                answer = act()
+            except StoreError as error:
+                log.log(logging.DEBUG if attempt else logging.WARNING, "%s Trying again until it is there.", error)
+                self._stop.wait(back_off(attempt))
+                if self._stop.is_set():
+                    break
+            else:
+                if attempt:
+                    log.warning("%s is there again", self.client.driver.where)
+                return answer
+        return None
 
     def rest(self) -> None:
         """Sleep until it is worth looking again, or until `stop`."""
@@ -153,8 +175,8 @@ class Worker:
             return
         try:
             job.complete()
-        except QlessException as error:
-            log.warning("%r could not be completed: %s", job, error)
+        except (TypeError, ValueError, RecursionError) as error:  # JSON cannot carry its data
+            failed_by(job, error)
 
     # -- losing a job --
 
@@ -165,7 +187,7 @@ class Worker:
     def listen(self) -> Listener:
         """Hear of lost jobs in a thread. The listener is to be closed."""
         listener = Listener(self.client.driver, [f"ql:w:{self.client.worker_name}"])
-        listener.subscribe()
+        self.patiently(listener.subscribe)
         threading.Thread(target=self._hear, args=(listener,), name="qless-listener", daemon=True).start()
         return listener
 
@@ -198,6 +220,26 @@ class Worker:
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
+
+
+@contextmanager
+def settling(job: Job) -> Iterator[None]:
+    """Around a run: that its end could not be told is the end of nothing else. The job's lock will run out."""
+    try:
+        yield
+    except HeadraceError as error:
+        log.warning("%r could not be settled: %s", job, error)
+    except Exception:
+        log.exception("%r could not be settled", job)
+
+
+def back_off(failures: int) -> float:
+    """Seconds to wait after so many attempts in vain, before the next one.
+
+    >>> [back_off(failures) for failures in (0, 1, 2, 5, 1_000)]
+    [0.1, 0.2, 0.4, 3.2, 5.0]
+    """
+    return min(0.1 * 2.0 ** min(failures, 10), 5.0)
 
 
 def names_of(queues: Sequence[str | Queue]) -> list[str]:

@@ -15,7 +15,7 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import begin, go_on
-from headrace.dialects.qless.workers.base import Worker, at_once, title
+from headrace.dialects.qless.workers.base import Worker, at_once, settling, title
 from headrace.dialects.qless.workers.sandbox import sandbox
 
 log = logging.getLogger("headrace.qless.worker")
@@ -83,7 +83,7 @@ class CoroutineWorker(Worker):
         free.append(number)
 
     async def _work(self, job: Job, number: int, threads: Executor) -> None:
-        with sandbox(self.options.sandbox / f"greenlet-{number}") as directory:
+        with settling(job), sandbox(self.options.sandbox / f"greenlet-{number}") as directory:
             job.sandbox = directory
             try:
                 rest = await _to_the_end(threads, partial(begin, job, self.options.allowed))
@@ -92,8 +92,6 @@ class CoroutineWorker(Worker):
                 await asyncio.to_thread(self.finish, job)
             except asyncio.CancelledError:
                 log.info("%r was lost and is stopped", job)
-            except Exception:
-                log.exception("%r could not be settled", job)
 
     def stop(self) -> None:
         super().stop()

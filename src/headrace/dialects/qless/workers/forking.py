@@ -7,22 +7,27 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, names_of, title
+from headrace.dialects.qless.workers.base import STOPS, Stopper, Worker, at_once, back_off, names_of, title
 from headrace.dialects.qless.workers.reading import held_by
 from headrace.dialects.qless.workers.sandbox import BASE, empty
-from headrace.dialects.qless.workers.serial import SerialWorker
-from headrace.errors import ConfigurationError
+from headrace.dialects.qless.workers.serial import LOST_JOB, SerialWorker
+from headrace.errors import ConfigurationError, HeadraceError
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
+
+INFANCY = 1.0
+"""Seconds. Who replaces a child that did not live so long waits before it does: the next one may die of the same."""
 
 
 class ForkingWorker:
@@ -52,24 +57,33 @@ class ForkingWorker:
         self._base = Path(workdir).absolute() / BASE
         self._options = options
         self._klass(self._queues, client, **options)  # before any child exists mistakes are met here
-        self._children: dict[int, int] = {}
-        self._stopping: int | None = None
+        self._children: dict[int, tuple[int, float]] = {}
+        """By process: the number of a child, and when it was born."""
+        self._stop = Stopper()
 
     def run(self) -> None:
         """Keep the children alive until TERM, INT or QUIT; these are passed on, and the children waited for."""
         shares = self._divided()
         for name in STOPS:
             signal.signal(name, self._pass_on)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever started us may ignore it, and then nobody can wait
         title(f"{self._count} processes")
         for i in range(self._count):
             self._start(i, shares[i])
+        deaths = 0
         while self._children:
-            with suppress(ChildProcessError):
-                child, status = os.wait()
-                number = self._children.pop(child, None)
-                if number is not None and self._stopping is None:
-                    log.warning("child %d ended with %d: starting another", number, os.waitstatus_to_exitcode(status))
-                    self._start(number, [])
+            child, status = os.wait()
+            if child not in self._children:
+                continue
+            number, born = self._children.pop(child)
+            code = os.waitstatus_to_exitcode(status)
+            if self._stop.is_set():
+                continue
+            log.warning("child %d ended with %d: starting another", number, code)
+            deaths = deaths + 1 if code != LOST_JOB and time.monotonic() - born < INFANCY else 0
+            if deaths:
+                self._stop.wait(back_off(deaths - 1))
+            self._start(number, [])
 
     def _divided(self) -> list[list[Job]]:
         """What is resumed: jobs that are named, or that a process of the bare name held, in equal parts."""
@@ -81,10 +95,10 @@ class ForkingWorker:
     def _start(self, number: int, share: list[Job]) -> None:
         # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        child = os.fork() if self._stopping is None else -1
+        child = -1 if self._stop.is_set() else os.fork()
         if child:
             if child > 0:
-                self._children[child] = number
+                self._children[child] = (number, time.monotonic())
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
         die_with_parent()  # or another process, started under the same name, would share it
@@ -92,6 +106,8 @@ class ForkingWorker:
         try:
             self._work(number, share)
             status = 0
+        except (HeadraceError, OSError) as error:
+            log.error("child %d ended: %s", number, error)
         except BaseException:
             log.exception("child %d ended", number)
         finally:
@@ -105,15 +121,17 @@ class ForkingWorker:
         empty(directory)  # of what a child that died has left
         os.chdir(directory)
         client = self._client.named(f"{self._client.worker_name}-{number}")
-        # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
-        resumed = [*held_by(client, self._queues), *share] if self._options.get("resume") is True else share
-        worker = self._klass(self._queues, client, **self._options | {"sandbox": directory, "resume": resumed})
+        worker = self._klass(self._queues, client, **self._options | {"sandbox": directory, "resume": share})
         worker.handle_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        if self._options.get("resume") is True:
+            # Jobs that the bare name holds can only be had under that name; all others are taken under our own.
+            own = worker.patiently(partial(held_by, client, self._queues))
+            worker.options.resume = [*(own or []), *share]
         worker.run()
 
     def _pass_on(self, number: int, _: object) -> None:
-        self._stopping = number
+        self._stop.set()
         for child in self._children:
             with suppress(ProcessLookupError):
                 os.kill(child, number)

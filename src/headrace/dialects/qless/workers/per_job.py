@@ -17,7 +17,7 @@ from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, title
+from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, settling, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
 from headrace.worker.zygote import die_with_parent
 
@@ -37,7 +37,7 @@ class ForkPerJobWorker(Worker):
 
     def run(self) -> None:
         listener = Listener(self.client.driver, [f"ql:w:{self.client.worker_name}"])
-        listener.subscribe()
+        self.patiently(listener.subscribe)
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         before = signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -88,14 +88,14 @@ class ForkPerJobWorker(Worker):
                 signal.signal(name, lambda *_: None)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             title(f"{job.jid} {job.klass_name}")
-            with sandbox(self._sandbox(number)) as directory:
+            with settling(job), sandbox(self._sandbox(number)) as directory:
                 job.sandbox = directory
                 os.chdir(directory)
                 process(job, self.options.allowed)
                 self.finish(job)
             status = 0
         except BaseException:
-            log.exception("%r could not be settled", job)
+            log.exception("the process of %r ended", job)
         finally:
             with suppress(Exception):
                 sys.stdout.flush()

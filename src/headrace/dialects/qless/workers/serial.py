@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +10,8 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import Worker, title
+from headrace.dialects.qless.workers.base import Worker, settling, title
 from headrace.dialects.qless.workers.sandbox import sandbox
-
-log = logging.getLogger("headrace.qless.worker")
 
 LOST_JOB = 3
 """Exit code of a process that ended because its job was lost."""
@@ -55,15 +52,11 @@ class SerialWorker(Worker):
         """Run one job."""
         title(f"{job.jid} {job.klass_name}")
         self._jid = job.jid
-        try:
-            with sandbox(self.options.sandbox) as directory:
-                job.sandbox = directory
-                process(job, self.options.allowed)
+        with settling(job), sandbox(self.options.sandbox) as directory:
+            job.sandbox = directory
+            process(job, self.options.allowed)
             self.finish(job)
-        except Exception:
-            log.exception("%r could not be settled", job)
-        finally:
-            self._jid = None
+        self._jid = None
 
     def lose(self, jid: str) -> None:
         if jid == self._jid:
