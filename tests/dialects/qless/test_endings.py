@@ -193,3 +193,23 @@ def test_unknown_fields_of_others_are_left_alone(qless: Recorder) -> None:
     qless("complete", 0, "j", "w", "q", "{}", "next", "z")
     put(qless, "j")
     assert qless.job("j")["colour"] == "red"
+
+
+def test_a_job_that_is_named_twice_is_timed_out_once(qless: Recorder) -> None:
+    qless("put", 0, "w", "q", "j", "K", "{}", 0)
+    qless("pop", 1, "q", "w", 1)
+    qless("timeout", 2, "j", "j")
+    assert [entry[1] for entry in qless.history("j")] == ["put", "popped", "timed-out"]
+    lost = {"jid": "j", "event": "lock_lost", "worker": "w"}
+    assert qless.events == [("ql:w:w", lost), ("ql:log", lost)]
+
+
+@pytest.mark.parametrize("how", [("unfail", "q", "g"), ("put", "w", "q", "j", "K", "{}", 0), ("cancel", "j")])
+def test_statistics_that_are_gone_do_not_come_back(qless: Recorder, how: tuple[object, ...]) -> None:
+    qless("put", 0, "w", "q", "j", "K", "{}", 0)
+    qless("pop", 1, "q", "w", 1)
+    qless("fail", 2, "j", "w", "g", "m")
+    qless.redis.delete("ql:s:stats:0:q")
+    qless(str(how[0]), 3, *how[1:])
+    assert qless.redis.exists("ql:s:stats:0:q") == 0
+    assert qless.json("stats", 3, "q", 0)["failed"] == 0

@@ -124,7 +124,10 @@ REFUSED = [
             ("track", 0, "untrack", "nope"),
         ]
     ],
-    *[("does not exist", command, 0, "nope", "t", "u") for command in ("recur.tag", "recur.untag", "recur.update")],
+    *[
+        ("Job nope does not exist", command, 0, "nope", "t", "u")
+        for command in ("recur.tag", "recur.untag", "recur.update")
+    ],
     *[
         (f"not currently running: {state}", *call)
         for state, jid in zip(STATES, ("waiting", "scheduled", "depending", "failed", "complete"), strict=True)

@@ -38,22 +38,27 @@ end
 -- Take jobs from their workers by hand: they go to the very front of their queues.
 function Change.time_out(now, jids)
   local all = {}
-  for i, jid in ipairs(jids) do
+  for _, jid in ipairs(jids) do
     local values = Qless.Holder.existing('Timeout', jid, 'worker', 'queue', 'history')
     if values[1] ~= 'running' then
       error('Timeout(): Job ' .. jid .. ' not running: ' .. values[1])
     end
-    all[i] = values
+    all[jid] = values
   end
-  for i, jid in ipairs(jids) do
-    local worker, queue, history = all[i][2] or '', all[i][3] or '', all[i][4]
-    local key = 'ql:j:' .. jid
-    remember(key, '[' .. math.floor(now) .. ',"timed-out"]', history)
-    call('ZREM', 'ql:q:' .. queue .. '-locks', jid)
-    call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
-    call('ZADD', 'ql:q:' .. queue .. '-work', '+inf', jid)
-    call('HMSET', key, 'state', 'stalled', 'expires', 0)
-    Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
+  for _, jid in ipairs(jids) do
+    local values = all[jid]
+    -- (Once, if it is named twice.)
+    if values then
+      all[jid] = nil
+      local worker, queue, history = values[2] or '', values[3] or '', values[4]
+      local key = 'ql:j:' .. jid
+      remember(key, '[' .. math.floor(now) .. ',"timed-out"]', history)
+      call('ZREM', 'ql:q:' .. queue .. '-locks', jid)
+      call('ZREM', 'ql:w:' .. worker .. ':jobs', jid)
+      call('ZADD', 'ql:q:' .. queue .. '-work', '+inf', jid)
+      call('HMSET', key, 'state', 'stalled', 'expires', 0)
+      Qless.Events.tell(worker, {jid = jid, event = 'lock_lost', worker = worker})
+    end
   end
 end
 

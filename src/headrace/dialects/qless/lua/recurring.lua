@@ -114,7 +114,7 @@ end
 function Recurring.existing(command, jid)
   local record = Recurring.get(jid)
   if not record then
-    error(command .. '(): Recurring job ' .. jid .. ' does not exist')
+    error(command .. '(): Job ' .. jid .. ' does not exist')
   end
   return record
 end

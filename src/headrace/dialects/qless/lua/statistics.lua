@@ -38,11 +38,15 @@ function Statistics.count(time, queue, counter, change)
   end
 end
 
--- A job that counted as failed does so no longer. (The day and the queue are those of its failure.)
+-- A job that counted as failed does so no longer. (The day and the queue are those of its failure; what was counted then
+-- may be forgotten by now.)
 function Statistics.no_longer_failed(queue, failure)
   local when = stored_number(failure.when)
   if when and queue and queue ~= '' then
-    Statistics.count(when, queue, 'failed', -1)
+    local key = 'ql:s:stats:' .. Statistics.day_of(when) .. ':' .. queue
+    if stored_number(call('HGET', key, 'failed'), 0) > 0 then
+      call('HINCRBY', key, 'failed', -1)
+    end
   end
 end
 
