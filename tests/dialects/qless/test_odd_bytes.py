@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from headrace.dialects.qless.scripts import script
 from headrace.errors import Unsupported
 from headrace.job import Filter, State
 from headrace.store.facets import Edit
-from processes import eventually
+from processes import eventually, worker_process
 from store.redis.servers import Server
 
 Raw = Callable[..., Any]
@@ -164,8 +165,35 @@ def test_an_edit_of_what_cannot_be_read_is_refused(app: Headrace, raw: Raw) -> N
 def test_the_client_gives_back_the_bytes_that_it_got(raw: Raw, client: Client) -> None:
     raw("put", "peer", b"q\xff", b"jid\xff", b"K\xff", '{"a": 1}', 0)
     (counts,) = client.queues.counts
-    job = client.queues[counts["name"]].pop()
-    job.fail("g", "m")
+    heard: list[str] = []
+    client.events.on("failed", heard.append)
+    with client.events.thread():
+        job = client.queues[counts["name"]].pop()
+        client.track(job.jid)
+        job.fail("g", "m")
+        eventually(lambda: heard == [job.jid], "news of it")
     assert client.jobs.failed() == {"g": 1}
     raw("config.set", "o", b"\xff")
     assert client.config["o"] == "\udcff"
+
+
+def test_no_process_dies_of_odd_bytes(raw: Raw, server: Server, client: Client, tmp_path: Path) -> None:
+    app, log = "dialects.qless.app_for_tests:app", tmp_path / "log"
+    with worker_process(app, f"qless+{server.url}", "--queues", "q", log=log) as worker:
+        held = client.queues["q"].put("shop.Hold", {"until": str(tmp_path / "end")})
+        eventually(lambda: client.queues["q"].counts["running"] == 1, "the run")
+        a_failure_in_latin_1(raw)
+        raw("put", "peer", "q", b"jid\xff", "shop.Double", '{"number":1}', 0)
+        raw("put", "peer", "q", "data", "shop.Double", b'{"number":"\xe9"}', 0)
+        raw("put", "peer", "q", "half", "no.such.task", "{}", 0, "retries", 1.5)
+        doubled = client.queues["q"].put("shop.Double", {"number": 4})
+        (tmp_path / "end").touch()
+
+        def states() -> list[str]:
+            return [job.state for job in client.jobs.get(held, doubled, "data", "half", "jid\udcff")]
+
+        eventually(lambda: states() == ["complete", "complete", "failed", "scheduled", "failed"], "all of them")
+        assert worker.stop() == 0
+    assert "died" not in log.read_text()
+    (job,) = client.jobs.get(held)
+    assert job.retries_left == 5

@@ -72,7 +72,7 @@ class Listener:
             answer = self._connection.read_response()
             self._tested = time.monotonic()
             if answer[0] == b"message":
-                yield answer[1].decode(), answer[2].decode(errors="replace")
+                yield answer[1].decode(), answer[2].decode(errors="surrogateescape")
         if time.monotonic() >= self._tested + PING_SECONDS:
             # A connection that died silently shows when it is used.
             self._tested = time.monotonic()
