@@ -11,7 +11,7 @@
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
 --          and of more (kind m), when the next schedule ticks or ''}
--- Fails    GONE, STALE
+-- Fails    GONE, STALE, REFUSED
 --@include prelude job session busy quick
 
 local session = live_session(ARGV[2])
@@ -24,7 +24,7 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
     return answer
   end
 end
---@include plan more schedules sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
+--@include checks plan more schedules sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
 
 -- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
 -- to be worked off.
@@ -112,6 +112,9 @@ if ARGV[6] == '' then
   due = next_due(0)
 else
   local slots, spare, in_turn, at = unpack_from('>ddB', ARGV[6])
+  if not (slots >= 0 and spare >= 0 and slots + spare <= 100000 and slots % 1 == 0 and spare % 1 == 0) then
+    checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
+  end
   while at <= #ARGV[6] do
     names[#names + 1], at = unpack_from('>Hc0', ARGV[6], at)
     special = special or is_pattern(names[#names])

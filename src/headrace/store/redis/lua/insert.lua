@@ -6,6 +6,9 @@ local function next_job()
   id, queue, when, time, priority, max_crashes, flags, put, at = unpack_from('>Hc0Hc0BdiHHIc0', batch, at)
   local body, key, unique_for, replace, more, data
   if flags > 0 then
+    if without(flags, HAS_KEY + HAS_OPTIONS + LARGE_BODY + HAS_DATA + MORE) ~= 0 then
+      checks.refuse('Job ' .. id .. ' has flags that a put cannot set (' .. flags .. ').')
+    end
     if band(flags, LARGE_BODY) ~= 0 then
       body, at = unpack_from('>Ic0', batch, at)
     end
@@ -20,8 +23,52 @@ local function next_job()
     end
   end
   local due = when == 0 and now or when == 1 and time or now + time
+  if when > 2 or not (due >= 0 and due <= LATEST and time >= -LATEST and time <= LATEST) then
+    checks.refuse(string.format('Job %s has an impossible time (%.0f: %.14g).', id, when, time))
+  end
   return id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more,
     when ~= 1 and time or nil, data
+end
+
+-- Names that come again are looked at once, and those that are plain ASCII take one look.
+local sound = {}
+
+local function check_name(name, what, id)
+  if not sound[name] then
+    if name:find('[\128-\255]') then
+      checks.text(name, what, id)
+    end
+    sound[name] = true
+  end
+end
+
+-- Refuses a job that others could not read, or that is not the same inside and outside.
+local function check_job(id, queue, flags, put, key, unique_for, more)
+  if not id:find('^%w*$') then
+    checks.text(id, 'The id of a job')
+  end
+  local named, task, rest = unpack_from('>Hc0Hc0', put)
+  check_name(queue, 'The queue of job ', id)
+  check_name(task, 'The task of job ', id)
+  if named ~= queue then
+    checks.refuse('Job ' .. id .. ' names one queue outside `put` and another in it.')
+  end
+  if flags > 0 then
+    if band(flags, HAS_OPTIONS) ~= 0 then
+      local _
+      _, rest = unpack_from('>Ic0', put, rest)
+    end
+    if key then
+      checks.text(key, 'The unique key of job ', id)
+      checks.duration(unique_for, 'How long the key is taken of job ', id)
+      if unpack_from('>Hc0', put, rest) ~= key then
+        checks.refuse('Job ' .. id .. ' has one unique key outside `put` and another in it.')
+      end
+    end
+    if more then
+      checks.more(more, id)
+    end
+  end
 end
 
 -- What `next_job` has read, as a table.

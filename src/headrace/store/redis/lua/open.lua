@@ -3,8 +3,40 @@
 -- ARGV[2..6] id, name, time-out in milliseconds, the rest about it (opaque), what it listens to and knows (msgpack list of
 --            field, '1', ...)
 -- Answers    now
--- Fails      GONE when it has been closed
---@include prelude job plan more session
+-- Fails      GONE when it has been closed; REFUSED
+--@include prelude job plan more session checks
+
+-- Everybody who looks at sessions reads what this one says about itself.
+local function check_info(id, name, info)
+  checks.text(info, 'What the session says about itself')
+  local good, said = pcall(cjson.decode, info)
+  if not good or type(said) ~= 'table' or said.id ~= id or said.name ~= name then
+    checks.refuse('What the session says about itself must be a JSON object with its `id` and its `name`.')
+  end
+  for _, field in ipairs({ 'queues', 'tasks' }) do
+    if said[field] then
+      checks.list_of_texts(said[field], 'the ' .. field .. ' of the session')
+    end
+  end
+  for _, field in ipairs({ 'host', 'started' }) do
+    checks.text(said[field] or '', 'The `' .. field .. '` of the session')
+  end
+  checks.integer(said.pid or 0, 0, LATEST, 'The `pid` of the session')
+  checks.integer(said.timeout or 0, 0, LATEST, 'The `timeout` of the session')
+end
+
+local function check_fields(fields)
+  checks.list_of_texts(fields, 'what the session listens to and knows')
+  for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 'patterns' then
+      local good, globs = pcall(cjson.decode, value or '')
+      checks.list_of_texts(good and globs, 'the patterns of the session')
+    elseif value ~= '1' or not (field:find('^queue:') or field:find('^task:')) then
+      checks.refuse("What the session listens to and knows must be 'queue:<name>', '1' and 'task:<name>', '1'.")
+    end
+  end
+end
 
 local id = ARGV[2]
 local session = read_session(id)
@@ -21,7 +53,12 @@ if meta[1] and meta[1] ~= '1' then
   fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
 end
 local number = (tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field sessions')) + 1
-local fields = cmsgpack.unpack(ARGV[6])
+checks.text(id, 'The id of the session')
+checks.text(ARGV[3], 'The name of the session')
+checks.integer(tonumber(ARGV[4]), 0, LATEST, 'The time-out of the session')
+check_info(id, ARGV[3], ARGV[5])
+local good, fields = pcall(cmsgpack.unpack, ARGV[6])
+check_fields(good and fields)
 check_type(SESSIONS, 'zset')
 local stamp = string.format('%.0f', now)
 even_when_full() -- who works makes room

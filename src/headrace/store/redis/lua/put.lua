@@ -30,15 +30,20 @@ end
 
 local batch, at = ARGV[2], 1
 
---@include insert
+--@include checks insert
 
 -- A lane with jobs is a sequence or not, and stays so.
 local function check_lanes(ids)
   at = 1
+  local sequences = {}
   for _, id in ipairs(ids) do
     local _, queue, _, _, _, _, _, _, _, _, _, more = next_job()
     local lane = more and not raw[id] and cmsgpack.unpack(more).lane
-    if lane and lanes.clashes(queue, lane) then
+    local name, sequence = lane and lanes.name(queue, lane.key), lane and lane.sequence or false
+    if lane and sequences[name] == nil then
+      sequences[name] = sequence
+    end
+    if lane and (sequences[name] ~= sequence or lanes.clashes(queue, lane)) then
       fail('REFUSED', "Lane '" .. lane.key .. "' of queue '" .. queue .. "' is " .. (lane.sequence and 'not ' or '')
         .. "a sequence: it can't become " .. (lane.sequence and 'one' or 'something else')
         .. ' while it has unfinished jobs. Use another key.')
@@ -47,10 +52,18 @@ local function check_lanes(ids)
 end
 
 local ids, special = {}, false
-while at <= #batch do
-  local id, _, _, _, _, flags = next_job()
-  ids[#ids + 1] = id
-  special = special or flags >= MORE
+local function read_batch()
+  while at <= #batch do
+    local id, queue, _, _, _, flags, put, _, key, unique_for, _, more = next_job()
+    check_job(id, queue, flags, put, key, unique_for, more)
+    ids[#ids + 1] = id
+    special = special or flags >= MORE
+  end
+end
+
+local good, problem = pcall(read_batch)
+if not good then
+  checks.unreadable('The batch', problem)
 end
 
 roll_call()

@@ -5,8 +5,8 @@
 -- ARGV[4]  for each report H id, d arrival, d token, B given (1 progress, 2 data), d progress, d of total, I data,
 --          H number of log lines, and for each d how long ago, I line
 -- Answers  a byte per report: 1 recorded, 0 the lease is gone
--- Fails    GONE, STALE
---@include prelude job plan more schedules session outcome settings stats wake patterns commit
+-- Fails    GONE, STALE, REFUSED
+--@include prelude job plan more schedules session checks outcome settings stats wake patterns commit
 
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])
@@ -27,6 +27,8 @@ while at <= #sent do
   if held and given > 0 then
     local story = story_of(job)
     if band(given, 1) ~= 0 then
+      checks.number(progress, -1e300, 1e300, 'The progress of job ', id)
+      checks.number(total, -1e300, 1e300, 'The total of job ', id)
       story.progress, story.total = progress, total
       job.flags = with(job.flags, HAS_PROGRESS)
       happened(job, 'progress', string.format('%.14g/%.14g', progress, total), session.name)
@@ -40,6 +42,7 @@ while at <= #sent do
   for _ = 1, lines do
     local ago, line
     ago, line, at = unpack_from('>dIc0', sent, at)
+    checks.duration(ago, 'The age of a line of job ', id)
     if held then
       remember(job, now - ago, 'log', line, session.name)
       happened(job, 'log', line, session.name)

@@ -43,6 +43,9 @@ end
 
 -- Whether this very request has been answered before; a lower number comes too late.
 local function is_repeat(session, request)
+  if not (request and request >= 0 and request < 2 ^ 48 and request % 1 == 0) then
+    fail('REFUSED', 'Requests have numbers: 1, 2, 3 and so on. Nothing was written.')
+  end
   if request < session.request then
     fail('STALE', string.format(
       'Request %.0f of session %s comes after %.0f was answered.', request, session.name, session.request))

@@ -5,11 +5,18 @@ local OK, ALREADY, STALE = 0, 1, 2
 local function read_outcomes()
   local sent, at, n = ARGV[4], 1, 0
   local ids, arrivals, tokens, charges, begans, endeds, results, others = {}, {}, {}, {}, {}, {}, {}, {}
+  local began_before, ended_before -- many have them in common
   while at <= #sent do
     n = n + 1
     local kind, charge, when, began, ended, given
     ids[n], arrivals[n], tokens[n], kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
     charges[n], begans[n], endeds[n] = charge, began, ended
+    if began ~= began_before or ended ~= ended_before then
+      if not (began >= -LATEST / 2 and began <= LATEST / 2 and ended >= -LATEST / 2 and ended <= LATEST / 2) then
+        checks.refuse('Job ' .. ids[n] .. ' cannot have begun and ended at these times.')
+      end
+      began_before, ended_before = began, ended
+    end
     if kind == K_DONE and charge <= C_ATTEMPT and given == 6 then
       others[n] = false
     elseif kind == K_DONE and charge <= C_ATTEMPT and given == 518 then
@@ -19,7 +26,14 @@ local function read_outcomes()
     else
       local other = { kind = kind, charge = charge, delay = when }
       others[n] = other
-      if band(given, 1) ~= 0 then other.at = when end
+      checks.number(kind, K_DONE, K_WAITING, 'What became of job ', ids[n])
+      checks.number(charge, 0, C_DEFERRAL, 'The charge of job ', ids[n])
+      if band(given, 1) ~= 0 then
+        other.at = when
+        checks.number(when, 0, LATEST, 'The new time of job ', ids[n])
+      else
+        checks.duration(when, 'The delay of job ', ids[n])
+      end
       if band(given, 2) ~= 0 then other.began = began end
       if band(given, 4) ~= 0 then other.ended = ended end
       if band(given, 8) ~= 0 then other.queue, at = unpack_from('>Hc0', sent, at) end
@@ -33,6 +47,12 @@ local function read_outcomes()
       if band(given, 2048) ~= 0 then
         other.after, at = unpack_from('>Ic0', sent, at)
         other.after = cmsgpack.unpack(other.after)
+        checks.list_of_texts(other.after, 'what to wait for of job ', ids[n])
+      end
+      for _, name in ipairs({ 'queue', 'task', 'group', 'note' }) do
+        if other[name] then
+          checks.text(other[name], 'The new ' .. name .. ' of job ', ids[n])
+        end
       end
     end
   end

@@ -3,15 +3,16 @@
 -- ARGV[2]  the ticks: for each H name, I version, B given (1 last_tick, 2 next), d last_tick, d next, H number of jobs, and
 --          the jobs as in `put`
 -- Answers  {now, when the next schedule ticks or '', a byte per tick: 1 if it counted}
+-- Fails    REFUSED
 --@include prelude job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit ending acts
 local batch, at = ARGV[2], 1
---@include insert
+--@include checks insert
 
 local ALLOW, SKIP, QUEUE = 0, 1, 2
 
 -- Whether the policy lets a job in beside the one before; what has to go for it goes.
 local function admit(job, record)
-  local lane = cmsgpack.unpack(job.more).lane
+  local lane = job.more and cmsgpack.unpack(job.more).lane
   if find_job(job.id) or lane and lanes.clashes(job.queue, lane) then
     return false
   end
@@ -23,7 +24,7 @@ local function admit(job, record)
     return false
   end
   if record.overlap == QUEUE then
-    local more = cmsgpack.unpack(job.more)
+    local more = job.more and cmsgpack.unpack(job.more) or {}
     more.after, more.if_failed = { previous.id }, 'run'
     job.more = cmsgpack.pack(more)
   elseif previous.state == RUNNING then
@@ -41,11 +42,14 @@ local done, changed = {}, false
 while at <= #batch do
   local name, version, given, last_tick, next_, number
   name, version, given, last_tick, next_, number, at = unpack_from('>Hc0IBddH', batch, at)
+  checks.number(last_tick, 0, LATEST, 'The last tick of schedule ', name)
+  checks.number(next_, 0, LATEST, 'The next tick of schedule ', name)
   local record = schedules.find(name)
   local counts = record and record.version == version
   done[#done + 1] = counts and '\1' or '\0'
   for _ = 1, number do
     local job = new_job(next_job())
+    check_job(job.id, job.queue, job.flags, job.put, job.key, job.unique_for, job.more)
     if counts and (record.max_runs == 0 or record.runs < record.max_runs) and admit(job, record) then
       insert(job)
       record.runs, record.last_job = record.runs + 1, job.id

@@ -1,0 +1,137 @@
+-- What requests may say. Anyone may send them: what others would stumble over later is refused before anything is written.
+-- `what` and `of` are put together only when something is wrong: most jobs are fine.
+local LATEST = 281474976710655
+local checks = on_demand('checks')
+
+makers.checks = function()
+  checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true }
+  checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }
+  checks.POLICIES = { wait = true, fail = true, run = true }
+
+  function checks.refuse(text)
+    fail('REFUSED', text .. ' Nothing was written.')
+  end
+
+  -- Going through a request has raised: one of us has refused it, or it is cut short.
+  function checks.unreadable(what, problem)
+    problem = tostring(problem)
+    if problem:find('HEADRACE', 1, true) then
+      error(problem, 0)
+    end
+    checks.refuse(what .. ' cannot be read: ' .. problem:gsub('^.*: ', '') .. '.')
+  end
+
+  -- UTF-8, as all names are.
+  function checks.is_text(text)
+    return not text:find('[\128-\255]') or not text:gsub('[\194-\223][\128-\191]', ' ')
+      :gsub('\224[\160-\191][\128-\191]', ' '):gsub('[\225-\236\238\239][\128-\191][\128-\191]', ' ')
+      :gsub('\237[\128-\159][\128-\191]', ' '):gsub('\240[\144-\191][\128-\191][\128-\191]', ' ')
+      :gsub('[\241-\243][\128-\191][\128-\191][\128-\191]', ' '):gsub('\244[\128-\143][\128-\191][\128-\191]', ' ')
+      :find('[\128-\255]')
+  end
+
+  function checks.text(text, what, of)
+    if type(text) ~= 'string' or not checks.is_text(text) then
+      checks.refuse(what .. (of or '') .. ' is not text in UTF-8.')
+    end
+  end
+
+  -- Also refuses what is no number at all: that is neither more nor less than anything.
+  function checks.number(number, least, most, what, of)
+    if type(number) ~= 'number' or not (number >= least and number <= most) then
+      checks.refuse(string.format(
+        '%s%s is %s: it must be a number from %.14g to %.14g.', what, of or '', tostring(number), least, most))
+    end
+  end
+
+  function checks.integer(number, least, most, what, of)
+    checks.number(number, least, most, what, of)
+    if number % 1 ~= 0 then
+      checks.refuse(what .. (of or '') .. ' is ' .. number .. ': it must be an integer.')
+    end
+  end
+
+  -- How long ago something was, or how long from now it will be: a time that fits in six bytes comes out.
+  function checks.duration(number, what, of)
+    checks.number(number, -LATEST / 2, LATEST / 2, what, of)
+  end
+
+  function checks.list_of_texts(list, what, of)
+    local n = 0
+    for place, text in pairs(type(list) == 'table' and list or { list = true }) do
+      n = n + 1
+      if type(place) ~= 'number' or type(text) ~= 'string' then
+        checks.refuse(what .. (of or '') .. ' must be a list of texts.')
+      end
+      checks.text(text, 'One of ' .. what, of)
+    end
+    if n > 0 and n ~= #list then
+      checks.refuse(what .. (of or '') .. ' must be a list without gaps.')
+    end
+  end
+
+  function checks.lane(lane, id)
+    if type(lane) ~= 'table' then
+      checks.refuse('The lane of job ' .. id .. ' must be a map.')
+    end
+    for name in pairs(lane) do
+      if not checks.SAID_OF_LANES[name] then
+        checks.refuse('The lane of job ' .. id .. ' cannot have ' .. tostring(name) .. '.')
+      end
+    end
+    checks.text(lane.key, 'The key of the lane of job ', id)
+    if lane.key == '' then
+      checks.refuse('The lane of job ' .. id .. ' needs a key.')
+    end
+    if lane.limit then
+      checks.integer(lane.limit, 1, LATEST, 'The limit of the lane of job ', id)
+    end
+    if lane.rate then
+      checks.integer(lane.rate, 1, 10000, 'The rate of the lane of job ', id)
+    end
+    if lane.per then
+      checks.integer(lane.per, 1, LATEST, 'The time of the lane of job ', id)
+    end
+    if lane.sequence and lane.sequence ~= true then
+      checks.refuse('The lane of job ' .. id .. ' is a sequence or not: true or false.')
+    end
+  end
+
+  -- What a job may say of itself in `more`. The rest of what is kept there is for scripts to say.
+  function checks.more(packed, id)
+    local good, more = pcall(cmsgpack.unpack, packed)
+    if not good or type(more) ~= 'table' then
+      checks.refuse('Job ' .. id .. ' has a `more` that is no map in msgpack.')
+    end
+    for name in pairs(more) do
+      if not checks.SAID[name] then
+        checks.refuse('Job ' .. id .. ' cannot say ' .. tostring(name) .. ' of itself.')
+      end
+    end
+    if more.after then
+      checks.list_of_texts(more.after, 'what comes before job ', id)
+      checks.number(#more.after, 0, 10000, 'How many jobs come before job ', id)
+    end
+    if more.if_failed and not checks.POLICIES[more.if_failed] then
+      checks.refuse('Job ' .. id .. " has an `if_failed` that is neither 'wait' nor 'fail' nor 'run'.")
+    end
+    if more.lane then
+      checks.lane(more.lane, id)
+      if more.lane.sequence and (more.after and more.after[1] or more.schedule) then
+        checks.refuse('Job ' .. id .. ' is in a sequence: it cannot come after others, nor be of a schedule.')
+      end
+    end
+    if more.tags then
+      checks.list_of_texts(more.tags, 'the tags of job ', id)
+    end
+    if more.schedule then
+      checks.text(more.schedule, 'The schedule of job ', id)
+    end
+    if more.tick then
+      checks.integer(more.tick, 0, LATEST, 'The tick of job ', id)
+    end
+    if more.tracked then
+      checks.refuse('Job ' .. id .. ' is not there yet: `tag` makes it one that is tracked.')
+    end
+  end
+end
