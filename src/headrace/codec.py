@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headrace.errors import ArgumentsError, ConfigurationError, PayloadTooLarge
+from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
 
 DEEPEST = 64
 """How deep arguments may be nested: far below where any JSON reader gives up."""
@@ -313,7 +313,7 @@ class Results:
             return None
         try:
             return self._decoder.decode(result)
-        except msgspec.ValidationError:  # the function did not keep to its annotation
+        except (msgspec.DecodeError, UnicodeDecodeError):  # the function did not keep to its annotation
             return decode_value(result)
 
 
@@ -329,7 +329,11 @@ def encode_value(what: str, value: Any, limit: int) -> bytes:
 
 
 def decode_value(encoded: bytes | None) -> Any:
-    return None if encoded is None else msgspec.json.decode(encoded)
+    """Raises `HeadraceError` for what some other program has written that is not JSON."""
+    try:
+        return None if encoded is None else msgspec.json.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HeadraceError(f"What another program has written is not JSON: {encoded!r:.60} ({error}).") from None
 
 
 class ErrorText(Struct, frozen=True):

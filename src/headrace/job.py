@@ -146,6 +146,8 @@ class Lease(Struct, gc=False):
     after: tuple[str, ...] = ()
     """Ids of the jobs that it came after, or of the children that it waited for."""
     tick: int | None = None
+    problem: str = ""
+    """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
 
 
 class Kind(IntEnum):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from headrace.cli import visible
 from headrace.cli.options import DURATION, existing_store, json_option, store_options
-from headrace.cli.output import STYLES
+from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
 
 
@@ -54,7 +52,7 @@ def events_command(
         for event in events:
             if as_json:
                 document = {**event._asdict(), "at": event.at.isoformat(timespec="milliseconds")}
-                click.echo(json.dumps(document, ensure_ascii=False))
+                show_json(document, indent=None)
                 continue
             shown = click.style(f"{event.what:<10}", fg=_COLOURS.get(event.what))
             words = (event.job, event.task, event.queue, event.worker, event.detail)

@@ -54,9 +54,9 @@ def console(*, error: bool = False) -> Console:
     return _Console(file=stream, width=width, highlight=False, soft_wrap=False, legacy_windows=False)
 
 
-def show_json(document: Any) -> None:
-    """One JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+def show_json(document: Any, *, indent: int | None = 2) -> None:
+    """One JSON document. What is no text, in names that others have given, is escaped."""
+    click.echo(json.dumps(document, indent=indent, ensure_ascii=False).encode(errors="backslashreplace").decode())
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = "", numbers: str = "") -> None:

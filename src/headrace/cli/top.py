@@ -486,7 +486,7 @@ def _print_for_ever(store: Store, where: str, as_json: bool) -> None:
             try:
                 look = follow.look()
                 if as_json:
-                    click.echo(json.dumps(document(look), ensure_ascii=False))
+                    show_json(document(look), indent=None)
                 else:
                     _print(State(look=look, where=where))
                     click.echo()

@@ -405,6 +405,9 @@ class Pump:
         for lease in turn.leases:
             task = tasks.get(lease.task)
             run = Context(lease, task, self)
+            if lease.problem:
+                self._outcomes.append(quarantine(run, lease.problem))
+                continue
             if task is None:
                 self._outcomes.append(put_off(run, turn.now))
                 continue

@@ -177,7 +177,8 @@ def outcome_of(run: Context, kind: Kind, *, note: str = "", group: str | None = 
 
 def quarantine(run: Context, reason: str) -> Outcome:
     """A job that cannot be run at all is kept, with the reason, where people will find it."""
-    log.error("job %s (%s) is broken: %s", run.id, run.task, reason)
+    shown = run.id.encode(errors="backslashreplace").decode()  # of a broken job that may be anything
+    log.error("job %s (%s) is broken: %s", shown, run.task, reason)
     return outcome_of(run, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
 
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from struct import pack
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from conformance.helpers import Worker, look, put
-from headrace.clock import ManualClock
+from headrace import Headrace
+from headrace.cli import cli
+from headrace.clock import ManualClock, SystemClock
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.job import SessionInfo
+from headrace.job import Filter, Kind, SessionInfo, State
+from headrace.store.facets import Edit
 from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script
+from processes import eventually
 
 from .scenes import Scene
 from .servers import contents
@@ -286,3 +292,100 @@ def test_a_tick_has_times(store: RedisStore, clock: ManualClock, number: float) 
     with pytest.raises(ConfigurationError, match="Nothing was written"):
         ask(store, "tick", short("new") + pack(">IBddH", 1, 3, 0, 0, 1) + job(flags=64))
     assert contents(scene.store) == before
+
+
+def write_over(store: RedisStore, job_id: str, change: Callable[[bytes], bytes], new_id: bytes | None = None) -> None:
+    """Change a record behind everybody's back, and its place in the row with it."""
+    command = store.driver.command
+    record = command("HGET", store.keys.job, job_id)
+    if new_id is not None:
+        command("HDEL", store.keys.job, job_id)
+        row = f"{store.keys.prefix}row:default"
+        place = command("LRANGE", row, "0", "0")[0]
+        command("LSET", row, "0", place[:12] + new_id)
+    command("HSET", store.keys.job, new_id or job_id, change(record))
+
+
+def spoil_more(store: RedisStore) -> None:
+    store.driver.command("HSET", f"{store.keys.prefix}more", "bad", msgspec.msgpack.encode({"tags": [5]}))
+
+
+SPOILT: dict[str, Callable[[RedisStore], None]] = {
+    "more": spoil_more,
+    "task": lambda store: write_over(store, "bad", lambda record: record.replace(b"task", b"t\xffsk")),
+    "queue": lambda store: write_over(store, "bad", lambda record: record.replace(b"default", b"d\xfffault")),
+    "id": lambda store: write_over(store, "bad", lambda record: record, b"b\xffd"),
+}
+
+
+@pytest.fixture
+def spoilt(lone: RedisStore, request: pytest.FixtureRequest) -> RedisStore:
+    """Three jobs, the first of which cannot be read."""
+    put(lone, "bad", **({"tags": ("blue",)} if request.param == "more" else {}))
+    put(lone, "good", "fine")
+    SPOILT[request.param](lone)
+    return lone
+
+
+each = pytest.mark.parametrize("spoilt", SPOILT, indirect=True)
+
+
+@each
+def test_a_job_that_cannot_be_read_is_quarantined_alone(spoilt: RedisStore) -> None:
+    app = Headrace(spoilt.url)
+    with closing(spoilt), closing(app):
+        ran: list[str] = []
+        app.task(name="task")(lambda: ran.append("once"))
+        for name in ("good", "fine"):
+            app.store.run(app.store.edit([name], Edit(body=b"{}")))
+        with app.worker():
+            (bad,) = eventually(lambda: app.store.run(app.store.find(Filter(states=(State.FAILED,)))).jobs, "a failure")
+            eventually(lambda: len(ran) == 2, "the others")
+        assert bad.group == "broken"
+        assert b"{lone}:more has about it cannot be read" in bad.error
+        assert app.store.run(app.store.delete([bad.id])) == [True]
+
+
+@each
+def test_commands_show_a_job_that_cannot_be_read(spoilt: RedisStore) -> None:
+    listed = spoilt.run(spoilt.find(Filter())).jobs
+    assert len(listed) == 3
+    for words in (["jobs"], ["queues"], ["tags"], ["failures"], ["workers"], ["job", listed[-1].id]):
+        for options in ([], ["--json"]):
+            shown = CliRunner().invoke(cli, [words[0], "--store", spoilt.url, *words[1:], *options])
+            assert shown.exit_code == 0, shown.output
+
+
+def test_a_session_that_cannot_be_read_is_shown_all_the_same(lone: RedisStore) -> None:
+    Worker(lone, SystemClock(), "w")
+    lone.driver.command("HSET", f"{lone.keys.prefix}session:session of w", "info", b"\xff")
+    (session,) = lone.run(lone.sessions())
+    assert (session.info.id, session.alive) == ("session of w", True)
+
+
+def test_words_that_are_no_text_are_shown_as_bytes(store: RedisStore, clock: ManualClock) -> None:
+    prefix, command = store.keys.prefix, store.driver.command
+    put(store, "a")
+    Worker(store, clock).run_one(Kind.FAILED, group="gr", note="note", began=0)
+    write_over(store, "a", lambda record: record.replace(b"gr", b"g\xff"))
+    command("LSET", f"{prefix}history:a", "-1", bytes(8) + short("failed") + long(b"n\xff") + short(b"w\xff"))
+    command("HSET", f"{prefix}meta", b"1q\xff", "3")
+    command("HSET", f"{prefix}control", b"pq\xff", b"5 m\xff")
+    command("ZADD", f"{prefix}tags", "-5", b"t\xff")
+    assert look(store, "a").group == "g\\xff"
+    assert ("n\\xff", "w\\xff") in [(line.detail, line.worker) for line in store.run(store.history("a"))]
+    assert "q\\xff" in [counts.queue for counts in store.run(store.counts())]
+    assert [(control.queue, control.paused_by) for control in store.run(store.controls())] == [("q\\xff", "m\\xff")]
+    assert store.run(store.tags()) == [("t\\xff", 5)]
+
+
+@pytest.mark.parametrize("result", [b"not json", b"\xff", b'"\xff"'])
+def test_a_result_that_is_not_json_is_told_in_words(lone: RedisStore, result: bytes) -> None:
+    put(lone, "a")
+    Worker(lone, SystemClock()).run_one(result=result, data=result)
+    with closing(Headrace(lone.url)) as app:
+        app.task(name="other")(lambda: None)
+        with pytest.raises(HeadraceError, match="not JSON"):
+            app.job("a").result()
+        with pytest.raises(HeadraceError, match="not JSON"):
+            _ = app.job("a").data

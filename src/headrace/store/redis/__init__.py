@@ -50,6 +50,8 @@ from headrace.store.redis import finding, records, requests, schedules, statisti
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.records import name, text
+from headrace.store.redis.requests import as_named
 
 try:
     from headrace.store.redis.driver import Driver
@@ -109,7 +111,7 @@ class RedisStore(OnRedis):
                 return [Put(job.id, True) for job in jobs]
             # A request that was sent again may meet its own job: that is no clash.
             return [
-                Put(clash.decode(), repeated and clash.decode() == job.id) if clash else Put(job.id, True)
+                Put(name(clash), repeated and name(clash) == job.id) if clash else Put(job.id, True)
                 for job, clash in zip(jobs, reply[1:], strict=True)
             ]
 
@@ -135,7 +137,7 @@ class RedisStore(OnRedis):
             job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
             return told.history(job, map(records.event, entries), most)
 
-        return Script("history", (job_id.encode(),), read)
+        return Script("history", (as_named(job_id),), read)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _yes_or_no("cancel", ids)
@@ -159,13 +161,13 @@ class RedisStore(OnRedis):
         return Script(
             "settings_get",
             (),
-            lambda reply, _: {n.decode(): int(float(value)) for n, value in zip(reply[::2], reply[1::2], strict=True)},
+            lambda reply, _: {text(n): int(float(value)) for n, value in zip(reply[::2], reply[1::2], strict=True)},
         )
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
         flat: list[bytes] = []
-        for name, value in checked(changes).items():
-            flat += (name.encode(), b"" if value is None else b"%d" % value)
+        for setting, value in checked(changes).items():
+            flat += (setting.encode(), b"" if value is None else b"%d" % value)
         return Script("settings_set", tuple(flat), lambda reply, _: None)
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
@@ -208,7 +210,7 @@ class RedisStore(OnRedis):
     ) -> Operation[Turn]:
         def read(reply: Reply, _: bool) -> Turn:
             now, due, verdicts, ids, found, values, tick = reply
-            leases = _leases(ids, found, values)
+            leases = self._leases(ids, found, values)
             self._has_room[session] = take is not None and len(leases) < take.slots
             return Turn(
                 [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
@@ -224,6 +226,31 @@ class RedisStore(OnRedis):
             self._retention[2],
         )
         return Script("exchange", arguments, read)
+
+    def _leases(self, ids: Sequence[bytes], found: Sequence[bytes], values: Sequence[Any]) -> list[Lease]:
+        large: dict[int, dict[bytes, bytes]] = {}
+        for position, kind, value in zip(values[::3], values[1::3], values[2::3], strict=True):
+            large.setdefault(position - 1, {})[kind] = value
+        try:
+            if not large:
+                return list(map(records.lease, ids, found))
+            return [
+                records.lease(job_id, record, large.get(i, {}))
+                for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
+            ]
+        except records.UNREADABLE:
+            return [
+                self._lease(job_id, record, large.get(i, {}))
+                for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
+            ]
+
+    def _lease(self, job_id: bytes, record: bytes, large: dict[bytes, bytes]) -> Lease:
+        """One of a batch in which there is one that cannot be read: that one is to be quarantined, and no other."""
+        try:
+            return records.lease(job_id, record, large)
+        except records.UNREADABLE as error:
+            where = f"{self.keys.prefix}job or {self.keys.prefix}more"
+            return records.broken_lease(job_id, record, f"what {where} has about it cannot be read: {error}")
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         arguments = (session.encode(), b"%d" % number, requests.reports(reports, steady))
@@ -243,7 +270,7 @@ class RedisStore(OnRedis):
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         def read(reply: Reply, _: bool) -> list[str]:
             self._has_room.pop(session, None)
-            return [job_id.decode() for job_id in reply]
+            return [name(job_id) for job_id in reply]
 
         guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
         return Script("close", (session.encode(), *guilty), read)
@@ -287,7 +314,7 @@ class RedisStore(OnRedis):
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         arguments = (
-            job_id.encode(),
+            as_named(job_id),
             requests.names(add),
             requests.names(remove),
             rules.what_depends(add, remove).encode(),
@@ -317,7 +344,7 @@ class RedisStore(OnRedis):
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         rules.check_moment(change.run_at, change.delay)
-        arguments = (*requests.edit(change), rules.what_changes(change).encode(), *(job_id.encode() for job_id in ids))
+        arguments = (*requests.edit(change), rules.what_changes(change).encode(), *(as_named(job_id) for job_id in ids))
         return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
 
     def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -325,7 +352,7 @@ class RedisStore(OnRedis):
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:
-            return [_snapshot(job_id.decode(), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)]
+            return [_snapshot(name(job_id), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)]
 
         return Script("peek", (queue.encode(), b"%d" % limit), read)
 
@@ -335,14 +362,14 @@ class RedisStore(OnRedis):
         def read(reply: Reply, _: bool) -> Circumstances | None:
             return _circumstances(_snapshot(job_id, reply[1]), reply) if reply else None
 
-        return Script("circumstances", (job_id.encode(),), read)
+        return Script("circumstances", (as_named(job_id),), read)
 
 
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
 
 
 def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Script[list[bool]]:
-    arguments = tuple(job_id.encode() for job_id in ids)
+    arguments = tuple(as_named(job_id) for job_id in ids)
     return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)
 
 
@@ -353,7 +380,7 @@ def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked:
 
 def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
     def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
-        return [(name.decode(), -int(number)) for name, number in zip(reply[::2], reply[1::2], strict=True)]
+        return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
 
     return Script("most", (what.encode(), b"%d" % limit), read)
 
@@ -370,17 +397,17 @@ def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
         now=int(now),
         job=job,
         waits_for=tuple(
-            (parent.decode(), records.STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
+            (name(parent), records.STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
         ),
         unmet=unmet,
         control=next(iter(records.controls(said)), None),
         queue_running=tuple(
-            (other.decode(), worker.decode()) for other, worker in zip(running[::2], running[1::2], strict=True)
+            (name(other), text(worker)) for other, worker in zip(running[::2], running[1::2], strict=True)
         ),
         queue_runs=runs,
         lane=records.lane(job.queue, lane),
         ahead=ahead if ahead >= 0 else None,
-        listeners=tuple(sorted(name.decode() for name in listeners)[: rules.SHOWN]),
+        listeners=tuple(sorted(map(text, listeners))[: rules.SHOWN]),
     )
 
 
@@ -388,7 +415,7 @@ def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
     def read(reply: Reply, _: bool) -> list[Snapshot | None]:
         return [_snapshot(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
 
-    return Script("get", tuple(job_id.encode() for job_id in ids), read)
+    return Script("get", tuple(as_named(job_id) for job_id in ids), read)
 
 
 def _snapshot(job_id: str, entry: Reply) -> Snapshot:
@@ -399,29 +426,24 @@ def _snapshot(job_id: str, entry: Reply) -> Snapshot:
 def _read_counts(reply: Reply, _: bool) -> list[Counts]:
     queues: dict[str, dict[State, int]] = {}
     for field, number in zip(reply[::2], reply[1::2], strict=True):
-        queue = queues.setdefault(field[1:].decode(), {})
+        queue = queues.setdefault(text(field[1:]), {})
         queue[records.STATES[int(field[:1])]] = int(number)
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]
 
 
-def _leases(ids: Sequence[bytes], found: Sequence[bytes], values: Sequence[Any]) -> list[Lease]:
-    if not values:
-        return list(map(records.lease, ids, found))
-    large: dict[int, dict[bytes, bytes]] = {}
-    for position, kind, value in zip(values[::3], values[1::3], values[2::3], strict=True):
-        large.setdefault(position - 1, {})[kind] = value
-    return [
-        records.lease(job_id, record, large.get(i, {}))
-        for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
-    ]
-
-
 def _session(entry: Reply) -> SessionSnapshot:
-    info, opened, seen, running, alive, _ = entry
+    info, opened, seen, running, alive, session = entry
     return SessionSnapshot(
-        info=msgspec.json.decode(info, type=SessionInfo),
+        info=_info(info, session),
         opened=int(opened),
         seen=int(seen),
         running=running,
         alive=bool(alive),
     )
+
+
+def _info(said: bytes, session: bytes) -> SessionInfo:
+    try:
+        return msgspec.json.decode(said or b"", type=SessionInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return SessionInfo(id=name(session), name="(it says nothing about itself that can be read)")

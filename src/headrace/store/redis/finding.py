@@ -45,8 +45,8 @@ def _candidates(found: list[bytes], wanted: Filter) -> Iterator[tuple[str, int]]
     """Ids and arrivals of those whose tasks fit."""
     fits = None if wanted.task_like is None else matcher(wanted.task_like)
     for arrival, job_id, task in zip(found[::3], found[1::3], found[2::3], strict=True):
-        if fits is None or fits(task.decode()):
-            yield job_id.decode(), int(arrival)
+        if fits is None or fits(records.text(task)):
+            yield records.name(job_id), int(arrival)
 
 
 def _fits(job: Snapshot | None, wanted: Filter) -> bool:

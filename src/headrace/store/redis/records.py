@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.errors import StoreCorrupt
 from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
 from headrace.store.facets import Happening, LaneSnapshot, QueueControl
 
@@ -32,6 +31,16 @@ _SHORT = Struct(">H")
 _LONG = Struct(">I")
 _STORY_END = Struct(">ddHI")
 _TIME = Struct(">d")
+
+
+def text(value: bytes) -> str:
+    """Text for people. Others may have written it: what is no UTF-8 is shown as the bytes it is."""
+    return value.decode(errors="backslashreplace")
+
+
+def name(value: bytes) -> str:
+    """A job's id, which is sent back as it came, whatever it is (`requests.as_named`)."""
+    return value.decode(errors="surrogateescape")
 
 
 class Story(NamedTuple):
@@ -58,6 +67,9 @@ class More(msgspec.Struct, omit_defaults=True):
     schedule: str | None = None
     tick: int | None = None
 
+
+UNREADABLE = (msgspec.MsgspecError, StructError, UnicodeDecodeError, IndexError)
+"""What reading a record may raise that is not what it should be."""
 
 _decode_more = msgspec.msgpack.Decoder(More).decode
 _NO_MORE = More()
@@ -119,6 +131,17 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
     return found
 
 
+def broken_lease(job_id: bytes, record: bytes, problem: str) -> Lease:
+    """The lease of a job that cannot be run, as its record cannot be read."""
+    _, flags, token, attempts, crashes, *_, arrival_high, arrival, priority, max_crashes, _ = _HEAD.unpack_from(record)
+    reader = _Reader(record, 63 if flags & RUN else 41)
+    queue, task = text(reader.short()), text(reader.short())
+    return Lease(
+        arrival_high << 32 | arrival, token, name(job_id), task, queue, b"", None, None, attempts, crashes, max_crashes,
+        priority, problem=problem,
+    )  # fmt: skip
+
+
 def snapshot(
     job_id: str, record: bytes, has_key: bool = True, runner: bytes = b"", large: Mapping[bytes, bytes] = _NOTHING
 ) -> Snapshot:
@@ -140,25 +163,30 @@ def snapshot(
     options = reader.long() if flags & OPTIONS else None
     key = reader.short() if flags & UNIQUE else None
     story = _story(record, end, flags, large) if flags & STORY else _NO_STORY
-    more = _more(large) if flags & MORE else _NO_MORE
+    more = _shown(large) if flags & MORE else _NO_MORE
     return Snapshot(
-        id=job_id, task=task.decode(), queue=queue.decode(), state=STATES[state], priority=priority,
+        id=job_id, task=text(task), queue=text(queue), state=STATES[state], priority=priority,
         body=large.get(b"b", b"") if flags & LARGE_BODY else record[reader.at : end], options=options,
         created=created_high << 32 | created, due=due_high << 32 | due, started=started or None,
         finished=finished or None, attempts=attempts, crashes=crashes, max_crashes=max_crashes, token=token,
-        worker=runner.decode() or story.worker, data=story.data, progress=story.progress,
+        worker=text(runner) or story.worker, data=story.data, progress=story.progress,
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
-        unique_key=key.decode() if key is not None and has_key else None, deferred_since=story.deferred_since,
+        unique_key=text(key) if key is not None and has_key else None, deferred_since=story.deferred_since,
         after=more.after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
         schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped,
     )  # fmt: skip
 
 
 def _more(values: Mapping[bytes, bytes]) -> More:
+    return _decode_more(values.get(b"m") or b"")
+
+
+def _shown(values: Mapping[bytes, bytes]) -> More:
+    """For looking at jobs: one of which some cannot be read is shown all the same."""
     try:
-        return _decode_more(values[b"m"] or b"")
-    except (KeyError, msgspec.MsgspecError) as error:
-        raise StoreCorrupt("{ns}:more does not have what it should have about a job.") from error
+        return _more(values)
+    except UNREADABLE:
+        return _NO_MORE
 
 
 def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:
@@ -168,8 +196,8 @@ def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> 
     data, result, error = reader.long(), reader.long(), reader.long()
     done, total, deferred_high, deferred = _STORY_END.unpack_from(record, reader.at)
     return Story(
-        worker=worker.decode(),
-        group=group.decode() if flags & GROUP else None,
+        worker=text(worker),
+        group=text(group) if flags & GROUP else None,
         data=(large.get(b"d", b"") if elsewhere & 1 else data) if flags & DATA else None,
         result=(large.get(b"r", b"") if elsewhere & 2 else result) if flags & RESULT else None,
         error=(large.get(b"e", b"") if elsewhere & 4 else error) if flags & ERROR else None,
@@ -183,11 +211,11 @@ def controls(said: Sequence[Any]) -> list[QueueControl]:
     """What somebody has said about queues, by name: the fields and values of {ns}:control."""
     queues: dict[str, dict[str, Any]] = {}
     for field, value in zip(said[::2], said[1::2], strict=True):
-        about = queues.setdefault(field[1:].decode(), {})
+        about = queues.setdefault(text(field[1:]), {})
         if field[:1] == b"l":
             about["limit"] = int(value)
         else:
-            at, _, by = value.decode().partition(" ")
+            at, _, by = text(value).partition(" ")
             about.update(paused_at=int(at), paused_by=by)
     return [QueueControl(queue=queue, **queues[queue]) for queue in sorted(queues)]
 
@@ -199,10 +227,10 @@ def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
     key, limit, rate, per, sequence, running, runs, front, blocked, next_start = told
     return LaneSnapshot(
         queue=queue,
-        lane=Lane(key.decode(), limit or None, rate or None, per, bool(sequence)),
-        running=tuple(job_id.decode() for job_id in running),
+        lane=Lane(text(key), limit or None, rate or None, per, bool(sequence)),
+        running=tuple(map(name, running)),
         runs=runs,
-        front=front.decode() or None,
+        front=name(front) or None,
         blocked=blocked,
         next_start=int(next_start) if next_start else None,
     )
@@ -213,10 +241,10 @@ def happening(entry: bytes) -> Happening | None:
     try:
         (at,) = _TIME.unpack_from(entry)
         reader = _Reader(entry, _TIME.size)
-        what, job_id, task, queue, worker = (reader.short().decode() for _ in range(5))
+        what, job_id, task, queue, worker = (text(reader.short()) for _ in range(5))
         detail = reader.short().decode(errors="ignore")  # may have been cut in the middle of a character
         return Happening(int(at), what, job_id, task, queue, worker, detail, entry[reader.at] == 1)
-    except (StructError, IndexError, UnicodeDecodeError):
+    except (StructError, IndexError, ValueError):
         return None
 
 
@@ -225,4 +253,4 @@ def event(entry: bytes) -> Event:
     (at,) = _TIME.unpack_from(entry)
     reader = _Reader(entry, _TIME.size)
     what, detail, worker = reader.short(), reader.long(), reader.short()
-    return Event(int(at), what.decode(), detail.decode(), worker.decode())
+    return Event(int(at), text(what), text(detail), text(worker))

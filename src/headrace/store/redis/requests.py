@@ -39,6 +39,11 @@ def _name(value: str) -> bytes:
     return _SHORT(len(encoded)) + encoded
 
 
+def as_named(job_id: str) -> bytes:
+    """The id of a job that is there, as it is there (`records.name`)."""
+    return job_id.encode(errors="surrogateescape")
+
+
 def _check_priority(priority: int) -> None:
     if not -(2**31) <= priority < 2**31:
         raise ConfigurationError(f"priority={priority}: a priority takes 32 bits.")
@@ -106,7 +111,7 @@ def new_job(job: NewJob) -> bytes:
         flags |= UNIQUE
         key = _name(job.unique_key)
         put += key
-        tail = key + _UNIQUE(-1 if job.unique_for is None else job.unique_for, job.replace)
+        tail = key + _UNIQUE(-1 if job.unique_for is None else min(job.unique_for, LATEST // 2), job.replace)
     if has_more(job):
         flags |= MORE
         more = msgspec.msgpack.encode(
@@ -136,14 +141,14 @@ def outcomes(all_: Iterable[Outcome], steady: int) -> bytes:
     """What became of runs. The worker's times are told as how long ago."""
     parts: list[bytes] = []
     for outcome in all_:
-        job_id = outcome.id.encode()
+        job_id = as_named(outcome.id)
         began, ended = outcome.began, outcome.ended
         given, rest = _rare(outcome)
         if outcome.at is not None:
             given |= 1
             when = _time(outcome.at)
         else:
-            when = outcome.delay
+            when = min(outcome.delay, LATEST // 2)
         if began is not None:
             given |= 2
         if ended is not None:
@@ -236,7 +241,11 @@ def reports(all_: Sequence[Report], steady: int) -> bytes:
 
 def held(leases: Sequence[tuple[Ref, Token, str]]) -> bytes:
     """Leases by which a session asks what has become of them."""
-    return b"".join(_name(job_id) + _TWO(ref, token) for ref, token, job_id in leases)
+    parts: list[bytes] = []
+    for ref, token, job_id in leases:
+        named = as_named(job_id)
+        parts += (_SHORT(len(named)), named, _TWO(ref, token))
+    return b"".join(parts)
 
 
 def numbers(refs: Iterable[Ref]) -> bytes:

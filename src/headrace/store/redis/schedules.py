@@ -11,6 +11,7 @@ import msgspec
 from headrace.errors import StoreCorrupt
 from headrace.store.facets import Definition, Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
 from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.records import name as named
 from headrace.store.redis.requests import new_job
 
 PAUSED, NEXT, LAST_TICK, STARTED, FINISHED, DATA, FOLLOWS, CARRY = 1, 2, 4, 8, 16, 32, 64, 128
@@ -70,7 +71,7 @@ def unpack(name: str, packed: bytes) -> ScheduleRecord:
     return ScheduleRecord(
         name=name, definition=definition, version=version, created=created_high << 32 | created,
         paused=flags & PAUSED != 0, next=next_high << 32 | next_ if flags & NEXT else None, runs=runs,
-        last_tick=tick_high << 32 | tick if flags & LAST_TICK else None, last_job=last_job.decode() or None,
+        last_tick=tick_high << 32 | tick if flags & LAST_TICK else None, last_job=named(last_job) or None,
         started=started_high << 32 | started if flags & STARTED else None,
         finished=finished_high << 32 | finished if flags & FINISHED else None, data=data if flags & DATA else None,
     )  # fmt: skip
