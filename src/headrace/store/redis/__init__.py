@@ -54,8 +54,9 @@ from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 
 try:
-    from headrace.store.redis.driver import Driver
+    from headrace.store.redis.driver import Driver, is_write
     from headrace.store.redis.shared import OnRedis
+    from headrace.store.redis.troubles import may_not
     from headrace.store.redis.waiter import Ear, Hearer, WorkerEar
 except ModuleNotFoundError as missing:
     raise ConfigurationError(
@@ -99,6 +100,23 @@ class RedisStore(OnRedis):
         keeps = (keep_done, keep_failed, keep_count)
         self._retention = tuple(b"" if number is None else b"%d" % number for number in keeps)
         self._has_room: dict[str, bool] = {}
+        self._may_write = False
+
+    def run(self, operation: Operation[T]) -> T:
+        if not self._may_write and is_write(operation):
+            self._judge(self.driver.run(_RIGHTS))
+        return super().run(operation)
+
+    async def arun(self, operation: Operation[T]) -> T:
+        if not self._may_write and is_write(operation):
+            self._judge(await self.driver.arun(_RIGHTS))
+        return await super().arun(operation)
+
+    def _judge(self, denied: list[str]) -> None:
+        """A script that meets a command which is denied half way leaves half of its work behind: none is begun."""
+        if denied:
+            raise may_not(self.driver.where, denied)
+        self._may_write = True
 
     # -- clients --
 
@@ -364,6 +382,8 @@ class RedisStore(OnRedis):
 
         return Script("circumstances", (as_named(job_id),), read)
 
+
+_RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
 
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
 

@@ -31,6 +31,11 @@ _READS = frozenset(
 )
 
 
+def is_write(operation: object) -> bool:
+    """Whether this is one of the scripts that change something."""
+    return isinstance(operation, Script) and operation.name not in _READS
+
+
 class Driver:
     """One namespace on one server (or on whichever is the right one)."""
 

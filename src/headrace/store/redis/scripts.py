@@ -14,8 +14,8 @@ from importlib import resources
 TRANSITIONS = (
     "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations", "edit",
     "exchange", "get", "hear", "history", "lane", "listen", "most", "open", "peek", "put", "put_plain", "renew",
-    "report", "revive", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions", "settings_get",
-    "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
+    "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions",
+    "settings_get", "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
 )  # fmt: skip
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)

@@ -76,6 +76,14 @@ def of_script(text: str) -> HeadraceError | None:
             return StoreCorrupt(f"{text}: damaged, or not ours. Nothing was written. Use another namespace (?ns=...).")
 
 
+def may_not(where: str, commands: list[str]) -> StoreReadOnly:
+    """What a user is told who lacks rights."""
+    return StoreReadOnly(
+        f"{where}: this user may not run {', '.join(commands)}, which headrace needs. Nothing was written. "
+        "docs/stores/redis.md says what a user must be allowed."
+    )
+
+
 def answer_of(error: BaseException) -> str:
     """What the server said, without the wrapping of a script that met it."""
     return _IN_SCRIPT.sub("", str(error))
@@ -105,7 +113,7 @@ def diagnose(error: BaseException, where: str) -> Trouble:
         return Trouble(StoreReadOnly(f"{where} has become a replica and takes no writes."), True, True)
     if isinstance(error, wire.AuthenticationError) or text.startswith(("NOAUTH", "WRONGPASS")):
         return Trouble(StoreUnavailable(f"{where} wants another user name or password: {text}"), False, True)
-    if isinstance(error, wire.NoPermissionError):
+    if isinstance(error, wire.NoPermissionError) or "can't run this command" in text:
         return Trouble(StoreReadOnly(f"{where}: this user may not do that: {text}"))
     if isinstance(error, wire.BusyLoadingError):
         return Trouble(StoreUnavailable(f"{where} is still loading its data from disk."), True, True)

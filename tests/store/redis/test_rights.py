@@ -1,0 +1,90 @@
+"""Users of a server who may not run all of the commands that scripts need."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from conformance.helpers import Worker, put
+from headrace.clock import SystemClock
+from headrace.errors import StoreReadOnly
+from headrace.job import NewJob, State
+from headrace.store.redis import RedisStore
+
+from . import servers
+from .servers import Server, contents
+
+PAGE = Path(__file__).parents[3] / "docs/stores/redis.md"
+COURTESIES = {"PUBLISH", "XADD", "XRANGE", "XREVRANGE"}
+"""Who may not run these is told of nothing, and gets his jobs done."""
+
+
+def as_user(server: Server, *rights: str) -> RedisStore:
+    server.command("ACL", "SETUSER", "weak", "reset", "on", ">w", *rights)
+    return RedisStore(f"unix://weak:w@{server.socket}?ns=x")
+
+
+@pytest.mark.parametrize("program", servers.programs().values(), ids=servers.programs())
+@pytest.mark.parametrize("missing", ["rpush", "hset", "zadd", "del", "sadd", "ltrim"])
+def test_who_may_not_do_all_of_it_does_none_of_it(private: Callable[..., Server], program: str, missing: str) -> None:
+    server = private(program=program)
+    with closing(as_user(server, "~*", "&*", "+@all", f"-{missing}")) as store:
+        for attempt in (
+            lambda: put(store, "a"),
+            lambda: put(store, "b", priority=5, delay=5),
+            lambda: Worker(store, SystemClock()),
+            lambda: asyncio.run(store.arun(store.put([NewJob(id="c", task="t", body=b"")]))),
+        ):
+            with pytest.raises(StoreReadOnly, match=f"may not run .*{missing.upper()}.*docs/stores/redis.md"):
+                attempt()
+    assert server.command("DBSIZE") == 0
+
+
+def test_what_a_user_may_do_is_asked_once(server: Server) -> None:
+    with closing(as_user(server, "~*", "&*", "+@all")) as store:
+        put(store, "a")
+        server.command("CONFIG", "RESETSTAT")
+        put(store, "b")
+        assert "cmdstat_zrangebylex" not in server.command("INFO", "commandstats")
+
+
+def test_who_may_only_look_can_look(server: Server) -> None:
+    with closing(RedisStore(f"{server.url}?ns=x")) as store:
+        put(store, "a")
+    with closing(as_user(server, "~*", "+@read", "+@scripting", "+@connection", "+time", "+role", "+type")) as store:
+        assert [job.state for job in store.run(store.get(["a"])) if job] == [State.READY]
+        with pytest.raises(StoreReadOnly, match="may not run"):
+            put(store, "b")
+
+
+def test_the_rights_on_the_page_are_enough(server: Server) -> None:
+    (rights,) = re.findall(r"^    ACL SETUSER \w+ on >\w+ (.*)$", PAGE.read_text(), re.MULTILINE)
+    with closing(as_user(server, *rights.replace("shop", "x").split())) as store:
+        assert not [sentence for sentence in store.advice() if "may not" in sentence and "CONFIG" not in sentence]
+        put(store, "a")
+        put(store, "b", tags=("blue",), unique_key="k", delay=5)
+        worker = Worker(store, SystemClock())
+        worker.run_one()
+        ear = store.waiter(worker.id, ["default"])
+        ear.arm()
+        assert not ear.wait(0.01)
+        ear.close()
+        cursor = store.run(store.listen())
+        put(store, "c")
+        assert [event.job for event in store.run(store.events(cursor)).events] == ["c"]
+        store.run(store.sweep())
+        assert len(contents(store)) > 5
+
+
+def test_all_commands_of_all_scripts_are_asked_for() -> None:
+    folder = resources.files("headrace.store.redis").joinpath("lua")
+    texts = {file.name: file.read_text() for file in folder.iterdir()}
+    asked = set(re.findall(r"\{ '([A-Z]+)'", texts.pop("rights.lua")))
+    used = {name for text in texts.values() for name in re.findall(r"(?:call|bulk|read_many)\('([A-Z]+)'", text)}
+    assert used - COURTESIES == asked
