@@ -58,8 +58,8 @@ NEWS_SECONDS = 0.1
 LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
-TICK_AGAIN = 1_000
-"""Milliseconds after which schedules are looked at again when that did not work."""
+TICK_AGAIN, TICK_AGAIN_AT_LAST = 1_000, 10_000
+"""Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
 RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
 RENEW_SECONDS = 0.05
@@ -127,6 +127,8 @@ class Pump:
         self._swept = 0.0
         self._next_due: int | None = None
         self._next_tick: int | None = None
+        self._ticks_rest = 0
+        self._tick_pause = TICK_AGAIN
         self._hungry = True
         self._told = False
         self._renewed: dict[str, Context] = {}
@@ -326,7 +328,8 @@ class Pump:
     # -- schedules --
 
     def _tick_in(self, milliseconds: int | None) -> None:
-        self._next_tick = None if milliseconds is None else self.steady() + milliseconds
+        """The store says when the next schedule ticks. After a failure it is left in peace for a while all the same."""
+        self._next_tick = None if milliseconds is None else max(self.steady() + milliseconds, self._ticks_rest)
 
     def _tick_has_come(self) -> bool:
         return self._next_tick is not None and self._next_tick <= self.steady() and not self.stopping
@@ -337,9 +340,12 @@ class Pump:
 
         try:
             self._tick_in(tick_some(self._store))
+            self._tick_pause = TICK_AGAIN
         except StoreError as error:
-            log.warning("schedules could not be looked at: %s", error)
-            self._tick_in(TICK_AGAIN)
+            log.warning("schedules could not be looked at: %s Trying again in %g s.", error, self._tick_pause / 1000)
+            self._ticks_rest = self.steady() + self._tick_pause
+            self._tick_pause = min(2 * self._tick_pause, TICK_AGAIN_AT_LAST)
+            self._tick_in(0)
         self._hungry = self._hungry or self._room > 0
 
     def _insist(self, operation: Operation[T]) -> T:
