@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from conformance.helpers import Worker, look, put
+from headrace import Headrace
 from headrace.clock import SystemClock
 from headrace.job import NewJob, State
-from headrace.store.redis import RedisStore, records
+from headrace.store.redis import RedisStore, records, scripts
 from headrace.store.redis.keys import KNOWN, TYPES
 
 from .servers import Server
@@ -73,6 +76,37 @@ def test_the_page_says_where_things_are_in_a_record(server: Server, lone: RedisS
     assert int.from_bytes(record[13:19]) == int.from_bytes(record[19:25]) == job.due
     assert int.from_bytes(record[31:35], signed=True) == -2
     assert record[41:] == b"\0\7default\0\4task\0\0\0\1O\0\1kbody of a"
+
+
+def test_the_page_names_every_script_and_channel(lone: RedisStore) -> None:
+    for name in scripts.TRANSITIONS:
+        assert f"`{name}`" in PAGE, name
+    for channel in (lone.keys.wake, lone.keys.ended):
+        assert channel("<").replace("lone", "ns") in PAGE
+
+
+def test_a_job_put_by_the_page_is_a_call_of_a_task(server: Server, lone: RedisStore) -> None:
+    play("enqueue", server, lone)
+    with closing(Headrace(lone.url)) as app:
+        app.task(name="greet", queue="mail")(greet)
+        with app.worker():
+            assert app.job("0123456789abcdef0123456789abcdef").result(timeout=20) == "Hello, world!"
+
+
+def test_what_jobs_carry_is_as_the_page_says(lone: RedisStore) -> None:
+    with closing(Headrace(lone.url)) as app:
+        task = app.task(name="many", queue="mail")(many)
+        job = task.using(retries=2, timeout=5).enqueue("a", "b", c=1)
+        found = look(lone, job.id)
+        assert json.loads(found.body) == {"who": "a", "rest": ["b"], "more": {"c": 1}}
+        assert json.loads(found.options) == {"retries": 2, "timeout": 5_000}
+
+
+def greet(who: str, greeting: str = "Hello") -> str:
+    return f"{greeting}, {who}!"
+
+
+def many(who: str, *rest: str, **more: int) -> None: ...
 
 
 @pytest.mark.parametrize("name", ["enqueue", "work"])

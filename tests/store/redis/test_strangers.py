@@ -160,6 +160,17 @@ def test_jobs_of_one_batch_cannot_make_two_things_of_a_lane(store: RedisStore) -
     assert contents(store) == {}
 
 
+@pytest.mark.parametrize(
+    "said", [5, [], [["a"], [], [5]], [["a"], [5], []], [["a"], [], "blue"], [["a"], [], [], 5], [["a"], [], [b"\xff"]]]
+)
+def test_tags_are_texts(store: RedisStore, said: Any) -> None:
+    put(store, "a", tags=("green",))
+    before = contents(store)
+    with pytest.raises(ConfigurationError, match="Nothing was written"):
+        ask(store, "tag", msgspec.msgpack.encode(said))
+    assert contents(store) == before
+
+
 INFO = {"id": "w1", "name": "n", "queues": ["mail"], "tasks": ["t"], "timeout": 15_000}
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from conformance.helpers import Worker, put, state
-from headrace.clock import SystemClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.job import Kind, State
 from headrace.store.redis import RedisStore, waiter
 
@@ -163,6 +163,27 @@ def test_a_delayed_job_is_taken_when_it_is_due(lone: RedisStore) -> None:
         until(lambda: any(worker.taken for worker in workers))
         late = next(worker.taken[0][1] for worker in workers if worker.taken) - began - 0.150
         assert -0.005 < late < 0.1
+
+
+def test_who_renews_is_not_forgotten_among_those_who_wait(store: RedisStore, clock: ManualClock) -> None:
+    worker = Worker(store, clock, "w", "default", "mail-*")
+    worker.exchange(take=worker.asks(1, 0, "default", "mail-*"))
+    prefix, command = store.keys.prefix, store.driver.command
+    keys = [f"{prefix}hungry:default", f"{prefix}hungry:mail-*", f"{prefix}patterns"]
+    for key in keys:
+        command("PEXPIRE", key, "5000")
+    clock.advance(50_000)
+    worker.renew()
+    assert all(command("PTTL", key) > 50_000 for key in keys)
+    assert int(command("ZSCORE", keys[2], "mail-*")) == clock.now()
+
+
+def test_who_has_been_told_does_not_wait_again_by_renewing(store: RedisStore, clock: ManualClock) -> None:
+    worker = Worker(store, clock)
+    worker.take(1)
+    put(store, "a")
+    worker.renew()
+    assert store.driver.command("EXISTS", f"{store.keys.prefix}hungry:default") == 0
 
 
 def test_a_closed_session_is_no_longer_hungry(lone: RedisStore) -> None:

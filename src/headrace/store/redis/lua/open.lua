@@ -1,6 +1,6 @@
 -- open: begin a session. Opening an open one again changes nothing but what is told about it.
 --
--- ARGV[2..6] id, name, time-out in milliseconds, the rest about it (opaque), what it listens to and knows (msgpack list of
+-- ARGV[2..6] id, name, time-out in milliseconds, the session as JSON (see `check_info`), what it listens to and knows (msgpack list of
 --            field, '1', ...)
 -- Answers    now
 -- Fails      GONE when it has been closed; REFUSED

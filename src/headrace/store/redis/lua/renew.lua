@@ -1,4 +1,5 @@
--- renew: keep a session alive, and tell which of the leases named are lost or to be stopped.
+-- renew: keep a session alive, and its place among those who wait to be told of work. Tells which of the leases named are lost
+-- or to be stopped.
 --
 -- ARGV[2]  session id
 -- ARGV[3]  leases held: H id, d arrival, d token
@@ -29,8 +30,11 @@ for i, lease in ipairs(leases) do
   end
   answer[i] = byte
 end
+local hungry = hungry_for(session)
+check_hungry(hungry)
 commit(function()
   even_when_full()
   call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now))
 end)
+stay_hungry(hungry)
 return { string.format('%.0f', now), table.concat(answer) }

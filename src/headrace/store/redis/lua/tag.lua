@@ -2,9 +2,16 @@
 --
 -- ARGV[2]  msgpack list: ids, tags to remove, tags to add, and true, false or nil (as it is) for being tracked
 -- Answers  for each 1 if it is there, else 0
---@include prelude job plan more schedules settings stats wake patterns commit
+-- Fails    REFUSED
+--@include prelude job plan more schedules checks settings stats wake patterns commit
 
-local ids, remove_, add, tracked = unpack(cmsgpack.unpack(ARGV[2]), 1, 4)
+local good, said = pcall(cmsgpack.unpack, ARGV[2])
+local ids, remove_, add, tracked = unpack(good and type(said) == 'table' and said or {}, 1, 4)
+checks.list_of_texts(remove_, 'the tags to remove')
+checks.list_of_texts(add, 'the tags to add')
+if type(ids) ~= 'table' or tracked ~= nil and type(tracked) ~= 'boolean' then
+  checks.refuse('What to tag must be a list of ids, and being tracked is true or false.')
+end
 
 -- The tags that a job will have, in order; the indexes are told of what changes.
 local function changed_tags(job, tags)

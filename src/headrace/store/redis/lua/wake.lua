@@ -41,6 +41,17 @@ local function be_hungry(session, names)
   end
 end
 
+-- It still waits to be told: nobody forgets it. One who has been told has left the set, and does not come back by this.
+local function stay_hungry(names)
+  for _, name in ipairs(names) do
+    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
+    if is_pattern(name) then
+      call('ZADD', PATTERNS, 'XX', now, name)
+      call('PEXPIRE', PATTERNS, 60000)
+    end
+  end
+end
+
 -- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
 local function publish(channel)
   local heard = redis.pcall('PUBLISH', PREFIX .. channel, '')
