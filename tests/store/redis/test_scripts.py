@@ -14,8 +14,8 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from conformance.helpers import Worker, look, outcome, put, saying
-from headrace.clock import ManualClock
+from conformance.helpers import Worker, look, new, outcome, put, saying
+from headrace.clock import ManualClock, SystemClock
 from headrace.errors import StoreFull
 from headrace.ids import new_id
 from headrace.job import Kind, NewJob, State, Verdict
@@ -364,6 +364,31 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
 
 
 # -- bounds --
+
+
+def test_a_take_by_pattern_looks_into_few_of_many_queues(server: Server, lone: RedisStore) -> None:
+    names = [f"tenant-{i * 7919 % 1_000}" for i in range(1_000)]
+    lone.run(lone.put([new(name, queue=name) for name in names]))
+    worker = Worker(lone, SystemClock())
+    server.command("CONFIG", "RESETSTAT")
+    turn = worker.exchange(take=worker.asks(8, 2, "tenant-*", round_robin=True))
+    assert [lease.queue for lease in turn.leases] == sorted(names)[:10]
+    assert server.command("INFO", "commandstats")["cmdstat_lrange"]["calls"] < 150
+
+
+@pytest.mark.parametrize("stop", ["pause", "limit"])
+def test_queues_that_give_nothing_hide_no_others_from_a_pattern(
+    store: RedisStore, clock: ManualClock, stop: str
+) -> None:
+    worker = Worker(store, clock)
+    stopped = [f"a{i:03}" for i in range(300)]
+    for queue in stopped:
+        put(store, f"{queue} 1", f"{queue} 2", queue=queue)
+        store.run(store.pause(queue) if stop == "pause" else store.limit(queue, 1))
+    if stop == "limit":
+        assert len(worker.take(300, 0, "a*", round_robin=True)) == 300
+    put(store, "z", queue="az")
+    assert [lease.id for lease in worker.take(5, 0, "a*")] == ["z"]
 
 
 def test_promotion_goes_on_in_bounded_steps(store: RedisStore, clock: ManualClock) -> None:

@@ -70,7 +70,7 @@ local function answer_with(due, verdicts, given, tick)
   return { string.format('%.0f', now), due, verdicts, given, records, values, tick and string.format('%.0f', tick) or '' }
 end
 
-local HINTS_AT_MOST = 100
+local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
 local stamp, pulse = string.format('%.0f', now), string.format('%.0f', steady)
 
 if is_again then
@@ -126,7 +126,7 @@ else
     due = next_due(promoted)
   end
   local wanted = slots + spare
-  local from_where = special and queues.meant_by(names) or names
+  local from_where = special and queues.meant_by(names, wanted + QUEUES_BESIDES) or names
   if special then
     given = turns.hand_out_in_turn(session, request, from_where, slots, spare, in_turn == 1)
     due = next_due(promoted)

@@ -6,11 +6,12 @@
 --             or -1}
 --@include prelude job plan wake patterns queues
 
+local QUEUES_AT_MOST = 100
 local names = arguments(3)
 if call('EXISTS', PREFIX .. 'releasing') > 0 then
   return { 1, 0 }
 end
-for _, queue in ipairs(queues.meant_by(names)) do
+for _, queue in ipairs(queues.meant_by(names, QUEUES_AT_MOST)) do
   if call('EXISTS', PREFIX .. 'row:' .. queue, PREFIX .. 'line:' .. queue) > 0 and queues.room(queue) > 0 then
     return { 1, 0 }
   end

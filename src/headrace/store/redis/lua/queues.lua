@@ -46,30 +46,27 @@ makers.queues = function()
     end
   end
 
-  -- Names of queues, each once; a pattern gives place to the queues that it means and that have ready jobs, by name.
-  function queues.meant_by(names)
+  -- Names of queues, each once; a pattern gives place to the queues that it means and that have something to give, by name. Of
+  -- these no more than `most`: each has a job at least.
+  function queues.meant_by(names, most)
     local found, listed, ready = {}, {}, nil
-    local function list(queue)
-      if not listed[queue] then
-        listed[queue] = true
-        found[#found + 1] = queue
-      end
-    end
     for _, name in ipairs(names) do
-      if not is_pattern(name) then
-        list(name)
-      else
+      local meant = { name }
+      if is_pattern(name) then
         ready = ready or queues.with_ready_jobs()
-        for _, queue in ipairs(ready) do
-          if patterns.matches(name, queue) then
-            list(queue)
-          end
+        meant = queues.first_of(ready, name, most, listed)
+      end
+      for _, queue in ipairs(meant) do
+        if not listed[queue] then
+          listed[queue] = true
+          found[#found + 1] = queue
         end
       end
     end
     return found
   end
 
+  -- In the order of bytes, whatever the server's locale is.
   function queues.bytes_before(a, b)
     for i = 1, math.min(#a, #b) do
       if a:byte(i) ~= b:byte(i) then
@@ -79,34 +76,70 @@ makers.queues = function()
     return #a < #b
   end
 
-  -- By name, in the order of bytes whatever the server's locale is.
+  -- The first `most` of the queues that a pattern means, by name. There may be tens of thousands of queues: each is looked at once, and
+  -- told from the last one chosen by a number, made of the bytes after what all have in common.
+  function queues.first_of(ready, pattern, most, listed)
+    local prefix = pattern:match('^[^*?%[]*')
+    local all, size = pattern == prefix .. '*', #prefix
+    local chosen, keys, n = {}, {}, 0
+    for i = 1, #ready do
+      local queue = ready[i]
+      if queue:sub(1, size) == prefix and not listed[queue] then
+        local key = unpack_from('>I6', queue .. '\0\0\0\0\0\0', size + 1)
+        if (n < most or key < keys[n] or key == keys[n] and queues.bytes_before(queue, chosen[n]))
+          and (all or patterns.matches(pattern, queue)) then
+          local low, high = 1, n + 1
+          while low < high do
+            local middle = math.floor((low + high) / 2)
+            if key < keys[middle] or key == keys[middle] and queues.bytes_before(queue, chosen[middle]) then
+              high = middle
+            else
+              low = middle + 1
+            end
+          end
+          table.insert(chosen, low, queue)
+          table.insert(keys, low, key)
+          n = n + 1
+          if n > most then
+            chosen[n], keys[n], n = nil, nil, most
+          end
+        end
+      end
+    end
+    return chosen
+  end
+
+  -- Queues with ready jobs, as they are or as a plan will have them, in no order. Not those that are paused, or have no room.
   function queues.with_ready_jobs()
-    local numbers, ready = {}, {}
-    for _, field in ipairs(call('HKEYS', META)) do
-      if field:sub(1, 1) == tostring(READY) then
-        numbers[field] = 1
-      end
-    end
-    local fields = {}
-    for field in pairs(numbers) do
-      fields[#fields + 1] = field
-    end
-    local values = read_many('HMGET', META, fields)
-    for i, field in ipairs(fields) do
-      numbers[field] = tonumber(values[i] or 0) or 0
-    end
+    local ready, first, changed = {}, tostring(READY):byte(), {}
     for field, by in pairs(plan.counts) do
-      if field:sub(1, 1) == tostring(READY) then
-        numbers[field] = (numbers[field] or 0) + by
+      if field:byte(1) == first and by ~= 0 then
+        changed[field] = (tonumber(call('HGET', META, field) or 0) or 0) + by
       end
     end
-    for field, number in pairs(numbers) do
+    for queue in pairs(queues.without_room()) do
+      changed[READY .. queue] = 0
+    end
+    for _, field in ipairs(call('HKEYS', META)) do
+      if field:byte(1) == first and not changed[field] then
+        ready[#ready + 1] = field:sub(2)
+      end
+    end
+    for field, number in pairs(changed) do
       if number > 0 then
         ready[#ready + 1] = field:sub(2)
       end
     end
-    table.sort(ready, queues.bytes_before)
     return ready
+  end
+
+  function queues.without_room()
+    local full = {}
+    for _, field in ipairs(absent[CONTROL] and {} or call('HKEYS', CONTROL)) do
+      local queue = field:sub(2)
+      full[queue] = queues.room(queue) <= 0 or nil
+    end
+    return full
   end
 
   -- Whether a session that is alive listens to a queue and knows a task.
