@@ -26,6 +26,7 @@ from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
+from headrace.store.pieces import counting, pieces
 from headrace.task import AsyncTask, Call, Task, TaskOptions
 from headrace.turns import TurnOptions, check_lane
 from headrace.when import Duration, milliseconds
@@ -225,6 +226,9 @@ class Headrace:
     def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """Put a batch of calls into the store in one step: all of them or none.
 
+        Stores on Redis serve nobody else meanwhile: there more than 1,000 jobs, or 8 MB, are put in several such steps.
+        If one of them raises, what came before it is there, and it is safe to enqueue the same calls again.
+
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task
         ... def double(number: int) -> int:
@@ -234,6 +238,14 @@ class Headrace:
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
+        puts: list[Put] = []
+        for piece in pieces(self._new_jobs(calls), self.store.put_at_once):
+            with counting(puts, len(calls)):
+                puts += self._put(piece)
+        return self._handles(puts)
+
+    def _enqueue_whole(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+        """In one step, however many they are: for jobs that make no sense without each other."""
         return self._handles(self._put(self._new_jobs(calls)))
 
     def _enqueue(self, call: Call[R]) -> Job[R]:
@@ -254,7 +266,12 @@ class Headrace:
 
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""
-        return self._handles(await self.store.arun(self.store.put(self._new_jobs(calls))))
+        puts: list[Put] = []
+        for piece in pieces(self._new_jobs(calls), self.store.put_at_once):
+            with counting(puts, len(calls)):
+                step = await self.store.arun(self.store.put(piece))
+            puts += step
+        return self._handles(puts)
 
     def _new_jobs(self, calls: Sequence[Call[Any]]) -> list[NewJob]:
         jobs = [call.new for call in calls]

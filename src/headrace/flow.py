@@ -91,4 +91,4 @@ def _put(calls: list[Call[Any]]) -> list[Job[Any]]:
     app = calls[0].task.app
     if any(call.new.after for call in calls):
         app.require(Facet.RELATIONS, "A flow")
-    return app.enqueue_many(calls)
+    return app._enqueue_whole(calls)

@@ -177,6 +177,10 @@ class Store(Protocol):
     def batch(self) -> int:
         """How many quick jobs a worker should ask for at once, at most."""
 
+    @property
+    def put_at_once(self) -> int | None:
+        """Into how many jobs clients should divide what they put, where that can be several steps. None: any number."""
+
     def run(self, operation: Operation[T]) -> T:
         """Do it now, in this thread."""
 

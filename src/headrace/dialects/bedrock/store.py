@@ -65,6 +65,7 @@ class BedrockStore:
 
     leases_in_jobs = True
     batch = 500
+    put_at_once = None
     facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE})
     durability = Durability.PROCESS
 

@@ -133,6 +133,7 @@ class RedisStore(OnRedis):
                 for job, clash in zip(jobs, reply[1:], strict=True)
             ]
 
+        requests.check_size(jobs)
         if (batch := requests.plain_jobs(jobs)) is not None:
             return Script("put_plain", (batch,), read_plain)
         return Script("put", requests.new_jobs(jobs), read)

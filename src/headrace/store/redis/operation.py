@@ -15,6 +15,9 @@ Reply = Any
 BATCH = 350
 """How many jobs to ask for at once. A server writes 64 KB of an answer, then serves others before it writes more."""
 
+PUT_AT_ONCE, PUT_AT_MOST = 1_000, 10_000
+"""How many jobs to put with one script, and how many are not refused: a server serves nobody else meanwhile."""
+
 
 class Script(Operation[T], Generic[T]):
     """One call of one script. `read` makes sense of the reply; it is told when the request had to be sent again."""

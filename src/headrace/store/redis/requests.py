@@ -12,6 +12,7 @@ from headrace.glob import is_glob
 from headrace.job import IfFailed, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store import rules
 from headrace.store.facets import Edit
+from headrace.store.redis.operation import PUT_AT_MOST
 from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
 
 _SHORT = Struct(">H").pack
@@ -58,6 +59,15 @@ def has_more(job: NewJob) -> bool:
     return bool(
         job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.WAIT
     )
+
+
+def check_size(jobs: Sequence[NewJob]) -> None:
+    """Refuse what would stop the server for long."""
+    if len(jobs) > PUT_AT_MOST:
+        raise ConfigurationError(
+            f"One step puts {PUT_AT_MOST:,} jobs at most, not {len(jobs):,}: nobody else is served meanwhile. "
+            "Nothing was written. Put them in several steps."
+        )
 
 
 def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:

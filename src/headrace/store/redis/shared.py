@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from headrace.store.contract import Durability, Guard, NoGuard, Operation
 from headrace.store.redis import doctor
 from headrace.store.redis.driver import Driver
-from headrace.store.redis.operation import BATCH, Script, Steps
+from headrace.store.redis.operation import BATCH, PUT_AT_ONCE, Script, Steps
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ class OnRedis:
     driver: Driver
     leases_in_jobs = False
     batch = BATCH
+    put_at_once: int | None = PUT_AT_ONCE
 
     def run(self, operation: Operation[T]) -> T:
         return self.driver.run(cast("Script[T] | Steps[T]", operation))

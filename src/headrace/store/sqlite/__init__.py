@@ -88,6 +88,7 @@ class SqliteStore:
 
     leases_in_jobs = False
     batch = 500
+    put_at_once = None
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,

@@ -1,4 +1,4 @@
--- put: insert a batch of jobs, all or nothing.
+-- put: insert a batch of jobs, 10,000 at most, all or nothing.
 --
 -- ARGV[2]  the batch: for each job
 --          H id, H queue, B when (0 now, 1 at, 2 after), d at or after (milliseconds), i priority, H max_crashes, H flags,
@@ -64,6 +64,8 @@ end
 local good, problem = pcall(read_batch)
 if not good then
   checks.unreadable('The batch', problem)
+elseif #ids > 10000 then
+  checks.refuse('A batch has 10,000 jobs at most: nobody else is served meanwhile.')
 end
 
 roll_call()
