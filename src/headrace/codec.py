@@ -10,16 +10,14 @@ import inspect
 import math
 import traceback
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headrace.arrival import changed, inner_values, leaves_open
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
-
-DEEPEST = 64
-"""How deep arguments may be nested: far below where any JSON reader gives up."""
 
 _encoder = msgspec.json.Encoder()
 _orderly_encoder = msgspec.json.Encoder(order="deterministic")
@@ -57,6 +55,9 @@ class Arguments:
                 f"{task} arguments", keyword, bases=(base,), kw_only=True, forbid_unknown_fields=True
             )
             self._decoder = msgspec.json.Decoder(self._struct)
+            self._open = frozenset(
+                field.name for field in msgspec.structs.fields(self._struct) if leaves_open(field.type)
+            )
         except TypeError as error:
             raise ConfigurationError(f"Task {task}: {error}. Annotate with types that JSON can carry.") from error
         self._names = self._struct.__struct_fields__
@@ -74,15 +75,11 @@ class Arguments:
             raise ConfigurationError(f"Task {self._task}: its annotations cannot be resolved ({error}).") from error
         positional: list[Any] = []
         keyword: list[Any] = []
-        self._loose: list[str] = []
-        self._texts: list[str] = []
         for name, parameter in self._signature.parameters.items():
             if isinstance(parameter.default, Inject):
                 self.injected[name] = parameter.default.name
                 continue
             annotation = hints.get(name, Any)
-            if annotation is str and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                self._texts.append(name)
             field: tuple[Any, ...]
             if parameter.kind is parameter.VAR_POSITIONAL:
                 field = (name, list[annotation] | UnsetType, UNSET)  # type: ignore[valid-type]
@@ -93,8 +90,6 @@ class Arguments:
             else:
                 # Left out of the body when the caller leaves it out: the function's own default applies.
                 field = (name, typing.Union[annotation, UnsetType], UNSET)  # noqa: UP007
-            if _is_loose(annotation):
-                self._loose.append(name)
             (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
         return positional, keyword
 
@@ -114,24 +109,42 @@ class Arguments:
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> bytes:
         """Check a call and encode its arguments. Everything wrong with them is said here."""
         bound = self._bind(args, kwargs)
-        self._check_loose(bound)
         try:
             body = _encode(bound)
-            self._decoder.decode(body)
-        except msgspec.ValidationError as error:
-            raise ArgumentsError(f"{self._task}: an argument does not fit its annotation: {error}.") from None
-        except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
-            raise ArgumentsError(f"{self._task}: {self._culprit(bound, error)}.") from None
-        for name in self._texts:  # a date encodes as text, but a date is not text
-            value = getattr(bound, name)
-            if value is not UNSET and not isinstance(value, str):
-                raise ArgumentsError(
-                    f"{self._task}: an argument does not fit its annotation: Expected `str`, got "
-                    f"`{type(value).__name__}` - at `$.{name}`."
-                )
+            arrives = self._decoder.decode(body)
+        except Exception as error:
+            raise self._refusal(bound, error) from None
+        try:
+            compare = self._open or bound != arrives
+        except Exception:  # the values' own comparison
+            compare = True
+        if compare:
+            self._compare(bound, arrives)
         if len(body) > limit:
             raise PayloadTooLarge(f"{self._task}: the encoded arguments", len(body), limit)
         return body
+
+    def typed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same call with values as JSON has them (a date is text) made into what their annotations say."""
+        bound = self._bind(args, kwargs)
+        try:
+            arrives = self._decoder.decode(_encode(bound))
+        except Exception as error:
+            raise self._refusal(bound, error) from None
+        return self._spread(msgspec.structs.astuple(arrives))
+
+    def _refusal(self, bound: Struct, error: Exception) -> ArgumentsError:
+        if isinstance(error, msgspec.ValidationError):
+            return ArgumentsError(f"{self._task}: an argument does not fit its annotation: {error}.")
+        culprits = (_culprit(getattr(bound, name), name) for name in self._names)
+        return ArgumentsError(f"{self._task}: {next(filter(None, culprits), error)}.")
+
+    def _compare(self, bound: Struct, arrives: Struct) -> None:
+        for name in self._names:
+            value, found = getattr(bound, name), getattr(arrives, name)
+            problem = "" if value is found else changed(value, found, name, exact=name in self._open)
+            if problem:
+                raise ArgumentsError(f"{self._task}: {problem}.")
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Struct:
         if self._simple:
@@ -147,25 +160,6 @@ class Arguments:
         if given:
             raise ArgumentsError(f"{self._task}: {min(given)!r} is filled in by the worker and cannot be passed.")
         return self._struct(**bound.arguments)
-
-    def _check_loose(self, bound: Struct) -> None:
-        """Where no annotation says more a value must be plain JSON: anything else would arrive as another type."""
-        for name in self._loose:
-            value = getattr(bound, name)
-            if type(value) not in _SCALARS and value is not UNSET:
-                problem = _not_plain(value, name, DEEPEST)
-                if problem:
-                    raise ArgumentsError(f"{self._task}: {problem}.")
-
-    def _culprit(self, bound: Struct, error: Exception) -> str:
-        for name in self._names:
-            try:
-                _encode(getattr(bound, name))
-            except Exception as reason:
-                if isinstance(reason, RecursionError):
-                    return f"argument {name!r} is nested too deeply, or contains itself"
-                return f"argument {name!r} cannot be encoded: {reason}"
-        return str(error)
 
     def fingerprint(self, body: bytes) -> bytes:
         """The same for all calls that mean the same: defaults filled in, keys in order."""
@@ -221,30 +215,6 @@ class Arguments:
         return any(value is UNSET for value in before)
 
 
-_SCALARS = frozenset({str, int, bool, type(None)})
-_OPEN = frozenset({Any, object, dict, list, tuple})
-"""Annotations that leave open what is inside."""
-
-
-def _is_loose(annotation: Any) -> bool:
-    """Whether an annotation leaves something open, and what it does not is plain JSON."""
-    leaves = list(_leaves(annotation))
-    if not all(leaf is Any or isinstance(leaf, type) for leaf in leaves):
-        return False
-    return not _OPEN.isdisjoint(leaves) and (_OPEN | _SCALARS | {float}).issuperset(leaves)
-
-
-def _leaves(annotation: Any) -> Iterator[Any]:
-    inner = [part for part in typing.get_args(annotation) if part is not ...]
-    if typing.get_origin(annotation) is dict and inner[0] is not str:
-        yield annotation  # keys with types of their own
-    elif not inner:
-        yield annotation
-    else:
-        for part in inner:
-            yield from _leaves(part)
-
-
 def _encode(value: Any) -> bytes:
     """JSON. What it cannot carry is an error, also where msgspec would write `null` instead."""
     encoded = _encoder.encode(value)
@@ -267,32 +237,16 @@ def _default(parameter: inspect.Parameter) -> Any:
     return {} if parameter.kind is parameter.VAR_KEYWORD else parameter.default
 
 
-def _not_plain(value: Any, path: str, depth: int) -> str:
-    """What keeps a value from arriving as it was sent, or nothing."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return ""
-    if kind is float:
-        return "" if math.isfinite(value) else f"argument {path!r} is {value}, which JSON cannot carry"
-    if kind in (list, tuple, dict):
-        if depth == 0:
-            return f"argument {path.partition('[')[0]!r} is nested too deeply, or contains itself"
-        return next(filter(None, _problems_inside(value, path, depth - 1)), "")
-    return (
-        f"argument {path!r} is of type {kind.__name__}, which would arrive as something else. "
-        "Annotate the parameter with its type, or pass plain JSON values"
-    )
-
-
-def _problems_inside(value: Any, path: str, depth: int) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if type(key) is not str:
-                yield f"argument {path!r} has the key {key!r}, which would arrive as text. Use text as keys"
-            yield _not_plain(inner, f"{path}[{key!r}]", depth)
-    else:
-        for index, inner in enumerate(value):
-            yield _not_plain(inner, f"{path}[{index}]", depth)
+def _culprit(value: Any, path: str) -> str:
+    """What of a value cannot be encoded, or nothing."""
+    try:
+        _encode(value)
+    except RecursionError:
+        return f"argument {path!r} is nested too deeply, or contains itself"
+    except Exception as reason:
+        inside = (_culprit(inner, inner_path) for inner, inner_path in inner_values(value, path))
+        return next(filter(None, inside), f"argument {path!r} cannot be encoded: {reason}")
+    return ""
 
 
 # -- results, data, errors ---------------------------------------------------------------------------

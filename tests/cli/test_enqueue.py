@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,24 @@ def test_arguments(written: list[str], meant: object, app: Headrace, run: Run) -
     result = run("enqueue", *written, *APP)
     assert result.exit_code == 0, result.output
     assert arguments(app, result.stdout) == meant
+
+
+def test_arguments_that_json_writes_as_text(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell has no dates and no bytes: what fits the annotation as JSON is what is meant."""
+    monkeypatch.setattr(app, "tasks", dict(app.tasks))
+
+    @app.task(name="shop:remind")
+    def remind(day: date, sizes: dict[int, Decimal], key: bytes = b"") -> None: ...
+
+    result = run("enqueue", "remind", "2020-02-29", '{"1": "2.50"}', "key=c2VjcmV0", *APP)
+    assert result.exit_code == 0, result.output
+    assert remind.arguments.decode(app.job(result.stdout.strip()).snapshot.body) == (
+        (date(2020, 2, 29), {1: Decimal("2.50")}, b"secret"),
+        {},
+    )
+    result = run("enqueue", "remind", "tomorrow", "{}", *APP)
+    assert result.exit_code == exits.USAGE
+    assert "an argument does not fit its annotation: Invalid RFC3339 encoded date - at `$.day`." in result.output
 
 
 def test_options(app: Headrace, run: Run) -> None:

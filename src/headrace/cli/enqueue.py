@@ -107,7 +107,7 @@ def find_task(app: Headrace, name: str) -> Task[Any, Any]:
     raise click.UsageError(f"The app has no task {name!r}. It has {known}.")
 
 
-def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What was written on the command line as arguments of a call."""
     import inspect
     import typing
@@ -127,7 +127,10 @@ def read_arguments(task: Task[Any, Any], texts: tuple[str, ...]) -> tuple[list[A
         else:
             place = positional[len(args)] if len(args) < len(positional) else rest
             args.append(_read(text, hints.get(place) if place else None))
-    return args, kwargs
+    try:
+        return task.arguments.typed(tuple(args), kwargs)
+    except ArgumentsError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _read(text: str, hint: Any) -> Any:

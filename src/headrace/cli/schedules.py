@@ -276,7 +276,9 @@ def edit_command(
         click.echo(f"{visible(schedule.rule)}; next: {when(schedule)}")
 
 
-def _arguments(app: Headrace, schedule: StoredSchedule, texts: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(
+    app: Headrace, schedule: StoredSchedule, texts: tuple[str, ...]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     from headrace.cli.enqueue import read_arguments
 
     task = app.tasks.get(schedule.task)

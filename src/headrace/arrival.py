@@ -1,0 +1,170 @@
+"""Whether a value arrives as what it was: it is compared with what its own JSON gives back.
+
+JSON has few types, so much looks alike on the way: a date and a text, bytes and a text, two dataclasses with the same
+fields. What comes back equal is fine. Where an annotation leaves open what a value is, its type counts as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.inspect import AnyType, CustomType, Field, Type, type_info
+
+DEEPEST = 64
+"""How deep arguments may be nested: far below where any JSON reader gives up."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_JSON = _SCALARS | {list, dict}
+_ARRAYS = (list, tuple)
+_SETS = (set, frozenset)
+
+
+def leaves_open(annotation: Any) -> bool:
+    """Whether an annotation says, anywhere within it, no more than "anything".
+
+    >>> leaves_open(list[int]), leaves_open(dict[str, Any]), leaves_open(list)
+    (False, True, True)
+    """
+    seen: set[int] = set()
+    rest: list[Any] = [type_info(annotation)]
+    while rest:
+        node = rest.pop()
+        if id(node) in seen:  # a type that contains itself
+            continue
+        seen.add(id(node))
+        if isinstance(node, AnyType) or (isinstance(node, CustomType) and node.cls is object):
+            return True
+        for part in msgspec.structs.astuple(node):
+            parts = part if isinstance(part, tuple) else (part,)
+            rest += [inner for inner in parts if isinstance(inner, Type | Field)]
+    return False
+
+
+def changed(value: Any, found: Any, path: str, exact: bool, depth: int = DEEPEST) -> str:
+    """What is wrong with a value that arrives as `found`, or nothing. `exact`: being equal is not enough.
+
+    >>> changed([1, "2020-02-29"], [1, "2020-02-29"], "days", exact=True)
+    ''
+    >>> changed("c2VjcmV0", b"secret", "key", exact=False)
+    'an argument does not fit its annotation: Expected `bytes`, got `str` - at `$.key`'
+    """
+    kind = type(value)
+    if (kind is type(found) and kind in _SCALARS) or (not exact and equal(value, found)):
+        return ""
+    if depth == 0:
+        return f"argument {re.split(r'[.[]', path)[0]!r} is nested too deeply, or contains itself"
+    inside = _inside(value, found, path, exact, depth - 1)
+    if inside is not None:
+        return next(filter(None, inside), "")
+    untyped = exact and type(found) in _JSON and (type(value), type(found)) != (int, float)
+    return "" if not untyped and equal(value, found) else _told(value, found, path, untyped)
+
+
+def equal(value: Any, found: Any) -> bool:
+    """Whether two values are the same, whatever their own methods do."""
+    try:
+        if isinstance(value, Decimal) and isinstance(found, Decimal):
+            return value.as_tuple() == found.as_tuple()  # a NaN is not equal to itself
+        if value == found:
+            return True
+        # In the hour that a clock runs twice, a time is not equal to itself in another zone.
+        both = isinstance(value, datetime) and isinstance(found, datetime)
+        return both and value.astimezone(UTC) == found.astimezone(UTC) and None not in (value.tzinfo, found.tzinfo)
+    except Exception:
+        return False
+
+
+def inner_values(value: Any, path: str) -> Iterator[tuple[Any, str]]:
+    """What a value is made of, with the paths to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield inner, f"{path}[{_short(key)}]"
+    elif isinstance(value, _ARRAYS):
+        for index, inner in enumerate(value):
+            yield inner, f"{path}[{index}]"
+    else:
+        for name in _field_names(value):
+            yield getattr(value, name, UNSET), f"{path}.{name}"
+
+
+def _inside(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str] | None:
+    """What is wrong inside of two values of the same make; None if they are not."""
+    kind = type(value)
+    if isinstance(found, _ARRAYS):
+        # A tuple and a list stand for each other: JSON has one kind of array.
+        fits = kind in _ARRAYS or kind is type(found) if exact else isinstance(value, _ARRAYS)
+        return _elements(value, found, path, exact, depth) if fits and len(value) == len(found) else None
+    if isinstance(found, dict):
+        fits = kind is dict if exact else isinstance(value, dict)
+        return _entries(value, found, path, exact, depth) if fits else None
+    if isinstance(found, _SETS) and isinstance(value, _SETS):
+        return _members(value, found, path, exact)
+    return _fields(value, found, path, exact, depth) if kind is type(found) and _field_names(value) else None
+
+
+def _elements(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str]:
+    for index, (inner, arrived) in enumerate(zip(value, found, strict=True)):
+        if type(inner) is not type(arrived) or type(inner) not in _SCALARS:  # the others arrive as they are
+            yield changed(inner, arrived, f"{path}[{index}]", exact, depth)
+
+
+def _entries(value: dict[Any, Any], found: dict[Any, Any], path: str, exact: bool, depth: int) -> Iterator[str]:
+    for (key, inner), (found_key, arrived) in zip(value.items(), found.items(), strict=False):
+        if (type(key) is not str or type(found_key) is not str) and changed(key, found_key, path, exact, depth):
+            if isinstance(found_key, str):
+                yield f"argument {path!r} has the key {_short(key)}, which would arrive as text. Use text as keys"
+            yield f"argument {path!r} has the key {_short(key)}, which would arrive as {_short(found_key)}"
+        if type(inner) is not type(arrived) or type(inner) not in _SCALARS:  # the others arrive as they are
+            yield changed(inner, arrived, f"{path}[{_short(key)}]", exact, depth)
+    if len(value) != len(found):
+        yield f"argument {path!r} has keys that would not arrive: its annotation does not know them"
+
+
+def _fields(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str]:
+    for name in _field_names(value):
+        yield changed(getattr(value, name, UNSET), getattr(found, name, UNSET), f"{path}.{name}", exact, depth)
+
+
+def _members(value: Any, found: Any, path: str, exact: bool) -> Iterator[str]:
+    known = {(type(item), item) for item in found} if exact else found
+    for item in value:
+        if ((type(item), item) if exact else item) not in known:
+            yield (
+                f"argument {path!r} contains a {type(item).__name__}, which would arrive as something else. "
+                "Annotate the parameter with its type, or use plain JSON values"
+            )
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """The fields of a Struct, a dataclass or a class of attrs."""
+    if isinstance(value, Struct):
+        return value.__struct_fields__
+    if dataclasses.is_dataclass(value):
+        return tuple(field.name for field in dataclasses.fields(value))
+    return tuple(field.name for field in getattr(type(value), "__attrs_attrs__", ()))
+
+
+def _told(value: Any, found: Any, path: str, untyped: bool) -> str:
+    given, arrived = type(value), type(found)
+    if untyped:
+        return (
+            f"argument {path!r} is of type {given.__name__}, which would arrive as something else. "
+            "Annotate the parameter with its type, or pass plain JSON values"
+        )
+    if given is arrived or (given is int and arrived is float):
+        return f"argument {path!r} cannot be carried exactly: {_short(value)} would arrive as {_short(found)}"
+    names = f"Expected `{arrived.__name__}`, got `{given.__name__}`"
+    return f"an argument does not fit its annotation: {names} - at `$.{path}`"
+
+
+def _short(value: Any) -> str:
+    """A value in a few words. Those of keys and scalars never raise."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
