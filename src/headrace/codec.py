@@ -61,8 +61,9 @@ class Arguments:
         except TypeError as error:
             raise ConfigurationError(f"Task {task}: {error}. Annotate with types that JSON can carry.") from error
         self._names = self._struct.__struct_fields__
-        # Without *args, **kwargs and / the struct's own constructor checks a call exactly as Python would.
-        self._simple = not any(
+        self._by_name = self._behind_injected()
+        # Without *args, **kwargs, / and gaps the struct's own constructor checks a call exactly as Python would.
+        self._simple = not self._by_name and not any(
             parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY)
             for parameter in self._signature.parameters.values()
         )
@@ -92,6 +93,27 @@ class Arguments:
                 field = (name, typing.Union[annotation, UnsetType], UNSET)  # noqa: UP007
             (keyword if parameter.kind is parameter.KEYWORD_ONLY else positional).append(field)
         return positional, keyword
+
+    def _behind_injected(self) -> frozenset[str]:
+        """The parameters that can only be passed by name, as one that the worker fills in stands before them."""
+        names: set[str] = set()
+        gap: str | None = None
+        for name, parameter in self._signature.parameters.items():
+            injected = name in self.injected
+            if (injected and parameter.kind is parameter.POSITIONAL_ONLY) or (
+                gap is not None and parameter.kind is parameter.VAR_POSITIONAL
+            ):
+                raise ConfigurationError(
+                    f"Task {self._task}: {gap or name!r} is filled in by name, which cannot be done where it stands. "
+                    "Put it after a * or *args."
+                )
+            if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+                continue
+            if injected:
+                gap = name
+            elif gap is not None:
+                names.add(name)
+        return frozenset(names)
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
@@ -210,9 +232,9 @@ class Arguments:
         return tuple(args), kwargs
 
     def _skipped(self, name: str, values: tuple[Any, ...]) -> bool:
-        """Whether a parameter before this one was left out: then this one goes by name."""
+        """Whether a parameter before this one was left out, or is the worker's: then this one goes by name."""
         before = values[: self._names.index(name)]
-        return any(value is UNSET for value in before)
+        return name in self._by_name or any(value is UNSET for value in before)
 
 
 def _encode(value: Any) -> bytes:

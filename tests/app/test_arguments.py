@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from headrace import Headrace, State
+from headrace import Headrace, State, inject
 from headrace.errors import ArgumentsError, ConfigurationError, PayloadTooLarge
 
 
@@ -458,8 +458,6 @@ def test_of_a_wrong_number(app: Headrace, args: Any, kwargs: Any, words: str) ->
 
 
 def test_one_that_the_worker_fills_in(app: Headrace) -> None:
-    from headrace import inject
-
     app.provide("pool")(dict)
 
     @app.task(name="task")
@@ -467,6 +465,40 @@ def test_one_that_the_worker_fills_in(app: Headrace) -> None:
 
     with pytest.raises(ArgumentsError, match="task: 'pool' is filled in by the worker and cannot be passed"):
         needy.enqueue(1, pool={})
+
+
+def test_one_that_the_worker_fills_in_before_others(app: Headrace) -> None:
+    seen: list[Any] = []
+    app.provide("pool")(lambda: "the pool")
+
+    @app.task(name="task")
+    def needy(a: int = 1, pool: Any = inject("pool"), b: int = 2, *, c: int = 3) -> None:
+        seen.append((a, pool, b, c))
+
+    needy.enqueue()
+    needy.enqueue(b=5)
+    needy.enqueue(4, b=5, c=6)
+    app.worker(slots=1).run_until_empty()
+    assert seen == [(1, "the pool", 2, 3), (1, "the pool", 5, 3), (4, "the pool", 5, 6)]
+    with pytest.raises(ArgumentsError, match="task: 'pool' is filled in by the worker and cannot be passed"):
+        needy.enqueue(4, 5)
+    with app.testing() as t:
+        needy.enqueue(b=5)
+        t.assert_enqueued(needy, a=1, b=5)
+
+
+def test_one_that_the_worker_has_no_way_to_fill_in(app: Headrace) -> None:
+    app.provide("pool")(dict)
+
+    def before_the_rest(pool: Any = inject("pool"), *rest: int) -> None: ...
+    def nameless(pool: Any = inject("pool"), /, a: int = 1) -> None: ...
+
+    for function in (before_the_rest, nameless):
+        with pytest.raises(ConfigurationError) as caught:
+            app.task(name="task")(function)
+        assert str(caught.value) == (
+            "Task task: 'pool' is filled in by name, which cannot be done where it stands. Put it after a * or *args."
+        )
 
 
 def test_the_limit_is_exact() -> None:
