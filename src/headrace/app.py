@@ -274,16 +274,24 @@ class Headrace:
         return self._handles(puts)
 
     def _new_jobs(self, calls: Sequence[Call[Any]]) -> list[NewJob]:
-        jobs = [call.new for call in calls]
-        if len({job.id for job in jobs}) < len(jobs) and not all(job.unique_key for job in jobs):
-            raise ArgumentsError(
-                "A call stands for one job: the same call is in this batch twice. Make one call per job."
-            )
+        if not isinstance(calls, Iterable):
+            raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
+        calls = list(calls)
         for call in calls:
+            if not isinstance(call, Call):
+                kind = type(call).__name__
+                raise ArgumentsError(f"A batch is a list of calls, made with task.call(...): {kind} is none.")
             if call.task.app is not self:
                 raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
             if call.new.tags:
                 facet(self.store, Tags)
+        jobs = [call.new for call in calls]
+        if len({job.id for job in jobs}) < len(jobs):
+            plain = [job.id for job in jobs if not job.unique_key]
+            if len(set(plain)) < len(plain):
+                raise ArgumentsError(
+                    "A call stands for one job: the same call is in this batch twice. Make one call per job."
+                )
         return jobs
 
     def _handles(self, puts: list[Put]) -> list[Job[Any]]:

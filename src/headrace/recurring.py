@@ -207,12 +207,12 @@ class BoundSchedule(Generic[P]):
         content = f"{task.name}\n{self.rule}\n".encode() + task.arguments.fingerprint(body)
         return f"{task.name[:150]} {blake2b(content, digest_size=6).hexdigest()}"
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
         """Store it: from now on its jobs come by themselves. The same again changes nothing; a name that is taken
         by a schedule stored before gets what is new about this one."""
         return StoredSchedule(self.app, run_course(self.app.store, self._storing(args, kwargs)))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> StoredSchedule:
         """The same, from async code."""
         return StoredSchedule(self.app, await arun_course(self.app.store, self._storing(args, kwargs)))
 

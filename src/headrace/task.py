@@ -119,7 +119,7 @@ class Using(Generic[P, R]):
         self._words = run_after if isinstance(run_after, str) else None
         self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
@@ -137,11 +137,11 @@ class Using(Generic[P, R]):
             return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
         return Call(task, NewJob(task=task.name, body=body, **(fields | self._unique_fields(body))))
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put one job into the store."""
         return self._task.app._enqueue(self.call(*args, **kwargs))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same, from async code."""
         return (await self._task.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
 
@@ -283,7 +283,7 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
@@ -297,15 +297,15 @@ class Task(Generic[P, R]):
             self._plain = Using(self, {})
         return self._plain
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to `app.enqueue_many`."""
         return self._without_options.call(*args, **kwargs)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put a job into the store that will call this function with these arguments."""
         return self._without_options.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same, from async code."""
         return await self._without_options.aenqueue(*args, **kwargs)
 
@@ -329,7 +329,7 @@ class Task(Generic[P, R]):
 class AsyncTask(Task[P, R]):
     """A coroutine function made callable through a queue."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
         """Run the coroutine function here, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -522,6 +523,56 @@ def test_a_batch_is_all_or_nothing(app: Headrace) -> None:
         app.enqueue_many([task.call(1), task.call("2")])  # type: ignore[arg-type]
     assert app.store.run(app.store.counts()) == []
     assert app.enqueue_many([]) == []
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, iter])
+def test_a_batch_takes_calls(app: Headrace, wrap: Callable[[list[Any]], Any]) -> None:
+    task = app.task(name="task")(whole)
+    for wrong in (task, task.using(queue="slow"), 5, whole):
+        with pytest.raises(ArgumentsError) as caught:
+            app.enqueue_many(wrap([task.call(1), wrong]))
+        assert str(caught.value).startswith("A batch is a list of calls, made with task.call(...): ")
+        assert str(caught.value).endswith(f"{type(wrong).__name__} is none.")
+    assert app.store.run(app.store.counts()) == []
+    assert len(app.enqueue_many(wrap([task.call(1)]))) == 1
+    other = Headrace("sqlite:///:memory:").task(name="elsewhere")(whole)
+    with pytest.raises(ArgumentsError, match="elsewhere is a task of another app: enqueue it there"):
+        app.enqueue_many(wrap([other.call(1)]))
+
+
+def test_a_batch_is_not_a_single_call(app: Headrace) -> None:
+    task = app.task(name="task")(whole)
+    with pytest.raises(ArgumentsError, match="A batch is a list of calls, not Call: enqueue_many"):
+        app.enqueue_many(task.call(1))  # type: ignore[arg-type]
+
+
+def test_of_any_name(app: Headrace) -> None:
+    """The task's own signature: no name is taken."""
+    seen: list[Any] = []
+
+    @app.task(name="takes all")
+    def takes_all(**more: int) -> None:
+        seen.append(more)
+
+    @app.task(name="bound")
+    def bound(self: int, args: int = 2, kwargs: int = 3) -> None:
+        seen.append((self, args, kwargs))
+
+    names = dict.fromkeys(["self", "args", "kwargs", "task", "name", "function", "options"], 1)
+    takes_all.enqueue(**names)
+    bound.enqueue(self=1)
+    bound.using(queue="default").enqueue(self=4, args=5, kwargs=6)
+    asyncio.run(bound.aenqueue(self=7))
+    asyncio.run(bound.using(queue="default").aenqueue(self=8))
+    app.enqueue_many([bound.call(self=9), bound.using(priority=-1).call(self=10)])
+    app.worker(slots=1).run_until_empty()
+    assert seen == [names, (1, 2, 3), (4, 5, 6), (7, 2, 3), (8, 2, 3), (9, 2, 3), (10, 2, 3)]
+    bound(self=1)
+    bound.every("every day at 4am").enqueue(self=1)
+    with app.testing() as t:
+        bound.enqueue(self=1)
+        t.assert_enqueued(bound, self=1)
+        t.assert_not_enqueued(bound, self=2)
 
 
 def test_of_a_type_that_json_cannot_carry(app: Headrace) -> None:

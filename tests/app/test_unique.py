@@ -55,6 +55,26 @@ def test_what_means_the_same_is_the_same(app: Headrace) -> None:
     assert first.refresh().queue == "default"
 
 
+def test_the_same_call_twice_in_a_batch(native: Headrace) -> None:
+    """Beside plain calls as without them."""
+    task = native.task(name="send")(send)
+    once = task.using(unique=True)
+    jobs = native.enqueue_many([once.call("ada"), task.call("bob"), once.call("ada"), task.call("bob")])
+    assert [job.created_now for job in jobs] == [True, True, False, True]
+    assert jobs[0] == jobs[2]
+    assert jobs[1] != jobs[3]
+
+
+def test_one_call_twice_in_a_batch(app: Headrace) -> None:
+    """A plain call stands for one job, whatever is beside it."""
+    task = app.tasks["send"]
+    call = task.call("bob")
+    for beside in ([], [task.using(unique=True).call("ada")]):
+        with pytest.raises(ArgumentsError, match="the same call is in this batch twice"):
+            app.enqueue_many([call, *beside, call])
+    assert app.store.run(app.store.counts()) == []
+
+
 def test_an_id_that_is_derived_from_the_content(app: Headrace) -> None:
     """Another process, another day: the same id."""
     job = unique(app, "ada")

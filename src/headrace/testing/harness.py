@@ -260,7 +260,7 @@ class Testing:
             if cursor is None:
                 return found[::-1]
 
-    def assert_enqueued(self, task: Task[..., R], *args: Any, **kwargs: Any) -> Job[R]:
+    def assert_enqueued(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]:
         """Fail unless a job of this task was enqueued with (at least) these arguments. Answers with the newest.
 
         It may have run meanwhile; `clear()` forgets what was before. Options are looked at on the job that is returned.
@@ -281,7 +281,7 @@ class Testing:
                 return cast("Job[R]", job)
         raise AssertionError(f"{call_text(task.name, expected)} was not enqueued.\n{what_is_there(task, jobs)}")
 
-    def assert_not_enqueued(self, task: Task[..., Any], *args: Any, **kwargs: Any) -> None:
+    def assert_not_enqueued(self, task: Task[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Fail if a job of this task was enqueued with (at least) these arguments."""
         expected = expected_arguments(task, args, kwargs)
         jobs = self.jobs
