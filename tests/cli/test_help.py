@@ -33,6 +33,24 @@ def test_the_list_of_commands_says_what_they_say_themselves(name: str) -> None:
     assert (command.help or "").splitlines()[0] == lines[name]
 
 
+@pytest.mark.parametrize("written", [["caf\udce9"], ["--store", "sqlite:///caf\udce9.db"], ["--json", "--x=\udce9"]])
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_that_are_no_text(name: str, written: list[str]) -> None:
+    """What a shell passes on from a file name that is not UTF-8, say."""
+    result = CliRunner().invoke(cli, [name, *written])
+    assert result.exit_code == exits.USAGE
+    assert result.stderr.endswith(
+        "\\udce9.db' is not UTF-8 text.\n" if "--store" in written else "\\udce9' is not UTF-8 text.\n"
+    )
+
+
+def test_an_argument_that_is_no_text_as_a_shell_passes_it() -> None:
+    command = [sys.executable, "-m", "headrace", "job", b"caf\xe9"]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == exits.USAGE
+    assert result.stderr.splitlines()[-1] == r"Error: 'caf\udce9' is not UTF-8 text."
+
+
 def test_the_exit_codes_are_documented() -> None:
     output = CliRunner().invoke(cli, ["--help"]).output
     for code, meaning in exits.MEANINGS.items():

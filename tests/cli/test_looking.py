@@ -91,10 +91,11 @@ def test_pages(lived: Headrace, ask: Ask, run: Run) -> None:
     assert "There are more: add --after " in run("jobs", "--limit", "3").stderr
 
 
-def test_a_wrong_cursor(lived: Headrace, run: Run) -> None:
-    result = run("jobs", "--after", "here")
+@pytest.mark.parametrize("cursor", ["here", "9" * 30, ""])
+def test_a_wrong_cursor(cursor: str, lived: Headrace, run: Run) -> None:
+    result = run("jobs", "--after", cursor)
     assert result.exit_code == exits.USAGE
-    assert "Invalid value for '--after': 'here' is no cursor of this store." in result.stderr
+    assert f"Invalid value for '--after': {cursor!r} is no cursor of this store." in result.stderr
 
 
 def test_no_jobs(app: Headrace, run: Run) -> None:

@@ -63,6 +63,13 @@ _MODULES = {name: place for section in COMMANDS.values() for name, place in sect
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is used."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What a shell passes on may be any bytes; ids, names, words and URLs are text, in whatever command."""
+        for text in args:
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                raise click.UsageError(f"{text!r} is not UTF-8 text.", ctx)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_MODULES)
 

@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
-from headrace.errors import JobNotFound
+from headrace.errors import HeadraceError, JobNotFound
 from headrace.spoken import ago, iso, length, local, now_ms, percent
 from headrace.store.contract import CORE_FACETS, Facet
 
@@ -68,7 +68,9 @@ def jobs_command(
             facet(opened, Tags, SEARCH)
         try:
             page = whole_page(opened, wanted)
-        except ValueError as error:
+        except HeadraceError:
+            raise
+        except (ValueError, OverflowError) as error:
             if cursor is None:
                 raise
             raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--after'") from error
