@@ -80,10 +80,12 @@ class Headrace:
         payload_limit: int = 1_048_576,
         clock: Clock | None = None,
     ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
         self.url = url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL
         try:
             self.zone = ZoneInfo(tz)
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, TypeError) as error:
             raise ConfigurationError(f"tz={tz!r} is not a time zone. Write for example tz='Europe/Zurich'.") from error
         self.name = None if name is None else check_name("app", name)
         self.tasks: dict[str, Task[Any, Any]] = {}

@@ -26,6 +26,8 @@ def load_app(path: str) -> Headrace:
     from headrace.app import Headrace  # noqa: PLC0415
 
     module_name, _, attribute = path.partition(":")
+    if not all(module_name.split(".")) and not module_name.endswith(".py"):
+        raise ConfigurationError(f"{path!r} names no module. Write module:app, for example shop.tasks:app.")
     module = _import(module_name, path)
     if not attribute:
         apps = [name for name, value in vars(module).items() if isinstance(value, Headrace)]

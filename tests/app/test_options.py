@@ -185,6 +185,12 @@ def test_of_a_task_that_cannot_work(app: Headrace, options: dict[str, Any], word
     ("options", "words"),
     [
         ({"tz": "Mars/Olympus"}, "tz='Mars/Olympus' is not a time zone. Write for example tz='Europe/Zurich'."),
+        ({"tz": None}, "tz=None is not a time zone. Write for example tz='Europe/Zurich'."),
+        ({"tz": 5}, "tz=5 is not a time zone. Write for example tz='Europe/Zurich'."),
+        ({"tz": UTC}, "tz=datetime.timezone.utc is not a time zone. Write for example tz='Europe/Zurich'."),
+        ({"url": 5}, "A store's URL is text, as in 'sqlite:///jobs.db', not 5."),
+        ({"url": b"sqlite:///x"}, "A store's URL is text, as in 'sqlite:///jobs.db', not b'sqlite:///x'."),
+        ({"url": 0}, "A store's URL is text, as in 'sqlite:///jobs.db', not 0."),
         ({"payload_limit": 0}, "payload_limit is a whole number, 1 or more, not 0."),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
     ],
@@ -207,12 +213,19 @@ def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None
             "sqlite:///x.db?speed=fast",
             "unknown option 'speed'. A SQLite store takes durability=process|host",
         ),
+        ("sqlite:///\0", "The store's URL contains a character that cannot be printed: '\\x00'."),
+        ("sqlite:///a\nb.db", "The store's URL contains a character that cannot be printed: '\\n'."),
+        ("sqlite:///caf\udce9.db", "The store's URL contains a character that cannot be printed: '\\udce9'."),
+        ("sqlite:///%00", "The store's URL makes no sense: embedded null byte. Write for example sqlite:///jobs.db"),
+        ("redis://:secret@host:99999/0", "The store's URL makes no sense: Port out of range 0-65535."),
+        ("redis://[::1/0", "The store's URL makes no sense: Invalid IPv6 URL."),
     ],
 )
 def test_of_a_store_that_cannot_work(url: str, words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Headrace(url).store.close()
     assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -221,6 +234,9 @@ def test_of_a_store_that_cannot_work(url: str, words: str) -> None:
         ({"queues": "mail"}, "queues is a list of names: queues=['mail']."),
         ({"queues": [""]}, "A queue needs a name: '' is empty."),
         ({"slots": 0}, "slots is a whole number, 1 or more, not 0."),
+        ({"max_jobs": 0}, "max_jobs is a whole number, 1 or more, not 0."),
+        ({"max_jobs": -1}, "max_jobs is a whole number, 1 or more, not -1."),
+        ({"max_jobs": "5"}, "max_jobs is a whole number, 1 or more, not '5'."),
         ({"session_timeout": 0.5}, "session_timeout must be at least a second."),
     ],
 )

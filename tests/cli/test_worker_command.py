@@ -68,6 +68,9 @@ def test_log_level(app: Headrace, url: str, headrace: Shell) -> None:
             "Importing bad_app:app failed: ModuleNotFoundError: No module named 'nonesuch'",
         ),
         ("", "bad_app.py.py:app", "There is no file bad_app.py.py."),
+        ("", "", "'' names no module. Write module:app, for example shop.tasks:app."),
+        ("", ":", "':' names no module. Write module:app, for example shop.tasks:app."),
+        ("", ".bad_app:app", "'.bad_app:app' names no module. Write module:app, for example shop.tasks:app."),
     ],
 )
 def test_an_app_that_cannot_be_imported(content: str, path: str, message: str, tmp_path: Path, headrace: Shell) -> None:

@@ -128,6 +128,16 @@ def test_arguments_that_the_task_does_not_have(t: Testing) -> None:
         t.assert_enqueued(send, too="ada")
 
 
+@pytest.mark.parametrize(
+    "wrong", ["send", None, send.using(queue="mail"), send.function], ids=lambda it: type(it).__name__
+)
+def test_what_is_not_a_task(wrong: Any, t: Testing) -> None:
+    for check in (t.assert_enqueued, t.assert_not_enqueued):
+        with pytest.raises(ArgumentsError) as caught:
+            check(wrong, to="ada")
+        assert str(caught.value).startswith("Which task? Pass what @app.task made of the function, not ")
+
+
 def test_jobs_are_listed_oldest_first(t: Testing) -> None:
     jobs = app.enqueue_many([send.call(str(number)) for number in range(600)])
     assert t.jobs == jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, HeadraceError
 from headrace.store.contract import Store
 
 EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
@@ -20,6 +20,18 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     <Durability.NONE: 'none'>
     >>> store.close()
     """
+    odd = next((character for character in url if not character.isprintable()), None)
+    if odd is not None:
+        raise ConfigurationError(f"The store's URL contains a character that cannot be printed: {odd!r}.")
+    try:
+        return _open(url, clock)
+    except HeadraceError:
+        raise
+    except ValueError as error:  # a port out of range, say. The URL is not shown: it may contain a password
+        raise ConfigurationError(f"The store's URL makes no sense: {error}. Write for example {EXAMPLES}.") from error
+
+
+def _open(url: str, clock: Clock | None) -> Store:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         from headrace.store.sqlite import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)

@@ -26,6 +26,8 @@ def arguments_of(task: Task[Any, Any], body: bytes) -> dict[str, Any]:
 
 def expected_arguments(task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What a test gave, by name. It need not be all of them; what does not fit the function is the test's mistake."""
+    if not isinstance(task, Task):
+        raise ArgumentsError(f"Which task? Pass what @app.task made of the function, not {task!r}.")
     try:
         return dict(inspect.signature(task.function).bind_partial(*args, **kwargs).arguments)
     except TypeError as error:

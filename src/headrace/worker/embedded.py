@@ -80,7 +80,7 @@ class Worker:
         if self.timeout is not None and self.timeout < 1000:
             raise ConfigurationError("session_timeout must be at least a second.")
         self._monitor = monitor
-        self._max_jobs = max_jobs
+        self._max_jobs = None if max_jobs is None else check_count("max_jobs", max_jobs, 1)
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
