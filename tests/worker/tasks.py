@@ -126,6 +126,8 @@ def _die(how: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "segfault":
         ctypes.string_at(0)
+    elif how == "realtime":
+        os.kill(os.getpid(), 40)
     elif how == "abort":
         os.abort()
     else:

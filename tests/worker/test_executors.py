@@ -235,6 +235,7 @@ def test_data_is_carried_to_the_next_attempt(kind: str) -> None:
         ("segfault", "its process was killed by SIGSEGV"),
         ("kill", "its process was killed by SIGKILL"),
         ("abort", "its process was killed by SIGABRT"),
+        ("realtime", "its process was killed by signal 40"),
         ("0", "its process exited with code 0"),
         ("3", "its process exited with code 3"),
     ],

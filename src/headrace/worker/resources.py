@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -19,9 +18,10 @@ RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 class Resources:
     """Start hooks, provided values, stop hooks: the life of one process that runs tasks."""
 
-    def __init__(self, app: Headrace, run_coroutine: RunCoroutine = asyncio.run) -> None:
+    def __init__(self, app: Headrace, run_coroutine: RunCoroutine) -> None:
         self._app = app
-        self._run_coroutine = run_coroutine
+        self.run_coroutine = run_coroutine
+        """On the loop that all of these live on."""
         self._values: dict[str, Any] = {}
         self._open: list[tuple[str, Generator[Any, None, None]]] = []
 
@@ -44,7 +44,7 @@ class Resources:
         return self._resolve(made)
 
     def _resolve(self, made: Any) -> Any:
-        return self._run_coroutine(made) if inspect.iscoroutine(made) else made
+        return self.run_coroutine(made) if inspect.iscoroutine(made) else made
 
     def get(self, name: str) -> Any:
         return self._values[name]

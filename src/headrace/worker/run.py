@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -39,7 +38,7 @@ SILENT = "the job gave no heartbeat"
 
 
 def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Outcome:
-    """Run a plain function (or a coroutine function, on a loop of its own) in this thread."""
+    """Run a plain function (or a coroutine function, on the loop of its process) in this thread."""
     task = run.task_object
     assert task is not None
     run.began = run.beat or steady()
@@ -47,7 +46,7 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
     try:
         args, kwargs = _arguments(run, task, resources)
         if task.is_async or task.app.middlewares:
-            value = _call_within(run, task, args, kwargs)
+            value = _call_within(run, task, resources, args, kwargs)
         else:
             value = task.function(*args, **kwargs)
         outcome = _done(run, task, value)
@@ -85,13 +84,15 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     return outcome
 
 
-def _call_within(run: Context, task: Task[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What takes more than calling a function: middlewares around it, a loop of its own."""
+def _call_within(
+    run: Context, task: Task[Any, Any], resources: Resources, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What takes more than calling a function: middlewares around it, a loop."""
     value = None  # what counts if a middleware swallows an exception
     with _around(run, task.app):
         value = task.function(*args, **kwargs)
         if task.is_async:
-            value = asyncio.run(value)
+            value = resources.run_coroutine(value)
     return value
 
 

@@ -7,6 +7,7 @@ socket says so, and the zygote takes its children with it.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -18,6 +19,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -169,10 +171,7 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
                 os.chdir(request.directory)
             if crashpoints.armed:
                 crashpoints.reach("isolated.begin")
-            outcome = _perform(app, request.lease, connection)
-            if crashpoints.armed:
-                crashpoints.reach("isolated.end")
-            send(connection, Words(outcome=outcome))
+            _perform(app, request.lease, connection)
             code = 0
     except BaseException:  # a start hook or a provider failed
         traceback.print_exc()
@@ -183,15 +182,21 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
         os._exit(code)
 
 
-def _perform(app: Headrace, lease: Lease, connection: socket.socket) -> Outcome:
+def _perform(app: Headrace, lease: Lease, connection: socket.socket) -> None:
+    """Run the job and tell its outcome; only then clean up, which may take long, or fail."""
     task = app.tasks[lease.task]
-    resources = Resources(app)
+    runner = asyncio.Runner()
+    resources = Resources(app, lambda coroutine: runner.run(coroutine, context=copy_context()))
     resources.start(sorted(set(task.arguments.injected.values())))
     wire = Wire(connection, app.payload_limit)
     try:
-        return perform(Context(lease, task, wire), resources, wire.steady)
+        outcome = perform(Context(lease, task, wire), resources, wire.steady)
+        if crashpoints.armed:
+            crashpoints.reach("isolated.end")
+        send(connection, Words(outcome=outcome))
     finally:
         resources.stop()
+        runner.close()
 
 
 class Wire:

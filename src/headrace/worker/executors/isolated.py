@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ ENTRY = "from headrace.worker.zygote import main; main()"
 
 MERCY = 2.0
 """Seconds between asking a job's processes to end and ending them."""
+FAREWELL = 0.5
+"""Seconds that a process has for its stop hooks before its job's outcome is told without waiting for them."""
+LONGEST_FAREWELL = 10.0
+"""Seconds after which a process that has not ended by itself is ended."""
 
 
 class IsolatedExecutor:
@@ -47,6 +52,9 @@ class IsolatedExecutor:
         self._threads: list[threading.Thread] = []
         self._zygote: Zygote | None = None
         self._starting = threading.Lock()
+        self._lingering = 0
+        """Processes whose jobs have ended, but not they themselves."""
+        self._gone = threading.Condition()
         self._closed = False
         self._folder = os.getcwd()  # where the app can be imported, whatever jobs do to the working directory
 
@@ -62,7 +70,7 @@ class IsolatedExecutor:
     def submit(self, runs: list[Context]) -> None:
         for run in runs:
             self._line.put(run)
-        while len(self._threads) < min(self._most, self._pump.in_hand):
+        while len(self._threads) < min(self._most, self._pump.in_hand + self._lingering):
             name = f"headrace-isolated-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
@@ -76,11 +84,16 @@ class IsolatedExecutor:
                 except Exception as error:
                     log.exception("job %s could not be isolated", run.id)
                     outcome = _not_started(run, str(error))
-                outcome.began = outcome.began or run.began
-                outcome.ended = self._pump.steady()
-                self._pump.end(run, outcome)
+                if outcome is not None:
+                    self._end(run, outcome)
 
-    def _run(self, run: Context) -> Outcome:
+    def _end(self, run: Context, outcome: Outcome) -> None:
+        outcome.began = outcome.began or run.began
+        outcome.ended = self._pump.steady()
+        self._pump.end(run, outcome)
+
+    def _run(self, run: Context) -> Outcome | None:
+        """The outcome, or None if it has been told already."""
         task = run.task_object
         assert task is not None
         if not task.options.scratch:
@@ -93,7 +106,7 @@ class IsolatedExecutor:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _supervise(self, run: Context, request: Request) -> Outcome:
+    def _supervise(self, run: Context, request: Request) -> Outcome | None:
         zygote = self._live_zygote()
         connection = zygote.fork()
         try:
@@ -117,12 +130,29 @@ class IsolatedExecutor:
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
             run.stopper = None
+            if outcome is not None and not zygote.has_ended(pid, within=FAREWELL):
+                with self._lingers():
+                    self._end(run, outcome)
+                    zygote.wait(pid)
+                    _kill_group(pid)
+                return None
             code = zygote.wait(pid)
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # whatever it left running
+            _kill_group(pid)
             return outcome or _ended(run, code)
         finally:
             connection.close()
+
+    @contextmanager
+    def _lingers(self) -> Iterator[None]:
+        """A process runs its stop hooks, and its job has ended."""
+        with self._gone:
+            self._lingering += 1
+        try:
+            yield
+        finally:
+            with self._gone:
+                self._lingering -= 1
+                self._gone.notify_all()
 
     def _listen(self, run: Context, connection: socket.socket) -> Outcome | None:
         """Pass on what the job says, until its outcome or its end."""
@@ -161,10 +191,18 @@ class IsolatedExecutor:
     def close(self) -> None:
         for _ in self._threads:
             self._line.put(None)
+        with self._gone:
+            self._gone.wait_for(lambda: not self._lingering, timeout=MERCY)
         with self._starting:
             self._closed = True
             if self._zygote is not None:
                 self._zygote.close()
+
+
+def _kill_group(pid: int) -> None:
+    """End whatever it left running."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _remove_all(prefix: str) -> None:
@@ -179,8 +217,15 @@ def _ended(run: Context, code: int | None) -> Outcome:
     if code is None:
         return _crashed(run, "its process died")
     if code < 0:
-        return _crashed(run, f"its process was killed by {signal.Signals(-code).name}")
+        return _crashed(run, f"its process was killed by {_name_of(-code)}")
     return _crashed(run, f"its process exited with code {code}")
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        return f"signal {number}"
 
 
 def _not_started(run: Context, reason: str) -> Outcome:
@@ -239,10 +284,15 @@ class Zygote:
             if pid in self._ends or self._gone:
                 _hang_up(connection)
 
+    def has_ended(self, pid: int, within: float) -> bool:
+        """Whether a child ends within so many seconds."""
+        with self._news:
+            return self._news.wait_for(lambda: pid in self._ends or self._gone, timeout=within)
+
     def wait(self, pid: int) -> int | None:
         """How a child ended; None if nobody knows."""
+        self.has_ended(pid, LONGEST_FAREWELL)
         with self._news:
-            self._news.wait_for(lambda: pid in self._ends or self._gone, timeout=10.0)
             self._connections.pop(pid, None)
             return self._ends.pop(pid, None)
 

@@ -1,0 +1,143 @@
+"""A process per job: what happens at its beginning and at its end, and what its job may rely on. As users' scripts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+BEGINNING = """
+import asyncio
+import os
+import sys
+import time
+from headrace import Headrace, current, inject
+
+app = Headrace("sqlite:///" + os.path.dirname(os.path.abspath(__file__)) + "/jobs.db")
+is_worker = __name__ == "__main__"
+
+"""
+
+
+def run_script(folder: Path, text: str, *, guarded: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a script that has an app; the part after `---` is what it does when it is run and not imported."""
+    declared, _, done = text.partition("---")
+    script = BEGINNING + dedent(declared).strip() + "\n\n"
+    script += "if is_worker:\n" if guarded else "if True:\n"
+    script += "".join(f"    {line}\n" for line in dedent(done).strip().splitlines())
+    path = folder / "script.py"
+    path.write_text(script)
+    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False)
+
+
+# -- its end --
+
+
+def test_a_stop_hook_that_ends_the_process_takes_nothing_back(tmp_path: Path) -> None:
+    """The function has returned, and that is what counts."""
+    ran = run_script(
+        tmp_path,
+        """
+        @app.on_stop
+        def stop():
+            if not is_worker:
+                os._exit(7)
+
+        @app.task(isolate=True)
+        def work() -> int:
+            return 1
+        ---
+        job = work.enqueue()
+        app.worker().run_until_empty()
+        print(job.refresh().state, job.attempts, job.crashes, job.result(timeout=0))
+        """,
+    )
+    assert ran.stdout == "done 1 0 1\n", ran.stderr
+
+
+def test_a_stop_hook_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
+    """The outcome is there long before the process is ended; the worker waits for it for a moment when it stops."""
+    began = time.monotonic()
+    ran = run_script(
+        tmp_path,
+        """
+        @app.on_stop
+        def stop():
+            if not is_worker:
+                time.sleep(60)
+
+        @app.task(isolate=True)
+        def work(number: int) -> int:
+            return number
+        ---
+        with app.worker(slots=2):
+            began = time.monotonic()
+            jobs = [work.enqueue(number) for number in range(2)]
+            print([job.result(timeout=30) for job in jobs], time.monotonic() - began < 5)
+        print([(job.refresh().attempts, job.crashes) for job in jobs])
+        """,
+    )
+    assert ran.stdout == "[0, 1] True\n[(1, 0), (1, 0)]\n", ran.stderr
+    assert time.monotonic() - began < 20
+
+
+def test_stop_hooks_of_the_last_job_come_to_their_end(tmp_path: Path) -> None:
+    ran = run_script(
+        tmp_path,
+        """
+        @app.on_stop
+        async def stop():
+            if not is_worker:
+                await asyncio.sleep(1)
+                print("tidied up", flush=True)
+
+        @app.task(isolate=True)
+        def work() -> None: ...
+        ---
+        work.enqueue()
+        app.worker().run_until_empty()
+        """,
+    )
+    assert ran.stdout == "tidied up\n", ran.stderr
+
+
+# -- its event loop --
+
+
+def test_values_and_coroutines_share_a_loop(tmp_path: Path) -> None:
+    """So a pool of connections that a provider has opened works there, and so do the tasks that it has started."""
+    ran = run_script(
+        tmp_path,
+        """
+        loops = []
+
+        @app.on_start
+        async def start():
+            loops.append(asyncio.get_running_loop())
+
+        @app.on_stop
+        async def stop():
+            if not is_worker:
+                print("stop", loops[0] is asyncio.get_running_loop(), flush=True)
+
+        @app.provide("pool")
+        async def pool():
+            ticked = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.01, ticked.set)
+            return loop, ticked, asyncio.create_task(ticked.wait())
+
+        @app.task(isolate=True)
+        async def work(pool=inject("pool")) -> list[bool]:
+            loop, ticked, waiting = pool
+            same = loop is asyncio.get_running_loop() and loops[0] is loop
+            return [same, await asyncio.wait_for(waiting, 5)]
+        ---
+        job = work.enqueue()
+        app.worker().run_until_empty()
+        print(job.result(timeout=0))
+        """,
+    )
+    assert ran.stdout == "stop True\n[True, True]\n", ran.stderr
