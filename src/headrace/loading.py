@@ -47,9 +47,22 @@ def load_app(path: str) -> Headrace:
     return found_app
 
 
+_under_way: list[str] = []
+
+
+def refuse_while_loading() -> None:
+    """Running a worker is nothing that an app may do while a worker imports it: that one would import it, too."""
+    if _under_way:
+        raise ConfigurationError(
+            f"Importing {_under_way[0]} runs a worker, and it is imported to run its tasks. "
+            'Put it under `if __name__ == "__main__":`.'
+        )
+
+
 def _import(name: str, path: str) -> object:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
+    _under_way.append(path)
     try:
         return _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -63,6 +76,8 @@ def _import(name: str, path: str) -> object:
         raise
     except BaseException as error:
         raise ConfigurationError(_broken(path, error)) from error
+    finally:
+        _under_way.pop()
 
 
 def _broken(path: str, error: BaseException) -> str:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 BEGINNING = """
 import asyncio
 import os
@@ -29,7 +31,8 @@ def run_script(folder: Path, text: str, *, guarded: bool = True) -> subprocess.C
     script += "".join(f"    {line}\n" for line in dedent(done).strip().splitlines())
     path = folder / "script.py"
     path.write_text(script)
-    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, str(path)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 # -- its end --
@@ -141,3 +144,40 @@ def test_values_and_coroutines_share_a_loop(tmp_path: Path) -> None:
         """,
     )
     assert ran.stdout == "stop True\n[True, True]\n", ran.stderr
+
+
+# -- its beginning --
+
+
+def test_a_script_that_runs_a_worker_when_it_is_imported(tmp_path: Path) -> None:
+    """Whoever imports it to run its tasks would run a worker, which would import it, and so on without end."""
+    ran = run_script(
+        tmp_path,
+        """
+        with open("imports", "a") as file:
+            file.write("x")
+
+        @app.task(isolate=True)
+        def work() -> int:
+            return 1
+        ---
+        job = work.enqueue()
+        app.worker().run_until_empty()
+        print(job.refresh().state)
+        """,
+        guarded=False,
+    )
+    assert (tmp_path / "imports").read_text() == "xx", "run once, imported once"
+    assert ran.stdout == "scheduled\n"
+    assert 'Put it under `if __name__ == "__main__":`' in ran.stderr
+
+
+@pytest.mark.parametrize("way", ["app.worker().run()", "app.worker().start()"])
+def test_a_worker_process_refuses_such_a_script(tmp_path: Path, way: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{BEGINNING}{way}\n")
+    command = [sys.executable, "-m", "headrace", "worker", "script:app", "--burst"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert 'Put it under `if __name__ == "__main__":`' in ran.stderr
+    assert "Traceback" not in ran.stderr

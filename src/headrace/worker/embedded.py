@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.clock import SystemClock
 from headrace.declared import reconcile
 from headrace.errors import ConfigurationError, SessionGone, StoreError
-from headrace.loading import path_of
+from headrace.loading import path_of, refuse_while_loading
 from headrace.names import check_count, check_name
 from headrace.settings import session_timeout as session_timeout_of
 from headrace.store.contract import Guard
@@ -143,6 +143,7 @@ class Worker:
     # -- a session --
 
     def _run_session(self, *, burst: bool) -> None:
+        refuse_while_loading()
         store = self.app.store
         reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)

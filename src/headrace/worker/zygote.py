@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import logging
 import os
 import select
 import signal
@@ -27,6 +28,7 @@ from msgspec import Struct
 
 from headrace import crashpoints
 from headrace.clock import SystemClock
+from headrace.errors import HeadraceError
 from headrace.job import Lease, Outcome
 from headrace.loading import load_app
 from headrace.worker.context import Context
@@ -36,6 +38,8 @@ from headrace.worker.run import perform
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+
+log = logging.getLogger("headrace.worker")
 
 STORE_VARIABLE = "HEADRACE_ZYGOTE_STORE"
 PR_SET_PDEATHSIG = 1
@@ -99,7 +103,11 @@ def main() -> NoReturn:
     path, descriptor = sys.argv[1], int(sys.argv[2])
     control = socket.socket(fileno=descriptor)
     set_up_logging_as(sys.argv[3])
-    app = load_app(path)
+    try:
+        app = load_app(path)
+    except HeadraceError as error:
+        log.error("the app can't be imported to isolate its jobs. %s", error)
+        sys.exit(1)
     app.url = os.environ.pop(STORE_VARIABLE)  # what an isolated job enqueues goes where it came from
     # Children share what is loaded so far, untouched: the collector must not write into it.
     gc.collect()
