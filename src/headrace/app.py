@@ -6,7 +6,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -171,6 +171,7 @@ class Headrace:
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
+            _check_function(function)
             kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
             made: Task[Any, Any] = kind(self, function, name, self._task_options(options))
             if made.name in self.tasks:
@@ -212,8 +213,8 @@ class Headrace:
                 fields[option] = _exception_types(option, fields[option])
         if not isinstance(fields["backoff"], Backoff):
             raise ConfigurationError(f"backoff is a headrace.Backoff(...), not {fields['backoff']!r}.")
-        if not callable(fields.get("on_failure", print)):
-            raise ConfigurationError(f"on_failure is a function, not {fields['on_failure']!r}.")
+        if "on_failure" in fields:
+            _check_failure_hook(fields["on_failure"])
         if fields.get("scratch") and not fields.get("isolate"):
             raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
         return TaskOptions(**fields)
@@ -483,18 +484,19 @@ class Headrace:
 
     def on_start(self, hook: F) -> F:
         """Call this when a process that runs tasks starts (a worker process, or an isolated job's own)."""
+        _check_hook("on_start", hook)
         self.start_hooks.append(hook)
         return hook
 
     def on_stop(self, hook: F) -> F:
         """Call this before such a process ends in good order."""
+        _check_hook("on_stop", hook)
         self.stop_hooks.append(hook)
         return hook
 
     def on_failure(self, hook: F) -> F:
         """Call this with the context and the exception when a job has failed for good."""
-        if inspect.iscoroutinefunction(hook):
-            raise ConfigurationError("on_failure takes a plain function: it is called where the job ran, loop or not.")
+        _check_failure_hook(hook)
         self.failure_hooks.append(hook)
         return hook
 
@@ -508,8 +510,10 @@ class Headrace:
         ...     yield
         ...     print("after")
         """
-        from contextlib import contextmanager  # noqa: PLC0415
-
+        if not inspect.isgeneratorfunction(function):
+            raise ConfigurationError(
+                f"@app.middleware takes a plain generator function that yields once, not {function!r}."
+            )
         self.middlewares.append(contextmanager(function))
         return function
 
@@ -544,6 +548,32 @@ class Headrace:
         from headrace.testing import Testing  # noqa: PLC0415
 
         return Testing(self, schedules=schedules)
+
+
+def _check_function(function: object) -> None:
+    if not callable(function):
+        raise ConfigurationError(f"@app.task takes a function, not {function!r}.")
+    if _is_generator(function):
+        raise ConfigurationError(
+            f"{function!r} is a generator function: a job would end before its first line. "
+            "Return a list, or enqueue a job for each item."
+        )
+
+
+def _check_hook(what: str, hook: object) -> None:
+    if not callable(hook) or _is_generator(hook):
+        raise ConfigurationError(f"@app.{what} takes a function or a coroutine function, not {hook!r}.")
+
+
+def _check_failure_hook(hook: object) -> None:
+    if not callable(hook) or _is_generator(hook) or any(map(inspect.iscoroutinefunction, (hook, hook.__call__))):
+        raise ConfigurationError(
+            f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
+        )
+
+
+def _is_generator(function: Callable[..., Any]) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _exception_types(option: str, value: Any) -> tuple[type[BaseException], ...]:

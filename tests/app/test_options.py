@@ -170,7 +170,10 @@ def test_the_task_decides_unless_the_call_does() -> None:
         ({"retry_on": 5}, "retry_on is an exception type or a tuple of them, not 5."),
         ({"fail_on": (KeyError, int)}, "fail_on is an exception type or a tuple of them, not "),
         ({"backoff": 3}, "backoff is a headrace.Backoff(...), not 3."),
-        ({"on_failure": "mail"}, "on_failure is a function, not 'mail'."),
+        (
+            {"on_failure": "mail"},
+            "on_failure takes a plain function, which is called where the job ran, loop or not; not 'mail'.",
+        ),
         ({"name": "a\0b"}, "The task 'a\\x00b' contains a character that cannot be printed."),
         ({"name": "task"}, "There is a task 'task' already: give this one another name=."),
     ],

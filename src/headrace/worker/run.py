@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -158,8 +158,16 @@ def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
             outcome.result = encode_value("The result", value, task.app.payload_limit)
         except ArgumentsError as error:
             # It has run, with all its effects: running it again would not make its result smaller.
-            return _failed(run, task, "result", error)
+            return _failed(run, task, "result", _forgotten(value) or error)
     return outcome
+
+
+def _forgotten(value: Any) -> ArgumentsError | None:
+    """What a decorator makes of a coroutine function when it calls it like a plain one."""
+    if not isinstance(value, Coroutine):
+        return None
+    value.close()
+    return ArgumentsError("It returned a coroutine, which nobody awaits: is a decorator in between no 'async def'?")
 
 
 def outcome_of(run: Context, kind: Kind, *, note: str = "", group: str | None = None, **fields: Any) -> Outcome:
