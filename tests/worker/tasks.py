@@ -15,7 +15,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from headrace import Fail, Headrace, MoveTo, Retry, Snooze, WaitFor, current, inject
+from headrace import Fail, Headrace, Job, MoveTo, Retry, Snooze, State, WaitFor, current, inject
 from headrace.retry import Backoff
 from headrace.signals import Signal
 from processes import tell
@@ -517,7 +517,15 @@ def _talk() -> dict[str, Any]:
     run.update({"page": 1})
     run.log("half-way")
     run.heartbeat()
-    return {"id": run.id, "attempt": run.attempt, "token": run.token, "cancelled": run.cancelled, "queue": run.queue}
+    assert isinstance(run.job, Job)
+    assert run.job.state is State.RUNNING
+    return {
+        "id": run.job.id,
+        "attempt": run.attempt,
+        "token": run.token,
+        "cancelled": run.cancelled,
+        "queue": run.queue,
+    }
 
 
 talking = app.task(name="talking")(_talk)

@@ -76,6 +76,22 @@ class Context:
         return self.lease.id
 
     @property
+    def job(self) -> Job[Any]:
+        """A handle on the job itself, as others have it. Nothing is looked up before you ask.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def tags() -> list[str]:
+        ...     return list(current().job.tags)
+        >>> job = tags.using(tags=["red"]).enqueue()
+        >>> app.worker().run_until_empty()
+        >>> job.result()
+        ['red']
+        """
+        return self._app.job(self.id)
+
+    @property
     def task(self) -> str:
         """The task's name."""
         return self.lease.task
