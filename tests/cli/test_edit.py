@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.cli import exits
+from headrace.cli.edit import take_steps
 from headrace.handle import Job
 from headrace.job import SessionInfo, Take
 from store.redis import servers
@@ -76,6 +77,24 @@ def test_a_job_that_runs_or_is_gone(app: Headrace, ask: Ask) -> None:
     nobody = "0" * 32
     answer = ask("edit", jobs[0].id, jobs[1].id, nobody, "--priority", "3", code=exits.NOT_DONE)
     assert [entry["outcome"] for entry in answer["jobs"]] == ["refused: it is running", "edited", "not found"]
+
+
+def test_a_job_to_come_after_that_is_not_there_is_told(app: Headrace, run: Run) -> None:
+    job = shop.add.enqueue(1)
+    result = run("edit", job.id, "--after", "0" * 32)
+    assert (result.exit_code, result.stdout) == (exits.OK, f"{job.id}  edited\n")
+    assert result.stderr == f"{'0' * 32} is not known here: nothing waits for it.\n"
+
+
+def test_a_worker_that_comes_in_between_is_told(app: Headrace) -> None:
+    job = shop.add.enqueue(1)
+
+    def too_late(job: Job[Any]) -> bool:
+        take(app, 1)
+        return job.edit(priority=3)
+
+    said = take_steps(job, [("tagged", lambda job: job.tag("x")), ("edited", too_late)])
+    assert said == "refused: it is running; but tagged"
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,12 @@ def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -
     assert last.snapshot.lane == Lane("1", limit=1, sequence=True)
 
 
+def test_a_job_to_come_after_that_is_not_there_is_told(app: Headrace, run: Run) -> None:
+    result = run("enqueue", "add", "1", "--after", "0" * 32, *APP)
+    assert result.stderr == f"{'0' * 32} is not known here: nothing waits for it.\n"
+    assert app.job(result.stdout.strip()).state is State.READY
+
+
 def test_a_key_of_ones_own_is_unique(app: Headrace, ask: Callable[..., Any]) -> None:
     key = ("--unique-key", "k", "--unique-for", "1 hour")
     first = ask("enqueue", "add", "1", *key, *APP)

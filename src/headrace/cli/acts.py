@@ -163,3 +163,13 @@ def report(ids: tuple[str, ...], outcomes: list[str], good: tuple[str, ...], as_
             click.echo(f"{visible(job_id)}  {outcome}", err=outcome not in good)
     if not all(outcome in good for outcome in outcomes):
         click.get_current_context().exit(exits.NOT_DONE)
+
+
+def tell_of_strangers(store: Store, parents: tuple[str, ...]) -> None:
+    """Say which of the jobs that others are to come after are not there: they may be long done, or misspelt."""
+    from headrace.cli import visible
+
+    found = store.run(store.get(parents)) if parents else []
+    for job_id, job in zip(parents, found, strict=True):
+        if job is None:
+            click.echo(f"{visible(job_id)} is not known here: nothing waits for it.", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.acts import report
+from headrace.cli.acts import report, tell_of_strangers
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
 from headrace.store.facets import Editing, Relations, Tags, facet
@@ -80,7 +80,8 @@ def edit_command(
             steps = _steps(app, edits, add, remove, tags, untags)
         except (ArgumentsError, ConfigurationError) as error:
             raise click.UsageError(str(error)) from None
-        outcomes = [_take(job, steps) for job in jobs]
+        outcomes = [take_steps(job, steps) for job in jobs]
+        tell_of_strangers(app.store, add)
     report(ids, outcomes, ("edited",), as_json)
 
 
@@ -159,7 +160,7 @@ def _steps(
     return steps
 
 
-def _take(job: Job[Any], steps: list[Step]) -> str:
+def take_steps(job: Job[Any], steps: list[Step]) -> str:
     """Take the steps, up to one that is refused. Answers with what became of it."""
     done: list[str] = []
     for words, step in steps:

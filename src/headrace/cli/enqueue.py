@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import visible
+from headrace.cli.acts import tell_of_strangers
 from headrace.cli.options import DURATION, app_option, json_option, only_store_option, required_app
 from headrace.cli.output import console, job_document, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
@@ -75,6 +76,7 @@ def enqueue_command(
         raise click.UsageError("--timeout says how long to wait: add --wait.")
     with required_app(app_path, store) as app:
         job = _enqueue(find_task(app, task_name), arguments, _options(given))
+        tell_of_strangers(app.store, given["after"])
         if wait:
             _wait(job, timeout, as_json)
         elif as_json:
