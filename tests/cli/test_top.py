@@ -143,6 +143,12 @@ def test_a_small_terminal_shows_what_is_selected_and_the_keys(view: int, width: 
     assert help_[-1].startswith("q quit")
 
 
+def test_lists_get_what_the_selected_one_has_no_use_for() -> None:
+    shown = dict(top.shares(State(look=LOOK, view=WORKERS), 22))
+    assert shown == {QUEUES: 9, JOBS: 2, FAILURES: 2, WORKERS: 1}
+    assert dict(top.shares(State(look=LOOK, view=JOBS), 22)) == {QUEUES: 2, JOBS: 9, FAILURES: 2, WORKERS: 1}
+
+
 def test_a_narrow_terminal_keeps_the_queue_and_drops_numbers() -> None:
     (first, *_) = [line for line in screen(State(look=LOOK), 40, 24) if "QUEUE" in line]
     assert first.split()[:3] == ["QUEUE", "READY", "RUNNING"]

@@ -186,18 +186,19 @@ FEWEST_LINES = 4
 def shares(state: State, height: int) -> list[tuple[int, int]]:
     """The lists that are shown, and of each how many lines; 0: only its name.
 
-    The list that is selected gets what the others leave. These have a few lines each, in a small terminal their names
-    alone, and in a tiny one not even that.
+    The list that is selected gets what the others leave, who get a few lines each, and what it has no use for. In a
+    small terminal they have only their names, and in a tiny one not even that.
     """
     others = [view for view in range(len(VIEWS)) if view != state.view]
     spare = height - 3 * len(VIEWS)  # beyond a name, columns and a line of each
-    if spare >= 0:
-        lines = {view: max(1, min(len(state.look.lines[view]), 1 + spare // 6)) for view in others}
-        taken = sum(2 + most for most in lines.values())
-    else:
-        lines = dict.fromkeys(others if height >= 3 + len(others) else (), 0)
-        taken = len(lines)
-    lines[state.view] = max(1, height - taken - 2)
+    if spare < 0:
+        named = dict.fromkeys(others if height >= 3 + len(others) else (), 0)
+        return sorted({**named, state.view: max(1, height - len(named) - 2)}.items())
+    lines = dict.fromkeys(range(len(VIEWS)), 1)
+    few = 1 + spare // 6
+    for view, most in (*((view, few) for view in others), (state.view, height), *((view, height) for view in others)):
+        more = max(0, min(spare, min(most, len(state.look.lines[view])) - lines[view]))
+        lines[view], spare = lines[view] + more, spare - more
     return sorted(lines.items())
 
 
