@@ -148,6 +148,8 @@ class Lease(Struct, gc=False):
     tick: int | None = None
     problem: str = ""
     """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
+    resumed: bool = False
+    """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
 
 
 class Kind(IntEnum):

@@ -102,7 +102,7 @@ class MoveTo(Signal):
 class WaitFor(Signal):
     """Run me again when these jobs have come to an end, however; until then my slot is free for others.
 
-    Spends no attempt. The next run finds them in `current().after`, what they returned in `current().results()`, and
+    Spends no attempt. The next run finds them in `current().children`, what they returned in `current().results()`, and
     `data` in `current().data`.
     """
 

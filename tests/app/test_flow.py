@@ -136,7 +136,7 @@ def test_a_job_waits_for_its_children_and_resumes_with_their_results(app: Headra
     def parent() -> int:
         here = current()
         runs.append(here.attempt)
-        if not here.after:
+        if not here.children:
             children = [give.enqueue(n) for n in (1, 2, 3)]
             raise WaitFor(*children, data={"round": 1})
         assert here.data == {"round": 1}
@@ -146,6 +146,24 @@ def test_a_job_waits_for_its_children_and_resumes_with_their_results(app: Headra
     run(app)
     assert job.result() == 6
     assert runs == [1, 1]
+
+
+@pytest.mark.parametrize("in_chain", [True, False])
+def test_a_job_that_comes_after_another_puts_its_children_all_the_same(app: Headrace, in_chain: bool) -> None:
+    give = app.tasks["give"]
+
+    @app.task(name="parent")
+    def parent() -> list[int]:
+        here = current()
+        if not here.children:
+            assert here.results() == [7]
+            raise WaitFor(*[give.enqueue(n) for n in (1, 2)])
+        assert [child.id for child in here.children] == [job.id for job in here.after]
+        return list(here.results())
+
+    job = flow.chain(give.call(7), parent.call())[-1] if in_chain else parent.using(after=[give.enqueue(7)]).enqueue()
+    run(app)
+    assert job.result() == [1, 2]
 
 
 def test_waiting_for_nobody_fails(app: Headrace) -> None:

@@ -159,6 +159,22 @@ def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: Manua
     assert "waiting" in told(store, "p")
 
 
+def test_a_lease_says_whether_its_job_has_waited_for_children(store: Store, worker: Worker) -> None:
+    put(store, "x")
+    put(store, "p", after=("x",))
+    assert not worker.run_one().resumed
+    lease = worker.take_one()
+    assert (lease.after, lease.resumed) == (("x",), False)
+    put(store, "a")
+    worker.settle(lease, Kind.WAITING, after=("a",))
+    worker.run_one()
+    for kind in (Kind.AGAIN, Kind.RELEASED, Kind.FAILED):
+        lease = worker.run_one(kind)
+        assert (lease.after, lease.resumed) == (("a",), True)
+    store.run(store.revive(["p"]))
+    assert worker.take_one().resumed
+
+
 @pytest.mark.parametrize("end", ["cancel", "delete"])
 def test_children_may_end_however(store: Store, worker: Worker, end: str) -> None:
     put(store, "p", if_failed=IfFailed.FAIL)

@@ -131,8 +131,13 @@ class Context:
         app = self._app
         return [app.job(job_id) for job_id in self.lease.after]
 
+    @property
+    def children(self) -> list[Job[Any]]:
+        """The jobs that its last run waited for (`WaitFor`); none on the first run."""
+        return self.after if self.lease.resumed else []
+
     def results(self) -> list[Any]:
-        """What they returned, in the order in which they were named. Raises `JobFailed` for one that failed."""
+        """What those in `after` returned, in the order in which they are there. Raises `JobFailed` if one failed."""
         return [job.result(timeout=0) for job in self.after]
 
     @property

@@ -45,6 +45,8 @@ class Job:
     cancelling: bool = False
     deferred_since: int | None = None
     after: tuple[str, ...] = ()
+    resumed: bool = False
+    """It has waited for children."""
     if_failed: IfFailed = IfFailed.WAIT
     lane: Lane | None = None
     tags: tuple[str, ...] = ()

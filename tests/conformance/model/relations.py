@@ -113,7 +113,7 @@ class Relations(Core):
             return
         for parent in self._named(job.after):
             parent.followers.discard(job)
-        job.after = tuple(ids)
+        job.after, job.resumed = tuple(ids), True
         self._come_after(job, ids, IfFailed.RUN)
         job.delay = 0 if self._unmet(job) else None
         self._note(job, "waiting")

@@ -66,6 +66,7 @@ class More(msgspec.Struct, omit_defaults=True):
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None
+    resumed: bool = False
 
 
 UNREADABLE = (msgspec.MsgspecError, StructError, UnicodeDecodeError, IndexError)
@@ -126,7 +127,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             found.deferred_since = story.deferred_since
         if flags & MORE:
             more = _more(large)
-            found.after, found.tick = more.after, more.tick
+            found.after, found.tick, found.resumed = more.after, more.tick, more.resumed
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 

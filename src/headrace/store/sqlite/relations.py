@@ -177,7 +177,7 @@ def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> boo
         _fail(tx, job, why)
         return False
     tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
-    tx.execute(SQL["flag_after"], (job.seq,))
+    tx.execute(SQL["flag_resumed"], (job.seq,))
     tx.execute(SQL["followers_delete"], (job.seq,))
     _come_after(tx, job.seq, ids, RUN)
     tx.execute(SQL["relation_delay"], (job.seq, 0 if _waits(tx, job.seq) else None))

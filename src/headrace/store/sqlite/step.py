@@ -31,6 +31,8 @@ AFTER, PRECEDES, LANED, TAGGED, TRACKED, RECURRING = 64, 128, 256, 512, 1024, 20
 """Comes after others, comes before others, is in a lane, has tags, is tracked, belongs to a schedule."""
 DROPPED = 4096
 """Its result is no longer kept."""
+RESUMED = 8192
+"""It has waited for children."""
 HOOKED = PRECEDES | LANED | RECURRING
 """Whose end is of interest to more than itself: not settled in bulk."""
 

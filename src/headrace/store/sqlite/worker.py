@@ -35,6 +35,7 @@ from headrace.store.sqlite.step import (
     LARGE_RESULT,
     READY,
     RECURRING,
+    RESUMED,
     RUNNING,
     SCHEDULED,
     SPARE,
@@ -164,7 +165,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
             ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
-            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
+            schedules.of_job(tx, ref)[1] if flags & RECURRING else None, flags & RESUMED != 0,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,

@@ -5,7 +5,7 @@
 --   tracked    true                                    schedule, tick
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
 --   precedes   a number: others wait for it (see relations.lua)
---   followed   true: others come after it
+--   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
 local MORE_KEY = PREFIX .. 'more'
 local more_seen = {}
 

@@ -432,7 +432,7 @@ makers.relations = function()
     for _, id in ipairs(more.after or {}) do
       relations.unfollow(job, id)
     end
-    more.after = ids
+    more.after, more.resumed = ids, true
     keep_more(job, more)
     relations.begin(job, ids, 'run')
     more.delay = relations.unmet_of(job.id).number > 0 and 0 or nil

@@ -19,7 +19,7 @@ CREATE TABLE job (
     max_crashes INTEGER NOT NULL,
     flags INTEGER NOT NULL,          -- 1 cancelling, 2 spare, 4 history, 8 unique, 16 large body, 32 large result,
                                      -- 64 after others, 128 before others, 256 lane, 512 tags, 1024 tracked, 2048 schedule,
-                                     -- 4096 the result was dropped
+                                     -- 4096 the result was dropped, 8192 has waited for children
     session INTEGER,                 -- who holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
