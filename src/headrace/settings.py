@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.glob import fits
 from headrace.names import check_name, read_number
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Queues, Settings, facet
@@ -143,10 +144,16 @@ def check_in_store(store: Store, name: str) -> None:
 
 
 def session_timeout(store: Store, queues: Sequence[str]) -> int:
-    """How long a worker of these queues may be silent: the shortest that any of them asks for."""
+    """How long a worker of these queues may be silent: the shortest that any of them asks for.
+
+    A pattern asks for the shortest that is set for a queue that it stands for.
+    """
     found = store.run(facet(store, Settings).settings()) if Facet.SETTINGS in store.facets else {}
     common = found.get("heartbeat", HEARTBEAT)
-    return min((found.get(f"heartbeat:{queue}", common) for queue in queues), default=common)
+    prefix = "heartbeat:"
+    own = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+    asked = [min((own[name] for name in own if fits(queue, name)), default=common) for queue in queues]
+    return min(asked, default=common)
 
 
 class AppSettings(MutableMapping[str, "timedelta | int | None"]):

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Headrace, ResultGone
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.settings import DEFINITIONS
+from headrace.settings import DEFINITIONS, session_timeout
 from headrace.store.contract import CORE_FACETS
 from headrace.store.sqlite import SqliteStore
 
@@ -84,3 +84,19 @@ def test_a_result_that_is_no_longer_kept_is_not_taken_for_none() -> None:
         with pytest.raises(ResultGone, match="no longer kept"):
             some.result()
         assert none.result() is None
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        (["www-a"], 4_000), (["www-*"], 4_000), (["www-[bc]"], 30_000), (["mail*"], 20_000), (["*"], 4_000),
+        (["mail", "www-b"], 20_000), (["w?w-b"], 30_000), ([], 20_000),
+    ],
+)  # fmt: skip
+def test_a_worker_goes_by_the_shortest_heartbeat_of_its_queues_patterns_included(
+    native: Headrace, queues: list[str], expected: int
+) -> None:
+    native.settings["heartbeat"] = 20
+    native.settings["heartbeat:www-a"] = 4
+    native.settings["heartbeat:www-b"] = 30
+    assert session_timeout(native.store, queues) == expected

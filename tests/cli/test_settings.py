@@ -52,6 +52,15 @@ def test_settings_are_changed_and_unset(app: Headrace, ask: Ask, run: Run) -> No
     assert list(app.settings.changed()) == ["max-job-history"]
 
 
+def test_the_heartbeat_of_a_queue_is_that_of_all_until_it_has_its_own(app: Headrace, ask: Ask) -> None:
+    shop.add.enqueue(1)
+    ask("settings", "heartbeat", "60s")
+    (entry,) = ask("settings", "heartbeat", "--queue", "mail")["settings"]
+    assert (entry["value"], entry["default"], entry["set"], entry["text"]) == (60_000, 60_000, False, "1 minute")
+    (entry,) = ask("settings", "heartbeat", "4s", "--queue", "mail")["settings"]
+    assert (entry["value"], entry["default"], entry["set"]) == (4_000, 60_000, True)
+
+
 def test_max_concurrency_is_the_limit_of_a_queue(app: Headrace, ask: Ask, run: Run) -> None:
     shop.add.enqueue(1)
     assert values(ask, "max-concurrency", "4", "--queue", "mail") == {"max-concurrency:mail": 4}

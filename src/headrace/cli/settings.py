@@ -55,12 +55,13 @@ def settings_command(
         if value is not None or unset:
             assert name is not None
             _change(opened, name, queue, value)
-        entries = _all(opened)
+        found = opened.run(facet(opened, Settings).settings())
+        entries = _all(opened, found)
         if name is not None:
             check_in_store(opened, name)
     if name is not None:
         wanted = name if queue is None else f"{name}:{queue}"
-        entries = [entry for entry in entries if entry["name"] == wanted] or [_entry(wanted, None)]
+        entries = [entry for entry in entries if entry["name"] == wanted] or [_entry(wanted, found)]
     if as_json:
         show_json({"settings": entries})
         return
@@ -81,28 +82,30 @@ def _change(store: Store, name: str, queue: str | None, value: str | None) -> No
     store.run(facet(store, Settings).set_settings(changes))
 
 
-def _all(store: Store) -> list[dict[str, Any]]:
+def _all(store: Store, found: dict[str, int]) -> list[dict[str, Any]]:
     """All there is to set, those of queues included that have been."""
-    found = store.run(facet(store, Settings).settings())
     names = sorted({*in_store(store), *found}, key=lambda name: (list(DEFINITIONS).index(name.partition(":")[0]), name))
-    entries = [_entry(name, found.get(name)) for name in names]
+    entries = [_entry(name, found) for name in names]
     if Facet.QUEUES in store.facets:
         limits = store.run(facet(store, Queues).controls())
         entries += [_limit(f"{CONCURRENCY}:{c.queue}", c.limit) for c in limits if c.limit is not None]
     return entries
 
 
-def _entry(name: str, value: int | None) -> dict[str, Any]:
-    if name.partition(":")[0] == CONCURRENCY:
-        return _limit(name, value)
+def _entry(name: str, found: dict[str, int]) -> dict[str, Any]:
+    """A setting as it holds now. The default for one queue is what holds for all."""
+    base, _, queue = name.partition(":")
+    if base == CONCURRENCY:
+        return _limit(name, None)
     definition = definition_of(name)
-    effective = definition.default if value is None else value
+    default = found.get(base, definition.default) if queue else definition.default
+    effective = found.get(name, default)
     return {
         "name": name,
         "value": effective,
         "unit": "ms" if definition.duration else None,
-        "set": value is not None,
-        "default": definition.default,
+        "set": name in found,
+        "default": default,
         "text": spoken(definition, effective),
         "meaning": definition.meaning,
     }
