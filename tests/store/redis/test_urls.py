@@ -51,6 +51,30 @@ def test_what_is_wrong_with_a_url_is_said(url: str, words: str) -> None:
         RedisStore(url)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:topsecret@h1",
+        "redis+cluster://u:topsecret@,x",
+        "redis+cluster://u:topsecret@h:99999",
+        "redis:/u:topsecret@h",
+        "reddis://u:topsecret@h",
+        "redis://u:top%73ecret@h?ns=a{b",
+        "workkit+redis://u:topsecret@h",
+        "workkit+redis://u:topsecret@h?schedule=s&ns=x",
+        "hworker+redis://u:topsecret@h?name=n&timeout=x",
+        "gearmonkey+redis://u:topsecret@h?ns=x",
+        "bedrock://u:topsecret@h:99999",
+        "bedrock://u:topsecret@h?foo=1",
+    ],
+)
+def test_a_url_that_is_refused_keeps_its_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(url)
+    assert "secret" not in str(refused.value)
+    assert refused.value.__cause__ is None or "secret" not in str(refused.value.__cause__)
+
+
 def test_redis_is_imported_only_when_it_is_used() -> None:
     code = "import sys, headrace.store; headrace.store.open_store('sqlite:///:memory:'); print('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

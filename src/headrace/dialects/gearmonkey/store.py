@@ -37,6 +37,7 @@ from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.shared import OnRedis
+from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -216,7 +217,7 @@ def _plain(url: str) -> str:
     options = dict(parse_qsl(plain.partition("?")[2], keep_blank_values=True))
     if "ns" in options:
         raise ConfigurationError(
-            f"{url!r}: GearMonkey has no namespaces. Give it a database of its own, as in {_PREFIX}redis://host/1."
+            f"{shown_url(url)!r}: GearMonkey has no namespaces. Give it a database of its own, as in {_PREFIX}redis://host/1."
         )
     tail = f"?{urlencode(options)}" if options else ""
     return plain.partition("?")[0] + tail

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from headrace.errors import ConfigurationError
 from headrace.store.redis.addresses import Place, parse
+from headrace.store.urls import shown_url
 
 PREFIX = "hworker+"
 EXAMPLE = "hworker+redis://localhost:6379/0?name=mail"
@@ -64,7 +65,8 @@ def parse_url(url: str) -> tuple[Place, Options]:
     place, _ = parse(f"{base}?{urlencode(given)}" if given else base)
     if place.kind == "cluster" and not ("{" in ours.get("name", "") and "}" in ours["name"]):
         raise ConfigurationError(
-            f"{url!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has a {{tag}}."
+            f"{shown_url(url)!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has "
+            "a {tag}."
         )
     return place, _options(url, ours).check()
 
@@ -81,7 +83,7 @@ def _options(url: str, given: dict[str, str]) -> Options:
             prefetch=int(given["prefetch"]) if "prefetch" in given else None,
         )
     except ValueError as error:
-        raise ConfigurationError(f"{url!r}: {error}.") from None
+        raise ConfigurationError(f"{shown_url(url)!r}: {error}.") from None
 
 
 def _flag(text: str) -> bool:

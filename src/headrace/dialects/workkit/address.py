@@ -10,6 +10,7 @@ from headrace.errors import ConfigurationError
 from headrace.names import check_name
 from headrace.store.redis.addresses import Place, parse
 from headrace.store.redis.keys import Keys as RedisKeys
+from headrace.store.urls import shown_url
 from headrace.when import Duration, milliseconds
 
 from .times import PUBLISHED, check_order
@@ -58,9 +59,11 @@ def parse_url(url: str) -> tuple[Place, Settings]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     schedule = options.pop("schedule", None)
     if not schedule:
-        raise ConfigurationError(f"{url!r} does not say which schedule. Write for example {EXAMPLE}.")
+        raise ConfigurationError(f"{shown_url(url)!r} does not say which schedule. Write for example {EXAMPLE}.")
     if "ns" in options:
-        raise ConfigurationError(f"{url!r}: a WorkKit schedule has no namespace; its name is its keys' prefix.")
+        raise ConfigurationError(
+            f"{shown_url(url)!r}: a WorkKit schedule has no namespace; its name is its keys' prefix."
+        )
     settings = make_settings(
         schedule,
         lease=options.pop("lease", "60s"),
@@ -71,7 +74,7 @@ def parse_url(url: str) -> tuple[Place, Settings]:
     place, _ = parse(f"{base}?{urlencode(options)}" if options else base)
     if place.kind == "cluster" and not ("{" in schedule and "}" in schedule):
         raise ConfigurationError(
-            f"{url!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
+            f"{shown_url(url)!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
             f"A name with braces keeps them together: {{{schedule}}}."
         )
     return place, settings

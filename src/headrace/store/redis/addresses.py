@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from headrace.errors import ConfigurationError
+from headrace.store.urls import shown_url
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 EXAMPLE = "redis://localhost:6379/0?ns=shop"
@@ -47,7 +48,7 @@ def parse(url: str) -> tuple[Place, str]:
     """
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES or not rest.partition("?")[0].strip("/"):
-        raise ConfigurationError(f"{url!r} names no Redis server. Write for example {EXAMPLE}.")
+        raise ConfigurationError(f"{shown_url(url)!r} names no Redis server. Write for example {EXAMPLE}.")
     rest, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     namespace = options.pop("ns", NAMESPACE)
@@ -63,7 +64,7 @@ def parse(url: str) -> tuple[Place, str]:
     service, _, database = path.partition("/")
     if not service:
         raise ConfigurationError(
-            f"{url!r} does not say which service to ask for. Write redis+sentinel://h1,h2/service/0."
+            f"{shown_url(url)!r} does not say which service to ask for. Write redis+sentinel://h1,h2/service/0."
         )
     base = f"{plain}://{login}{at}localhost/{database or 0}{tail}"
     return Place("sentinel", base, _addresses(url, hosts, 26379), unquote(service)), namespace
@@ -74,9 +75,11 @@ def _addresses(url: str, hosts: str, default_port: int) -> tuple[Address, ...]:
         parts = [urlsplit(f"//{host}") for host in hosts.split(",")]
         found = tuple((part.hostname or "", part.port or default_port) for part in parts)
     except ValueError as error:
-        raise ConfigurationError(f"{url!r}: {error}.") from error
+        raise ConfigurationError(f"{shown_url(url)!r}: {error}.") from error
     if not all(host for host, _ in found):
-        raise ConfigurationError(f"{url!r} names a host that is empty. Write for example redis+cluster://h1,h2:7000.")
+        raise ConfigurationError(
+            f"{shown_url(url)!r} names a host that is empty. Write for example redis+cluster://h1,h2:7000."
+        )
     return found
 
 
