@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
+from click.testing import Result
 
 from headrace.cli.exits import exit_code_of
 from headrace.cli.options import DURATION, SIZE, file_of
@@ -135,3 +136,9 @@ def test_a_store_without_a_file(url: str) -> None:
 )
 def test_each_error_has_its_exit_code(error: HeadraceError, code: int) -> None:
     assert exit_code_of(error) == code
+
+
+def test_arguments_that_are_not_utf_8_are_refused(run: Callable[..., Result]) -> None:
+    result = run("job", "\udcff")
+    assert result.exit_code == 2
+    assert "'\\\\udcff' is not UTF-8" in result.output

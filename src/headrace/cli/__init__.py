@@ -74,6 +74,12 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for argument in args:
+            if any("\ud800" <= character <= "\udfff" for character in argument):
+                raise click.UsageError(f"{visible(argument)!r} is not UTF-8, as all names and ids are.", ctx)
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from headrace.errors import Unsupported
 from headrace.job import Lane, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Operation, Store, Waiter
+from headrace.store.urls import shown_url
 
 F = TypeVar("F")
 
@@ -422,6 +423,6 @@ def facet(store: Store, protocol: type[F]) -> F:
     needed = _FACETS[protocol]
     if needed not in store.facets:
         raise Unsupported(
-            f"{store.url} has no {needed.value}: use a native store (sqlite:///..., redis://...) for that."
+            f"{shown_url(store.url)} has no {needed.value}: use a native store (sqlite:///..., redis://...) for that."
         )
     return cast("F", store)

@@ -20,21 +20,21 @@ _ILL_FORMED = re.compile(rf"{_LOGIN}.*@(?P<place>.*)", re.DOTALL)
 _SECRETS = re.compile(r"(?<=[?&])(\w*password)=[^&]*")
 
 
-def shown_url(url: str) -> str:
+def shown_url(url: str, *, doubtful: bool = False) -> str:
     """A store's URL without its password: for logs, errors, terminals and reports that people pass on.
 
     >>> shown_url("redis://shop:hunter2@db.example.org:6379/0?ns=shop")
     'redis://shop:***@db.example.org:6379/0?ns=shop'
 
-    Where it is not clear which part is the password, all that may be is left out.
+    Where it is not clear which part is the password, all that may be is left out; so it is for one who doubts.
 
     >>> shown_url("redis://shop:hunt/er#2@db.example.org:6379/0?ns=shop")
     'redis://shop:***@db.example.org:6379/0?ns=shop'
     """
     url = _SECRETS.sub(r"\1=***", url)
-    if _WITHOUT_LOGIN.fullmatch(url):
+    if not doubtful and _WITHOUT_LOGIN.fullmatch(url):
         return url
-    found = _WELL_FORMED.fullmatch(url) or _ILL_FORMED.fullmatch(url)
+    found = (not doubtful and _WELL_FORMED.fullmatch(url)) or _ILL_FORMED.fullmatch(url)
     return f"{found['user']}:***@{found['place']}" if found else url
 
 

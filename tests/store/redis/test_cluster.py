@@ -93,7 +93,7 @@ def test_namespaces_live_on_different_nodes(nodes: list[Server]) -> None:
         with closing(RedisStore(cluster_url(nodes))) as store:
             put(store, "a")
             assert asyncio.run(store.arun(store.get(["a"]))) != [None]
-            owners.add(store.driver.opener.finder._owner or "by luck")
+            owners.add(store.driver.opener.finder.owner or "by luck")
     assert len(owners) > 1
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import parse_qsl, urlencode
 
 from headrace.clock import Clock, SystemClock
 from headrace.dialects.gearmonkey import looking, records, requests, waiter
 from headrace.dialects.gearmonkey.doctor import Doctor
 from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.errors import ConfigurationError, Unsupported
+from headrace.errors import Unsupported
 from headrace.job import (
     Counts,
     Event,
@@ -34,10 +33,9 @@ from headrace.job import (
     Verdict,
 )
 from headrace.store.contract import Facet, Operation, Waiter
-from headrace.store.redis.addresses import parse
+from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.shared import OnRedis
-from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -47,7 +45,6 @@ log = logging.getLogger("headrace.gearmonkey")
 T = TypeVar("T")
 
 _VERDICTS = tuple(Verdict)
-_PREFIX = "gearmonkey+"
 
 
 class GearMonkeyStore(OnRedis):
@@ -62,7 +59,7 @@ class GearMonkeyStore(OnRedis):
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
-        place, _ = parse(_plain(url))
+        place, _ = parse_for("GearMonkey", url, "gearmonkey+redis://localhost:6379/0")
         self.driver = GearMonkeyDriver(place, None if clock is None or isinstance(clock, SystemClock) else clock)
         self.shapes = Shapes()
         self.doctor = Doctor(self.driver)
@@ -209,18 +206,6 @@ class GearMonkeyStore(OnRedis):
             return Swept(closed, returned, forgotten, bool(more))
 
         return Script("sweep", (self._cursor,), read)
-
-
-def _plain(url: str) -> str:
-    """The server's URL."""
-    plain = url.removeprefix(_PREFIX)
-    options = dict(parse_qsl(plain.partition("?")[2], keep_blank_values=True))
-    if "ns" in options:
-        raise ConfigurationError(
-            f"{shown_url(url)!r}: GearMonkey has no namespaces. Give it a database of its own, as in {_PREFIX}redis://host/1."
-        )
-    tail = f"?{urlencode(options)}" if options else ""
-    return plain.partition("?")[0] + tail
 
 
 def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = False) -> Script[list[bool]]:

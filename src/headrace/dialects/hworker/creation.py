@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 from headrace.dialects.hworker.api import Hworker, Logger, print_line
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.dialects.hworker.keys import Keys
-from headrace.dialects.hworker.options import FAILED_SIZE, TIMEOUT, Options
+from headrace.dialects.hworker.options import EXAMPLE, FAILED_SIZE, TIMEOUT, Options
 from headrace.dialects.hworker.results import Failure, Retry
 from headrace.errors import ConfigurationError
-from headrace.store.redis.addresses import parse
+from headrace.store.redis.addresses import parse_for
 
 J = TypeVar("J")
 S = TypeVar("S")
@@ -78,7 +78,7 @@ def create(
 def _driver(connection: str | Hworker[Any, Any], keys: Keys) -> HworkerDriver:
     if isinstance(connection, Hworker):
         return connection._driver.with_keys(keys)
-    return HworkerDriver(parse(connection)[0], keys)
+    return HworkerDriver(parse_for("hworker", connection, EXAMPLE)[0], keys)
 
 
 def _job_type(handler: Callable[..., Any]) -> Any:

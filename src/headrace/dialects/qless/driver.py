@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from redis import exceptions as wire
 
 from headrace.errors import ConfigurationError, StoreError
-from headrace.store.redis.addresses import Place, parse
+from headrace.store.redis.addresses import Place, parse_for
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
@@ -21,6 +21,8 @@ from . import scripts
 from .errors import QlessException
 
 T = TypeVar("T")
+
+EXAMPLE = "qless+redis://localhost:6379/0"
 
 READS = frozenset(
     {
@@ -83,21 +85,13 @@ def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple
     >>> driver.where, options
     ('Redis at localhost:6379', {'priority': 'lower-first'})
     """
-    address, _, query = url.removeprefix("qless+").partition("?")
-    ours: dict[str, str] = {}
-    theirs: list[str] = []
-    for part in filter(None, query.split("&")):
-        name, _, value = part.partition("=")
-        if name == "priority":
-            ours[name] = value
-        else:
-            theirs.append(part)
-    if ours.get("priority", "higher-first") not in ("higher-first", "lower-first"):
-        raise ConfigurationError(f"?priority={ours['priority']}: write lower-first, or leave it out for higher-first.")
+    address, mark, query = url.removeprefix("qless+").partition("?")
     scheme, _, rest = address.partition("://")
     if not rest.strip("/") and scheme in ("redis", "rediss"):
         address = f"{scheme}://localhost:6379"
-    place, _ = parse(address + ("?" + "&".join(theirs) if theirs else ""))
+    place, ours = parse_for("Qless", address + mark + query, EXAMPLE, ["priority"])
+    if ours.get("priority", "higher-first") not in ("higher-first", "lower-first"):
+        raise ConfigurationError(f"?priority={ours['priority']}: write lower-first, or leave it out for higher-first.")
     return QlessDriver(place, source, **options), ours
 
 

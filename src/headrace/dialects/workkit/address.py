@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError
 from headrace.names import check_name
-from headrace.store.redis.addresses import Place, parse
+from headrace.store.redis.addresses import Place, parse_for
 from headrace.store.redis.keys import Keys as RedisKeys
 from headrace.store.urls import shown_url
 from headrace.when import Duration, milliseconds
@@ -18,6 +18,7 @@ from .times import PUBLISHED, check_order
 EXAMPLE = "workkit+redis://localhost:6379/0?schedule=app-tasks"
 PREFIX = "workkit+"
 SHORTEST_LEASE = 2_000
+_OWN = ("schedule", "lease", "repair_after", "modules", "cron_order")
 
 
 class Keys(RedisKeys):
@@ -52,18 +53,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 def parse_url(url: str) -> tuple[Place, Settings]:
     """
     >>> place, settings = parse_url("workkit+redis://example.org/2?schedule=app-tasks&lease=30s")
-    >>> place.url, settings.schedule, settings.lease
-    ('redis://example.org/2', 'app-tasks', 30000)
+    >>> place.name, place.options["db"], settings.schedule, settings.lease
+    ('Redis at example.org:6379', 2, 'app-tasks', 30000)
     """
-    base, _, query = url.removeprefix(PREFIX).partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
+    place, options = parse_for("WorkKit", url, EXAMPLE, _OWN)
     schedule = options.pop("schedule", None)
     if not schedule:
         raise ConfigurationError(f"{shown_url(url)!r} does not say which schedule. Write for example {EXAMPLE}.")
-    if "ns" in options:
-        raise ConfigurationError(
-            f"{shown_url(url)!r}: a WorkKit schedule has no namespace; its name is its keys' prefix."
-        )
     settings = make_settings(
         schedule,
         lease=options.pop("lease", "60s"),
@@ -71,7 +67,6 @@ def parse_url(url: str) -> tuple[Place, Settings]:
         modules=tuple(filter(None, options.pop("modules", "").split(","))),
         cron_order=options.pop("cron_order", PUBLISHED),
     )
-    place, _ = parse(f"{base}?{urlencode(options)}" if options else base)
     if place.kind == "cluster" and not ("{" in schedule and "}" in schedule):
         raise ConfigurationError(
             f"{shown_url(url)!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
