@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -14,6 +15,7 @@ from redis.crc import key_slot
 from conformance.helpers import Worker, exists, new, outcome, put
 from conformance.test_core import *  # noqa: F403  (that is the point)
 from headrace.clock import ManualClock
+from headrace.errors import StoreUnavailable
 from headrace.job import Verdict
 from headrace.store.redis import RedisStore
 
@@ -56,6 +58,17 @@ def _info(node: Server) -> bytes:
     return found if isinstance(found, bytes) else "".join(f"{k}:{v}\n" for k, v in found.items()).encode()
 
 
+def _text(found: Any) -> bytes:
+    return found if isinstance(found, bytes) else repr(found).encode()
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
 def cluster_url(nodes: list[Server]) -> str:
     namespace = servers.fresh_url().partition("ns=")[2]
     return f"redis+cluster://{','.join(f'127.0.0.1:{node.port}' for node in nodes)}?ns={namespace}"
@@ -85,6 +98,28 @@ def test_a_worker_on_a_cluster_is_woken(store: RedisStore, worker: Worker) -> No
         began = time.monotonic()
         assert ear.wait(10)
         assert time.monotonic() - began < 3
+
+
+def test_nodes_that_are_down_or_replicas_are_passed_over(nodes: list[Server], private: Callable[..., Server]) -> None:
+    replica = private("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", tcp=True)
+    replica.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+    primary = nodes[0].command("CLUSTER", "MYID").decode()
+    until(lambda: primary.encode() in _text(replica.command("CLUSTER", "NODES")))
+    replica.command("CLUSTER", "REPLICATE", primary)
+    up = cluster_url(nodes).removeprefix("redis+cluster://")
+    down = f"redis+cluster://127.0.0.1:{servers.free_port()},127.0.0.1:{replica.port},{up}"
+    for _ in range(12):
+        with closing(RedisStore(down)) as store:
+            store.run(store.counts())
+        with closing(RedisStore(down)) as store:
+            asyncio.run(store.arun(store.counts()))
+    nodes[0].command("CLUSTER", "FORGET", replica.command("CLUSTER", "MYID").decode())
+
+
+def test_a_cluster_of_which_nobody_answers_is_unavailable() -> None:
+    url = f"redis+cluster://127.0.0.1:{servers.free_port()},127.0.0.1:{servers.free_port()}"
+    with closing(RedisStore(url)) as store, pytest.raises(StoreUnavailable, match="Redis cluster at"):
+        store.run(store.counts())
 
 
 def test_namespaces_live_on_different_nodes(nodes: list[Server]) -> None:

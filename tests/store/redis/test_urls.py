@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from headrace.errors import ConfigurationError, StoreUnavailable, Unsupported
 from headrace.store import open_store
 from headrace.store.facets import Tags, facet
 from headrace.store.redis import RedisStore
-from headrace.store.redis.addresses import parse
+from headrace.store.redis.addresses import OPTIONS, parse
 from processes import environment
 
 
@@ -197,6 +199,13 @@ def test_the_command_line_ends_with_the_code_for_configuration(url: str) -> None
     assert ended.stderr.startswith("headrace: 'redis://")
     assert ended.stderr.count("\n") == 1
     assert "cret" not in ended.stderr
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    page = guide.partition("## Redis URLs")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", page))
+    assert named > {"ns"}.union(*OPTIONS.values())
 
 
 def test_redis_is_imported_only_when_it_is_used() -> None:

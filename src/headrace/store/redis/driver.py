@@ -59,9 +59,12 @@ class Driver:
         """A script's call as it is sent, for one who sends it along with something else."""
         return self._command(script)
 
+    def _only_reads(self, script: Script[Any]) -> bool:
+        """Whether nobody needs to be told that it may or may not have been done."""
+        return script.name in _READS
+
     def _journey(self, script: Script[Any]) -> Journey:
-        reads = script.name in _READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+        return Journey(self.where, repeatable=script.repeatable, reads=self._only_reads(script))
 
     # -- in a thread --
 
@@ -85,6 +88,7 @@ class Driver:
                 reply = self._once(script, journey)
             except Exception as error:
                 self._learn(error, journey)
+                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise self._wrong_type() from error
                 pause, hang_up = journey.stumble(error)
@@ -171,6 +175,7 @@ class Driver:
                 reply = await self._aonce(shelf, script, journey)
             except Exception as error:
                 self._learn(error, journey)
+                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise await asyncio.to_thread(self._wrong_type) from error
                 pause, hang_up = journey.stumble(error)
