@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import exceptions as wire
@@ -23,9 +23,9 @@ from redis.connection import Connection, SSLConnection, UnixDomainSocketConnecti
 from redis.retry import Retry
 
 from headrace.store.redis.addresses import Address, Place
-from headrace.store.redis.discovery import Finder
+from headrace.store.redis.discovery import Finder, Search
 from headrace.store.redis.operation import Reply
-from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.redis.troubles import BROKEN, Replica, redirection
 
 SECONDS = 5.0
 """How long to wait for a connection or an answer. No script of ours takes more than a few milliseconds."""
@@ -48,8 +48,10 @@ def strings(arguments: tuple[bytes, ...]) -> bytes:
 class Opener:
     """Opens connections: knows the options, and finds the server."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, key: str | None) -> None:
+        """`key` is one of ours: on a cluster the node that has it is the server."""
         self.place = place
+        self._greeting = (_ROLE,) if key is None or place.kind != "cluster" else (_ROLE, pack(b"EXISTS", key.encode()))
         self.finder = Finder(place, self._sentinel)
         self.known = False
         """Whether the server was ever reached. If not, the URL may be wrong, and waiting for it would help nobody."""
@@ -61,22 +63,28 @@ class Opener:
         self._async_options: dict[str, Any] = {**common, "retry": AsyncRetry(NoBackoff(), 0), **place.options}
 
     def open(self, asking: Address | None = None) -> Any:
-        """A connection to the server, or for once to a node that we were sent to."""
+        """A connection to the server that has our keys, or for once to a node that we were sent to."""
         if asking is not None:
             return self._open(asking, _ASKING)
-        *others, last = self.finder.candidates()
-        for address in others:
-            with suppress(*BROKEN, Replica):  # there are more to try
-                return self._open(address, _ROLE)
-        return self._open(last, _ROLE)
+        search = Search(self.finder)
+        while True:
+            address = search.next()
+            try:
+                connection = self._open(address, *self._greeting)
+            except (*BROKEN, Replica, wire.ResponseError) as error:
+                search.stumble(error)
+            else:
+                search.found(address)
+                return connection
 
-    def _open(self, address: Address | None, first_words: bytes) -> Any:
+    def _open(self, address: Address | None, *greeting: bytes) -> Any:
         connection = self._class(**_at(address, self._options))
         try:
             connection.connect()
-            connection.send_packed_command([first_words], check_health=False)
-            with suppress(wire.NoPermissionError):
-                _check(connection.read_response())
+            connection.send_packed_command(greeting, check_health=False)
+            for _ in greeting:
+                with _unless_it_matters():
+                    _check(connection.read_response())
         except BaseException as error:
             connection.disconnect()
             self._learn(error)
@@ -88,23 +96,26 @@ class Opener:
         """The same on an event loop."""
         if asking is not None:
             return await self._aopen(asking, _ASKING)
-        *others, last = (
-            await asyncio.to_thread(self.finder.candidates)
-            if self.place.kind == "sentinel"
-            else self.finder.candidates()
-        )
-        for address in others:
-            with suppress(*BROKEN, Replica):
-                return await self._aopen(address, _ROLE)
-        return await self._aopen(last, _ROLE)
+        # Sentinels take their time.
+        search = await asyncio.to_thread(Search, self.finder) if self.place.service else Search(self.finder)
+        while True:
+            address = search.next()
+            try:
+                connection = await self._aopen(address, *self._greeting)
+            except (*BROKEN, Replica, wire.ResponseError) as error:
+                search.stumble(error)
+            else:
+                search.found(address)
+                return connection
 
-    async def _aopen(self, address: Address | None, first_words: bytes) -> Any:
+    async def _aopen(self, address: Address | None, *greeting: bytes) -> Any:
         connection = self._async_class(**_at(address, self._async_options))
         try:
             await connection.connect()
-            await connection.send_packed_command([first_words], check_health=False)
-            with suppress(wire.NoPermissionError):
-                _check(await connection.read_response())
+            await connection.send_packed_command(greeting, check_health=False)
+            for _ in greeting:
+                with _unless_it_matters():
+                    _check(await connection.read_response())
         except BaseException as error:
             await connection.disconnect(nowait=True)
             self._learn(error)
@@ -139,6 +150,19 @@ def _check(answer: Reply) -> None:
     """Refuse a server that follows another one: what it has may be old, and it takes no writes."""
     if isinstance(answer, list) and answer[0] != b"master":
         raise Replica
+
+
+@contextmanager
+def _unless_it_matters() -> Iterator[None]:
+    """One who may not ask takes the server as it is, and so does one whose key is just now being moved away."""
+    try:
+        yield
+    except wire.NoPermissionError:
+        pass
+    except wire.ResponseError as error:
+        redirected = redirection(error)
+        if redirected is None or redirected[0] != "ASK":
+            raise
 
 
 class Shelf:

@@ -9,7 +9,7 @@ from typing import Any
 from redis import exceptions as wire
 
 from headrace.store.redis.addresses import Address, Place, spoken
-from headrace.store.redis.troubles import BROKEN, answer_of
+from headrace.store.redis.troubles import BROKEN, Replica, answer_of, redirection
 
 _DOWN = {"s_down", "o_down"}
 
@@ -65,6 +65,40 @@ class Finder:
         if _DOWN & set(told[b"flags"].decode().split(",")):
             raise wire.ConnectionError("the primary is down")
         return told[b"ip"].decode(), int(told[b"port"])
+
+
+class Search:
+    """For one connection: everybody is tried once, and one that a node sends us to is next."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._left = finder.candidates()
+        self._tried: list[Address | None] = []
+        self._errors: list[Exception] = []
+
+    def next(self) -> Address | None:
+        address = self._left.pop(0)
+        self._tried.append(address)
+        return address
+
+    def stumble(self, error: Exception) -> None:
+        """This one was not it. Raises if there is nobody else."""
+        redirected = redirection(error)
+        if redirected is None and not isinstance(error, (*BROKEN, Replica)):
+            raise error
+        self._errors.append(error)
+        if redirected is not None:
+            _, owner = redirected
+            self._finder.moved(owner)
+            self._left = [address for address in self._left if address != owner]
+            if owner not in self._tried:
+                self._left.insert(0, owner)
+        if not self._left:  # that one did not answer says more than that others have not got our keys
+            raise min(self._errors, key=lambda error: (not isinstance(error, BROKEN), isinstance(error, Replica)))
+
+    def found(self, address: Address | None) -> None:
+        if self._finder.place.kind == "cluster" and address is not None:
+            self._finder.moved(address)
 
 
 def _complaint(error: Exception) -> str:

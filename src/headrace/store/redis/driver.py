@@ -38,7 +38,7 @@ class Driver:
         self.keys = keys
         self.where = place.name
         """For people."""
-        self.opener = Opener(place)
+        self.opener = Opener(place, next(iter(keys.known), None))
         self._clock = clock
         self._shelf = Shelf(self.opener)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShelf] = WeakKeyDictionary()
