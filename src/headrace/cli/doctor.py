@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.store import Store
 
 SURVIVES = {
+    "unknown": "unknown: this user may not ask the server about it",
     "none": "nothing for certain: when the store's process ends, jobs may be gone with it",
     "process": "the death of any process (kill -9 included), but the last moments may be lost with the power",
     "host": "power loss and a crash of the operating system, too",
