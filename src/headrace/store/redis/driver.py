@@ -26,10 +26,6 @@ from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, ans
 
 T = TypeVar("T")
 
-_READS = frozenset(
-    {"circumstances", "controls", "counts", "get", "history", "lane", "peek", "scan", "schedules_get", "sessions"}
-)
-
 
 class Driver:
     """One namespace on one server (or on whichever is the right one)."""
@@ -61,7 +57,7 @@ class Driver:
 
     def _only_reads(self, script: Script[Any]) -> bool:
         """Whether nobody needs to be told that it may or may not have been done."""
-        return script.name in _READS
+        return script.name in scripts.READS or script.name in scripts.LISTENS
 
     def _journey(self, script: Script[Any]) -> Journey:
         return Journey(self.where, repeatable=script.repeatable, reads=self._only_reads(script))
