@@ -16,7 +16,20 @@ from typing import Any
 
 from bench.peers import adapters, chart, page
 from bench.peers.environments import ROOT, Environments
-from bench.peers.measures import FULL, QUICK, TINY, Peer, Sizes, crash, describe, growth, latency, memory, speed
+from bench.peers.measures import (
+    FULL,
+    LONG_FILL,
+    QUICK,
+    TINY,
+    Peer,
+    Sizes,
+    crash,
+    describe,
+    growth,
+    latency,
+    memory,
+    speed,
+)
 from bench.peers.servers import Postgres, Redis, Service
 from bench.peers.verdicts import judge
 from bench.tools import Report
@@ -121,7 +134,7 @@ class Run:
         if "growth" in figures:
             for peer in sorted(queues, key=lambda peer: peer.name not in MILLION):
                 if peer.name in MILLION:
-                    patient = replace(sizes, fill_seconds=600)
+                    patient = replace(sizes, fill_seconds=LONG_FILL)
                     self._try(peer, "growth", growth, patient, sizes.million, sizes.rounds if peer is ours else 1)
                 elif time.monotonic() - self._start < sizes.limit:
                     self._try(peer, "growth", growth, sizes, sizes.deep, 1)

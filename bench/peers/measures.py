@@ -17,6 +17,8 @@ WARM = 0.1
 PAYLOAD = 100
 """Bytes of the argument when memory is measured."""
 CRASH_JOBS = 2_000
+LONG_FILL = 600.0
+"""Seconds that those who claim to bear a million waiting jobs have to enqueue them."""
 PATIENCE = 20.0
 """Seconds without any progress after which a peer counts as stuck."""
 

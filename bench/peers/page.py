@@ -7,7 +7,7 @@ import shlex
 import statistics
 from typing import Any
 
-from bench.peers.measures import CRASH_JOBS, PATIENCE, PAYLOAD
+from bench.peers.measures import CRASH_JOBS, LONG_FILL, PATIENCE, PAYLOAD
 from bench.peers.verdicts import percentile
 
 HEAD = (
@@ -53,14 +53,19 @@ COMMANDS = (
     (
         "enqueue / drain when deep",
         "`python -m bench.peers --figures growth`",
-        "the rate with so many jobs waiting, as a share of the same peer's rate with few, taken in turn",
+        "the rate with so many jobs waiting, as a share of the same peer's rate with few, taken in turn. How many: "
+        "{million:,} for headrace and pgqueuer, however long they take to enqueue (up to {long:.0f} s); {deep:,} for "
+        "the others, or as many as each could enqueue in {fill_seconds:.0f} s, by its bulk interface if it has one: "
+        "that is why depths differ",
     ),
     (
         "lost / run twice",
         "`python -m bench.peers --figures crash`",
         "{crash:,} jobs of 5 ms; when a quarter has ended, all worker processes get SIGKILL and are started again; "
         "counted are jobs that had not ended when nothing more happened for {patience:.0f} s, and those that ended "
-        "twice",
+        "twice. Headrace has the machine to itself, and its time to recover is timed; then all others run at the same "
+        "time and share its cores. What a peer would bring back later than that counts as lost; its own time-outs are "
+        "set to 5 s where it has them",
     ),
 )
 NONE = "\N{EN DASH}"
@@ -72,19 +77,22 @@ def page(outcome: dict[str, Any]) -> str:
 
     machine, sizes = outcome["machine"], outcome["sizes"]
     commands = _rows(list(COMMANDS)).format(
-        per_call=PER_CALL, payload=PAYLOAD, crash=CRASH_JOBS, patience=sizes["crash_patience"]
-    )
+        per_call=PER_CALL, payload=PAYLOAD, crash=CRASH_JOBS, patience=sizes["crash_patience"], long=LONG_FILL,
+        million=sizes["million"], deep=sizes["deep"], fill_seconds=sizes["fill_seconds"],
+    )  # fmt: skip
     return f"""\
 # How fast
 
 Written by `make bench-peers`; do not edit. Run it on your machine: it installs every peer into an environment of its
-own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measures all of them in turn.
+own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measures all of them in turn; only the crash
+test runs headrace alone and then all others at once.
 
 * **Run:** `{outcome["command"]}`, {outcome["date"]}, {outcome["seconds"] / 60:.1f} minutes without installing.
 * **Machine:** {machine["cores"]} cores ({machine["processor"]}), {machine["system"]}, Python {machine["python"]}.
 * **Load average** before: {_load(machine["load before"])}; after: {_load(machine["load after"])}. The benchmark itself
   keeps about two processes busy; whatever else the machine did slows all down, though not always all alike.
 * **Servers:** {"; ".join(outcome["servers"])}.
+* **Sizes:** drains of about {sizes["seconds"]} s, {sizes["samples"]} latencies; the whole run has more than `--quick`.
 * Figures are medians of {sizes["rounds"]} rounds in which all take turns; memory, crashes, and growth of others than
   headrace are measured once. Less than 1.5x between two peers is noise. Figures of different runs cannot be compared.
 {_remarks(outcome)}

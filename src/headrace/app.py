@@ -27,6 +27,7 @@ from headrace.store.contract import Facet, Operation
 from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.store.pieces import counting, pieces
+from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskOptions
 from headrace.turns import TurnOptions, check_lane
 from headrace.when import Duration, milliseconds
@@ -222,7 +223,7 @@ class Headrace:
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""
         if facet not in self.store.facets:
-            raise Unsupported(f"{what} needs a store with {facet.value}, which {self.store.url} is not.")
+            raise Unsupported(f"{what} needs a store with {facet.value}, which {shown_url(self.store.url)} is not.")
 
     # -- jobs --
 

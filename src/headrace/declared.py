@@ -12,6 +12,7 @@ from headrace.errors import Unsupported
 from headrace.loading import path_of
 from headrace.store.contract import Facet
 from headrace.store.facets import ScheduleRecord, Schedules, facet
+from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -37,8 +38,8 @@ def reconcile(app: Headrace) -> None:
     if Facet.SCHEDULES not in app.store.facets:
         if app.declared:
             raise Unsupported(
-                f"{app.store.url} has no schedules, and the app declares {min(app.declared)!r}: use a native store "
-                "(sqlite:///..., redis://...) for that."
+                f"{shown_url(app.store.url)} has no schedules, and the app declares {min(app.declared)!r}: "
+                "use a native store (sqlite:///..., redis://...) for that."
             )
         return
     schedules = facet(app.store, Schedules)

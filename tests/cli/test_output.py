@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
+from click.testing import Result
 
 from headrace.cli.exits import exit_code_of
-from headrace.cli.options import DURATION, SIZE, file_of, shown_url
+from headrace.cli.options import DURATION, SIZE, file_of
 from headrace.errors import (
     ConfigurationError,
     HeadraceError,
@@ -24,6 +25,7 @@ from headrace.errors import (
     Timeout,
 )
 from headrace.spoken import ago, length, local
+from headrace.store.urls import shown_url
 
 NOON = 1_780_315_200_000  # 2026-06-01 12:00 UTC
 
@@ -96,6 +98,14 @@ def test_no_sizes(text: str) -> None:
         ("redis://:secret@host/0", "redis://:***@host/0"),
         ("redis+cluster://me:s:e@c@host:1,other:2/0", "redis+cluster://me:***@host:1,other:2/0"),
         ("redis://host:6379/0?ns=a@b", "redis://host:6379/0?ns=a@b"),
+        ("redis://me:secret@host/0?ns=a@b", "redis://me:***@host/0?ns=a@b"),
+        ("redis://me:se/c#r?e@t@host:1/0", "redis://me:***@host:1/0"),
+        ("redis://me:secret@host:1:5/0", "redis://me:***@host:1:5/0"),
+        ("redis://me:secret@[::1/0", "redis://me:***@[::1/0"),
+        ("redis:/me:secret@host", "redis:/me:***@host"),
+        ("REDIS://:secret@host", "REDIS://:***@host"),
+        ("redis://host?password=secret&ns=a", "redis://host?password=***&ns=a"),
+        ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?sentinel_password=***"),
         ("sqlite:////var/a:b@c/jobs.db", "sqlite:////var/a:b@c/jobs.db"),
     ],
 )
@@ -126,3 +136,9 @@ def test_a_store_without_a_file(url: str) -> None:
 )
 def test_each_error_has_its_exit_code(error: HeadraceError, code: int) -> None:
     assert exit_code_of(error) == code
+
+
+def test_arguments_that_are_not_utf_8_are_refused(run: Callable[..., Result]) -> None:
+    result = run("job", "\udcff")
+    assert result.exit_code == 2
+    assert "'\\udcff' is not UTF-8" in result.output

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, shown_url, store_options
+from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, store_options
 from headrace.cli.output import show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
 from headrace.spoken import length, now_ms
 from headrace.store.contract import Facet
+from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.store import Store
 
 SURVIVES = {
+    "unknown": "unknown: this user may not ask the server about it",
     "none": "nothing for certain: when the store's process ends, jobs may be gone with it",
     "process": "the death of any process (kill -9 included), but the last moments may be lost with the power",
     "host": "power loss and a crash of the operating system, too",

@@ -148,15 +148,6 @@ def existing_store(store: str | None, app_path: str | None) -> Iterator[Store]:
         opened.close()
 
 
-def shown_url(url: str) -> str:
-    """A store's URL without its password: for logs, terminals and reports that people pass on.
-
-    >>> shown_url("redis://shop:hunter2@db.example.org:6379/0?ns=shop")
-    'redis://shop:***@db.example.org:6379/0?ns=shop'
-    """
-    return re.sub(r"^([\w+.-]+://[^/?#@:]*):[^/?#]*@", r"\1:***@", url)
-
-
 def file_of(url: str) -> Path | None:
     """The file that an embedded store is in.
 

@@ -16,6 +16,7 @@ from headrace.names import read_number
 from headrace.spoken import ago, iso, now_ms
 from headrace.store.contract import Facet
 from headrace.store.facets import Editing, QueueControl, Queues, facet
+from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
     from headrace.queue import Queue
@@ -240,7 +241,7 @@ def peek_command(queue: str, store: str | None, app_path: str | None, as_json: b
     """
     with existing_store(store, app_path) as opened:
         if Facet.EDIT not in opened.facets:
-            raise Unsupported(f"{opened.url} can't tell what is next in line.")
+            raise Unsupported(f"{shown_url(opened.url)} can't tell what is next in line.")
         jobs = opened.run(facet(opened, Editing).peek(queue, limit))
     if as_json:
         show_json({"jobs": [job_document(job) for job in jobs]})

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.cli import visible
-from headrace.cli.options import existing_store, json_option, shown_url, store_options
+from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import cell, console, show_json
 from headrace.events import PASSING
 from headrace.spoken import iso, length, now_ms
@@ -459,6 +459,8 @@ def top_command(store: str | None, app_path: str | None, as_json: bool, once: bo
       headrace top --store redis://localhost/0
       headrace top --once --json
     """
+    from headrace.store.urls import shown_url
+
     with existing_store(store, app_path) as opened:
         where = shown_url(opened.url)
         if once:

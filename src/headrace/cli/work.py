@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option, shown_url
+from headrace.cli.options import DURATION, NAMES, SIZE, only_store_option
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ def _settle_store(app: Headrace, store: str | None) -> None:
 
 
 def _announce(app: Headrace, settings: Settings) -> None:
+    from headrace.store.urls import shown_url
+
     names = sorted(app.tasks)
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     order = "in turn" if settings.round_robin else "in this order"

@@ -84,6 +84,8 @@ CORE_FACETS = frozenset(
 class Durability(StrEnum):
     """What an acknowledged job survives."""
 
+    UNKNOWN = "unknown"
+    """The store does not tell this user."""
     NONE = "none"
     PROCESS = "process"
     """Death of any process, the store's own included."""

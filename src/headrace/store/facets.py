@@ -15,6 +15,7 @@ from msgspec import Struct
 from headrace.errors import Unsupported
 from headrace.job import Lane, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Operation, Store, Waiter
+from headrace.store.urls import shown_url
 
 F = TypeVar("F")
 
@@ -436,5 +437,7 @@ def facet(store: Store, protocol: type[F], what: str = "") -> F:
     needed = _FACETS[protocol]
     if needed not in store.facets:
         lacks = what or _WORDS.get(needed, needed.value)
-        raise Unsupported(f"{store.url} has no {lacks}: use a native store (sqlite:///..., redis://...) for that.")
+        raise Unsupported(
+            f"{shown_url(store.url)} has no {lacks}: use a native store (sqlite:///..., redis://...) for that."
+        )
     return cast("F", store)

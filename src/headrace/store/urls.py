@@ -1,8 +1,8 @@
-"""From a store's URL to the store."""
+"""From a store's URL to the store; and how a URL is shown."""
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError, HeadraceError
@@ -10,6 +10,32 @@ from headrace.store.contract import Store
 
 EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
 DIALECTS = "qless+redis, gearmonkey+redis, workkit+redis, hworker+redis and bedrock"
+
+_SERVER = r"(?:[^/?#@:,\[]*|\[[^]]*\])(?::\d*)?"
+_PLACE = rf"{_SERVER}(?:,{_SERVER})*(?:/[^?#@]*)?(?:\?\w+=.*)?"
+_LOGIN = r"(?P<user>[\w+.-]+:/{0,2}[^/?#@:]*):"
+_WITHOUT_LOGIN = re.compile(rf"[\w+.-]+://{_PLACE}", re.DOTALL)
+_WELL_FORMED = re.compile(rf"{_LOGIN}[^/?#]*@(?P<place>{_PLACE})", re.DOTALL)
+_ILL_FORMED = re.compile(rf"{_LOGIN}.*@(?P<place>.*)", re.DOTALL)
+_SECRETS = re.compile(r"(?<=[?&])(\w*password)=[^&]*")
+
+
+def shown_url(url: str, *, doubtful: bool = False) -> str:
+    """A store's URL without its password: for logs, errors, terminals and reports that people pass on.
+
+    >>> shown_url("redis://shop:hunter2@db.example.org:6379/0?ns=shop")
+    'redis://shop:***@db.example.org:6379/0?ns=shop'
+
+    Where it is not clear which part is the password, all that may be is left out; so it is for one who doubts.
+
+    >>> shown_url("redis://shop:hunt/er#2@db.example.org:6379/0?ns=shop")
+    'redis://shop:***@db.example.org:6379/0?ns=shop'
+    """
+    url = _SECRETS.sub(r"\1=***", url)
+    if not doubtful and _WITHOUT_LOGIN.fullmatch(url):
+        return url
+    found = (not doubtful and _WELL_FORMED.fullmatch(url)) or _ILL_FORMED.fullmatch(url)
+    return f"{found['user']}:***@{found['place']}" if found else url
 
 
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
@@ -32,7 +58,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 
 
 def _open(url: str, clock: Clock | None) -> Store:
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme == "sqlite":
         from headrace.store.sqlite import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
 
@@ -62,7 +88,8 @@ def _open(url: str, clock: Clock | None) -> Store:
 
         return BedrockStore(url, clock=clock)
     if not scheme:
-        raise ConfigurationError(f"{url!r} is not a store URL. Write for example {EXAMPLES}.")
+        raise ConfigurationError(f"{shown_url(url)!r} is not a store URL. Write for example {EXAMPLES}.")
     raise ConfigurationError(
-        f"No store speaks {scheme!r} (in {url!r}). Write for example {EXAMPLES}; the dialects are {DIALECTS}."
+        f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
+        f"the dialects are {DIALECTS}."
     )

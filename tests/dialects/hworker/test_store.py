@@ -80,7 +80,7 @@ def test_what_a_url_may_say() -> None:
     )
     assert options == ("q", 1.5, 0, "k", False, False, 1)
     place, _ = parse_url("hworker+redis+cluster://a,b?name={q}&tls=yes")
-    assert (place.kind, place.url) == ("cluster", "rediss://localhost/0")
+    assert (place.kind, place.tls) == ("cluster", True)
 
 
 def test_a_session_that_renews_too_seldom_is_refused(make_app: MakeApp) -> None:

@@ -32,14 +32,6 @@ CROWDED = (
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
-READS = frozenset(
-    {
-        "get", "find", "find by tag", "find by worker", "history", "counts", "sessions", "tags", "failures",
-        "controls", "lane", "peek", "circumstances", "settings", "stats", "schedules by name", "schedules in order",
-        "schedules that are due",
-    }
-)  # fmt: skip
-
 LARGE = b"L" * 5_000
 
 Request = Callable[[], Operation[object]]

@@ -178,6 +178,18 @@ def test_a_server_that_stays_silent_is_unavailable_and_a_write_to_it_unsure(priv
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", ["tags", "failures", "settings", "stats", "find by tag", "hear", "listen", "watch"])
+def test_one_who_only_asks_is_not_told_that_it_may_have_been_done(private: Callable[..., Server], name: str) -> None:
+    server = private(tcp=True)
+    with closing(RedisStore(f"{server.url}?ns=silent")) as store:
+        request = Scene(store, ManualClock()).requests()[name]
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            store.run(request())
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_cancelled_request_takes_its_connection_with_it(proxy: Proxy) -> None:
     async def session(store: RedisStore) -> list[Any]:
         await store.arun(store.put([new("a")]))

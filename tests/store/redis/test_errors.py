@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+import redis
 
 from conformance.helpers import exists, put
 from headrace.errors import (
@@ -147,6 +148,40 @@ def test_a_server_busy_with_a_script_is_busy_and_then_it_is_not(server: Server, 
     server.command("SCRIPT", "KILL")
     thread.join()
     assert put(lone, "b")[0].created
+
+
+@pytest.mark.parametrize("database", [0, 1])  # which is chosen when the connection is made
+def test_the_first_request_of_all_waits_for_a_server_that_is_busy(
+    private: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, database: int
+) -> None:
+    monkeypatch.setattr(Journey, "PATIENCE", 10.0)
+    server = private("--lua-time-limit", "10")
+    hog = threading.Thread(target=server.command, args=("EVAL", BUSY, "0"))
+    hog.start()
+    while not _is_busy(server):
+        assert hog.is_alive()
+    with closing(RedisStore(f"{server.url}?ns=x&db={database}")) as store:
+        put(store, "a")
+        hog.join()
+        assert exists(store, "a")
+
+
+def _is_busy(server: Server) -> bool:
+    try:
+        server.command("PING")
+    except redis.ResponseError as error:
+        return str(error).startswith("BUSY")
+    return False
+
+
+BUSY = """
+local function now()
+  local time = redis.call("TIME")
+  return time[1] + time[2] / 1000000
+end
+local began = now()
+while now() < began + 0.5 do end
+"""
 
 
 def test_scripts_that_the_server_forgot_are_sent_again(server: Server, lone: RedisStore) -> None:

@@ -25,7 +25,7 @@ from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import digest, source
 
-from .scenes import CROWDED, READS, REQUESTS, Crowd, Scene, scene_for
+from .scenes import CROWDED, REQUESTS, Crowd, Scene, scene_for
 from .servers import Server, contents, programs, shared
 
 WRITES = {
@@ -168,10 +168,11 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(
     for k in range(1, 500):
         command = spring(scene.store, script, k)
         if command is None:
-            assert name in READS, "it should have written something"
+            assert script.name in scripts.READS, "it should have written something"
             return
         assert contents(scene.store) == before, f"call {k} ({command.decode()}) came after a write"
         if command in WRITES:
+            assert script.name not in scripts.READS
             return
     pytest.fail("a script with so many calls is not bounded")
 

@@ -8,20 +8,22 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from conformance.helpers import Worker, exists, put
 from headrace.clock import SystemClock
-from headrace.errors import StoreError
+from headrace.errors import StoreError, StoreUnavailable
 from headrace.job import Verdict
 from headrace.store.redis import RedisStore
 
 from .servers import Server
 
 
-def sentinel(private: Callable[..., Server], primary: Server, configuration: Path) -> Server:
+def sentinel(private: Callable[..., Server], primary: Server, configuration: Path, more: str = "") -> Server:
     configuration.write_text(
         f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
         "sentinel down-after-milliseconds shop 300\n"
-        "sentinel failover-timeout shop 3000\n"
+        "sentinel failover-timeout shop 3000\n" + more
     )
     return private(program=primary.program, tcp=True, configuration=configuration)
 
@@ -53,6 +55,32 @@ def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[...
             ear.wait(10)
             assert time.monotonic() - began < 10
         ear.close()
+
+
+def test_sentinels_have_a_password_of_their_own(private: Callable[..., Server], tmp_path: Path) -> None:
+    primary = private(tcp=True)
+    primary.command("CONFIG", "SET", "requirepass", "of-the-server")
+    keeper = sentinel(private, primary, tmp_path / "sentinel.conf", "sentinel auth-pass shop of-the-server\n")
+    keeper.command("ACL", "SETUSER", "default", "resetpass", ">of-the-sentinel")
+    url = f"redis+sentinel://:of-the-server@127.0.0.1:1,127.0.0.1:{keeper.port}/shop/0?ns=shop"
+    with closing(RedisStore(f"{url}&sentinel_password=of-the-sentinel")) as store:
+        put(store, "a")
+        assert exists(store, "a")
+    with closing(RedisStore(url)) as store, pytest.raises(StoreUnavailable, match="sentinel_password=") as refused:
+        put(store, "a")
+    assert len(str(refused.value)) < 500
+    assert "127.0.0.1:1: " in str(refused.value)
+
+
+def test_a_service_that_no_sentinel_knows(private: Callable[..., Server], tmp_path: Path) -> None:
+    primary = private(tcp=True)
+    keeper = sentinel(private, primary, tmp_path / "sentinel.conf")
+    for port, words in ((keeper.port, "knows no such service"), (primary.port, "is no Sentinel")):
+        with (
+            closing(RedisStore(f"redis+sentinel://127.0.0.1:{port}/shoe/0")) as store,
+            pytest.raises(StoreUnavailable, match=f"Redis service 'shoe' of .*127.0.0.1:{port}: {words}$"),
+        ):
+            put(store, "a")
 
 
 def eventually(look: Callable[[], object], seconds: float) -> None:

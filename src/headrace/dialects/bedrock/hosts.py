@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from headrace.dialects.bedrock.calls import Call, Reply
 from headrace.dialects.bedrock.serve import DEFAULT_PORT
 from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
+from headrace.store.urls import shown_url
 
 T = TypeVar("T")
 
@@ -42,10 +43,14 @@ def read_host(address: str) -> Host:
         parts = urlsplit(address if "://" in address else f"bedrock://{address}")
         port = parts.port
     except ValueError:
-        raise ConfigurationError(f"{address!r} is not an address. Write bedrock://host:{DEFAULT_PORT}.") from None
+        raise _no_address(address) from None
     if parts.scheme != "bedrock" or not parts.hostname:
-        raise ConfigurationError(f"{address!r} is not an address. Write bedrock://host:{DEFAULT_PORT}.")
+        raise _no_address(address)
     return Host(parts.hostname, DEFAULT_PORT if port is None else port)
+
+
+def _no_address(address: str) -> ConfigurationError:
+    return ConfigurationError(f"{shown_url(address)!r} is not an address. Write bedrock://host:{DEFAULT_PORT}.")
 
 
 class Hosts:

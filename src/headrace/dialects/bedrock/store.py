@@ -39,6 +39,7 @@ from headrace.job import (
     Turn,
 )
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
+from headrace.store.urls import shown_url
 from headrace.when import milliseconds
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class BedrockStore:
         unknown = set(given) - set(options)
         if unknown:
             raise ConfigurationError(
-                f"{url!r}: unknown option {min(unknown)!r}. A Bedrock store takes failover=HOST:PORT and timeout=1h."
+                f"{shown_url(url)!r}: unknown option {min(unknown)!r}. "
+                "A Bedrock store takes failover=HOST:PORT and timeout=1h."
             )
         options |= given
         self.url = url

@@ -14,7 +14,6 @@ from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
-from headrace.store.redis.troubles import Journey
 
 T = TypeVar("T")
 
@@ -76,9 +75,8 @@ class GearMonkeyDriver(Driver):
         verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
         return pack(verb, text, b"0", clock, *script.arguments)
 
-    def _journey(self, script: Script[Any]) -> Journey:
-        reads = script.reads if isinstance(script, Command) else script.name in READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+    def _only_reads(self, script: Script[Any]) -> bool:
+        return script.reads if isinstance(script, Command) else script.name in READS
 
     def _wrong_type(self) -> StoreCorrupt:
         return StoreCorrupt(

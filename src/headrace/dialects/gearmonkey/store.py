@@ -55,6 +55,7 @@ class GearMonkeyStore(OnRedis):
     """
 
     driver: GearMonkeyDriver
+    jobs_expire = True
     facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:

@@ -13,7 +13,6 @@ from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
-from headrace.store.redis.troubles import Journey
 
 T = TypeVar("T")
 
@@ -62,9 +61,8 @@ class HworkerDriver(Driver):
         verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
         return pack(verb, text, b"%d" % len(keys), *keys, clock, *script.arguments)
 
-    def _journey(self, script: Script[Any]) -> Journey:
-        reads = script.name in _READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+    def _only_reads(self, script: Script[Any]) -> bool:
+        return script.name in _READS
 
 
 def now() -> Request[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.errors import ConfigurationError
-from headrace.store.redis.addresses import Place, parse_for
+from headrace.store.redis.addresses import Place, flag, parse_for
+from headrace.store.urls import shown_url
 
-PREFIX = "hworker+"
 EXAMPLE = "hworker+redis://localhost:6379/0?name=mail"
 
 TIMEOUT = 120.0
@@ -15,8 +15,6 @@ TIMEOUT = 120.0
 LONGEST_TIMEOUT = 366 * 24 * 3600.0
 FAILED_SIZE = 1000
 """How many failed jobs are kept, unless told otherwise."""
-
-_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 
 
 class Options(NamedTuple):
@@ -52,13 +50,14 @@ def parse_url(url: str) -> tuple[Place, Options]:
     """The place and the options.
 
     >>> place, options = parse_url("hworker+redis://example.org/2?name=mail&timeout=30&monitor=no")
-    >>> place.url, options.name, options.timeout, options.monitor
-    ('redis://example.org/2', 'mail', 30.0, False)
+    >>> place.name, place.options["db"], options.name, options.timeout, options.monitor
+    ('Redis at example.org:6379', 2, 'mail', 30.0, False)
     """
     place, ours = parse_for("hworker", url, EXAMPLE, Options._fields)
     if place.kind == "cluster" and not ("{" in ours.get("name", "") and "}" in ours["name"]):
         raise ConfigurationError(
-            f"{url!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has a {{tag}}."
+            f"{shown_url(url)!r}: the four keys of an hworker queue are in one slot of a cluster only if its name has "
+            "a {tag}."
         )
     return place, _options(url, ours).check()
 
@@ -70,15 +69,16 @@ def _options(url: str, given: dict[str, str]) -> Options:
             timeout=float(given.get("timeout", TIMEOUT)),
             failed_size=int(given.get("failed_size", FAILED_SIZE)),
             failed_key=given.get("failed_key") or None,
-            monitor=_flag(given.get("monitor", "yes")),
-            keep_alive=_flag(given.get("keep_alive", "yes")),
+            monitor=_flag("monitor", given.get("monitor", "yes")),
+            keep_alive=_flag("keep_alive", given.get("keep_alive", "yes")),
             prefetch=int(given["prefetch"]) if "prefetch" in given else None,
         )
     except ValueError as error:
-        raise ConfigurationError(f"{url!r}: {error}.") from None
+        raise ConfigurationError(f"{shown_url(url)!r}: {error}.") from None
 
 
-def _flag(text: str) -> bool:
-    if text.lower() not in (*_YES, *_NO):
-        raise ValueError(f"{text!r} is neither yes nor no")
-    return text.lower() in _YES
+def _flag(name: str, text: str) -> bool:
+    try:
+        return flag(text)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None

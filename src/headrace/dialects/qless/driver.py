@@ -15,7 +15,6 @@ from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
-from headrace.store.redis.troubles import Journey
 
 from . import scripts
 from .errors import QlessException
@@ -74,8 +73,8 @@ class QlessDriver(Driver):
         verb, text = (b"EVAL", self._whole) if whole else (b"EVALSHA", self._digest)
         return pack(verb, text, b"0", *script.arguments)
 
-    def _journey(self, script: Script[Any]) -> Journey:
-        return Journey(self.where, repeatable=script.repeatable, reads=script.name in READS, known=self.opener.known)
+    def _only_reads(self, script: Script[Any]) -> bool:
+        return script.name in READS
 
 
 def open_driver(url: str, *, source: str | None = None, **options: Any) -> tuple[QlessDriver, dict[str, str]]:

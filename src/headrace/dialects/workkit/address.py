@@ -10,6 +10,7 @@ from headrace.errors import ConfigurationError
 from headrace.names import check_name
 from headrace.store.redis.addresses import Place, parse_for
 from headrace.store.redis.keys import Keys as RedisKeys
+from headrace.store.urls import shown_url
 from headrace.when import Duration, milliseconds
 
 from .times import PUBLISHED, check_order
@@ -52,13 +53,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 def parse_url(url: str) -> tuple[Place, Settings]:
     """
     >>> place, settings = parse_url("workkit+redis://example.org/2?schedule=app-tasks&lease=30s")
-    >>> place.url, settings.schedule, settings.lease
-    ('redis://example.org/2', 'app-tasks', 30000)
+    >>> place.name, place.options["db"], settings.schedule, settings.lease
+    ('Redis at example.org:6379', 2, 'app-tasks', 30000)
     """
     place, options = parse_for("WorkKit", url, EXAMPLE, _OWN)
     schedule = options.pop("schedule", None)
     if not schedule:
-        raise ConfigurationError(f"{url!r} does not say which schedule. Write for example {EXAMPLE}.")
+        raise ConfigurationError(f"{shown_url(url)!r} does not say which schedule. Write for example {EXAMPLE}.")
     settings = make_settings(
         schedule,
         lease=options.pop("lease", "60s"),
@@ -68,7 +69,7 @@ def parse_url(url: str) -> tuple[Place, Settings]:
     )
     if place.kind == "cluster" and not ("{" in schedule and "}" in schedule):
         raise ConfigurationError(
-            f"{url!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
+            f"{shown_url(url)!r}: on a cluster the two keys of the schedule {schedule!r} live on different servers. "
             f"A name with braces keeps them together: {{{schedule}}}."
         )
     return place, settings

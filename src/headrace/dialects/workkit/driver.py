@@ -11,7 +11,6 @@ from headrace.errors import StoreCorrupt
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
-from headrace.store.redis.troubles import Journey
 
 from . import scripts
 
@@ -27,9 +26,8 @@ class ScheduleDriver(Driver):
         clock = b"" if self._clock is None else b"%d" % self._clock.now()
         return pack(verb, text, b"2", *(key.encode() for key in self.keys.known), clock, *script.arguments)
 
-    def _journey(self, script: Script[Any]) -> Journey:
-        reads = script.name in _READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+    def _only_reads(self, script: Script[Any]) -> bool:
+        return script.name in _READS
 
     def _wrong_type(self) -> StoreCorrupt:
         found = None

@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import exceptions as wire
 from redis.asyncio.connection import Connection as AsyncConnection
-from redis.asyncio.connection import parse_url as parse_url_async
+from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
+from redis.asyncio.connection import UnixDomainSocketConnection as AsyncUnixDomainSocketConnection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.connection import Connection, parse_url
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from headrace.errors import ConfigurationError
-from headrace.store.redis.addresses import Address, Finder, Place
+from headrace.store.redis.addresses import Address, Place
+from headrace.store.redis.discovery import Finder, Search
 from headrace.store.redis.operation import Reply
-from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.redis.troubles import BROKEN, Replica, redirection
 
 SECONDS = 5.0
 """How long to wait for a connection or an answer. No script of ours takes more than a few milliseconds."""
@@ -47,62 +48,98 @@ def strings(arguments: tuple[bytes, ...]) -> bytes:
 class Opener:
     """Opens connections: knows the options, and finds the server."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, key: str | None) -> None:
+        """`key` is one of ours: on a cluster the node that has it is the server."""
         self.place = place
-        self.finder = Finder(place)
+        self._greeting = (_ROLE,) if key is None or place.kind != "cluster" else (_ROLE, pack(b"EXISTS", key.encode()))
+        self.finder = Finder(place, self._sentinel)
         self.known = False
         """Whether the server was ever reached. If not, the URL may be wrong, and waiting for it would help nobody."""
-        common = {
-            "protocol": 2,
-            "socket_timeout": SECONDS,
-            "socket_connect_timeout": SECONDS,
-            **({} if place.url.startswith("unix:") else {"socket_keepalive": True}),
-        }
-        try:
-            told = parse_url(place.url)  # type: ignore[no-untyped-call]
-            told_async = parse_url_async(place.url)
-        except ValueError as error:
-            raise ConfigurationError(f"{place.name}: {error}") from error
-        self._class: Any = told.pop("connection_class", Connection)
-        self._options: dict[str, Any] = {**common, "retry": Retry(NoBackoff(), 0), **told}
-        self._async_class: Any = dict(told_async).pop("connection_class", AsyncConnection)
-        self._async_options: dict[str, Any] = {**common, "retry": AsyncRetry(NoBackoff(), 0), **told_async}
-        self._async_options.pop("connection_class", None)
+        common = {"protocol": 2, "socket_timeout": SECONDS, "socket_connect_timeout": SECONDS}
+        if "path" not in place.options:
+            common["socket_keepalive"] = True
+        self._class, self._async_class = _CLASSES["unix" if "path" in place.options else "tls" if place.tls else "tcp"]
+        self._options: dict[str, Any] = {**common, "retry": Retry(NoBackoff(), 0), **place.options}
+        self._async_options: dict[str, Any] = {**common, "retry": AsyncRetry(NoBackoff(), 0), **place.options}
 
     def open(self, asking: Address | None = None) -> Any:
-        """A connection to the server, or for once to a node that we were sent to."""
-        address = asking or self.finder.find(self._options)
+        """A connection to the server that has our keys, or for once to a node that we were sent to."""
+        if asking is not None:
+            return self._open(asking, _ASKING)
+        search = Search(self.finder)
+        while True:
+            address = search.next()
+            try:
+                connection = self._open(address, *self._greeting)
+            except (*BROKEN, Replica, wire.ResponseError) as error:
+                search.stumble(error)
+            else:
+                search.found(address)
+                return connection
+
+    def _open(self, address: Address | None, *greeting: bytes) -> Any:
         connection = self._class(**_at(address, self._options))
         try:
             connection.connect()
-            connection.send_packed_command([_FIRST_WORDS[asking is None]], check_health=False)
-            with suppress(wire.NoPermissionError):
-                _check(connection.read_response())
-        except BaseException:
+            connection.send_packed_command(greeting, check_health=False)
+            for _ in greeting:
+                with _unless_it_matters():
+                    _check(connection.read_response())
+        except BaseException as error:
             connection.disconnect()
+            self._learn(error)
             raise
         self.known = True
         return connection
 
     async def aopen(self, asking: Address | None = None) -> Any:
         """The same on an event loop."""
-        address = asking
-        if address is None and self.place.kind != "single":
-            address = await asyncio.to_thread(self.finder.find, self._options)
+        if asking is not None:
+            return await self._aopen(asking, _ASKING)
+        # Sentinels take their time.
+        search = await asyncio.to_thread(Search, self.finder) if self.place.service else Search(self.finder)
+        while True:
+            address = search.next()
+            try:
+                connection = await self._aopen(address, *self._greeting)
+            except (*BROKEN, Replica, wire.ResponseError) as error:
+                search.stumble(error)
+            else:
+                search.found(address)
+                return connection
+
+    async def _aopen(self, address: Address | None, *greeting: bytes) -> Any:
         connection = self._async_class(**_at(address, self._async_options))
         try:
             await connection.connect()
-            await connection.send_packed_command([_FIRST_WORDS[asking is None]], check_health=False)
-            with suppress(wire.NoPermissionError):
-                _check(await connection.read_response())
-        except BaseException:
+            await connection.send_packed_command(greeting, check_health=False)
+            for _ in greeting:
+                with _unless_it_matters():
+                    _check(await connection.read_response())
+        except BaseException as error:
             await connection.disconnect(nowait=True)
+            self._learn(error)
             raise
         self.known = True
         return connection
 
+    def _learn(self, error: BaseException) -> None:
+        """A server that answers that it is busy, or not ready yet, was reached."""
+        self.known = self.known or isinstance(error, (wire.ResponseError, wire.BusyLoadingError))
 
-_FIRST_WORDS = {True: pack(b"ROLE"), False: pack(b"ASKING")}
+    def _sentinel(self, address: Address) -> Any:
+        """A connection to a Sentinel: the same way as to the server, with a login of its own."""
+        about_servers = ("db", "username", "password", "client_name")
+        options = {name: value for name, value in self._options.items() if name not in about_servers}
+        return self._class(**_at(address, {**options, **self.place.sentinel_login}))
+
+
+_CLASSES: dict[str, tuple[Any, Any]] = {
+    "tcp": (Connection, AsyncConnection),
+    "tls": (SSLConnection, AsyncSSLConnection),
+    "unix": (UnixDomainSocketConnection, AsyncUnixDomainSocketConnection),
+}
+_ROLE, _ASKING = pack(b"ROLE"), pack(b"ASKING")
 
 
 def _at(address: Address | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +150,19 @@ def _check(answer: Reply) -> None:
     """Refuse a server that follows another one: what it has may be old, and it takes no writes."""
     if isinstance(answer, list) and answer[0] != b"master":
         raise Replica
+
+
+@contextmanager
+def _unless_it_matters() -> Iterator[None]:
+    """One who may not ask takes the server as it is, and so does one whose key is just now being moved away."""
+    try:
+        yield
+    except wire.NoPermissionError:
+        pass
+    except wire.ResponseError as error:
+        redirected = redirection(error)
+        if redirected is None or redirected[0] != "ASK":
+            raise
 
 
 class Shelf:

@@ -6,48 +6,52 @@ from redis import exceptions as wire
 
 from headrace.store.contract import Durability
 from headrace.store.redis.driver import Driver
+from headrace.store.redis.operation import Reply
 from headrace.store.redis.troubles import BROKEN, Replica
 
 _NAMES = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+NEARLY_FULL = 0.9
+"""The share of its memory that a server may use before we say so."""
 
 
 class Settings:
-    """The few settings that decide; what the server will not tell is None."""
+    """The few settings that decide, as far as this user may know them."""
 
     def __init__(self, driver: Driver) -> None:
         self.told: dict[str, str] = {}
-        self.forbidden = False
         for name in _NAMES:
-            try:
-                answer = driver.command("CONFIG", "GET", name)
-            except wire.ResponseError:
-                self.forbidden = True
+            answer = _ask(driver, "CONFIG", "GET", name)
+            if answer is None:
                 break
             self.told.update(zip(map(_text, answer[::2]), map(_text, answer[1::2]), strict=True))
-        self.deaf = False
-        try:
-            driver.command("PUBLISH", driver.keys.wake(""), "")
-        except wire.NoPermissionError:
-            self.deaf = True
         self.info: dict[str, str] = {}
         for section in ("persistence", "memory", "server", "stats"):
-            try:
-                text = _text(driver.command("INFO", section))
-            except wire.ResponseError:
-                continue
-            lines = (line.partition(":") for line in text.splitlines())
+            lines = (line.partition(":") for line in _text(_ask(driver, "INFO", section) or b"").splitlines())
             self.info.update((name, value) for name, colon, value in lines if colon)
+        self.deaf = _ask(driver, "PUBLISH", driver.keys.wake(""), "") is None
 
     @property
-    def appends(self) -> bool:
-        return self.told.get("appendonly", "yes" if self.info.get("aof_enabled") == "1" else "no") == "yes"
+    def appends(self) -> bool | None:
+        """Whether all writes are kept in a file. None: this user may not know."""
+        if "appendonly" in self.told:
+            return self.told["appendonly"] == "yes"
+        return self.info["aof_enabled"] == "1" if "aof_enabled" in self.info else None
 
     @property
     def policy(self) -> str:
         return self.told.get("maxmemory-policy") or self.info.get("maxmemory_policy", "")
 
     @property
+    def fullness(self) -> float:
+        """The share of its memory that the server uses; 0 where it has no bound, or does not tell."""
+        bound = int(self.told.get("maxmemory") or self.info.get("maxmemory", "0"))
+        used = int(self.info.get("used_memory", "0")) - int(self.info.get("mem_not_counted_for_evict", "0"))
+        return used / bound if bound else 0.0
+
+    @property
     def durability(self) -> Durability:
+        if self.appends is None:
+            return Durability.UNKNOWN
         if not self.appends:
             return Durability.NONE
         sync = self.told.get("appendfsync", "everysec")
@@ -56,20 +60,21 @@ class Settings:
 
 def durability(driver: Driver) -> Durability:
     """What an acknowledged job survives on this server."""
-    try:
-        return Settings(driver).durability
-    except (*BROKEN, Replica) as error:
-        raise driver.diagnose(error).error from error
+    return _settings(driver).durability
 
 
-def advice(driver: Driver) -> list[str]:
-    """Sentences for an operator; none if there is nothing to say."""
-    try:
-        settings = Settings(driver)
-    except (*BROKEN, Replica) as error:
-        raise driver.diagnose(error).error from error
+def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
+    """Sentences for an operator; none if there is nothing to say. `jobs_expire`: jobs are keys with a time to live."""
+    settings = _settings(driver)
+    # What a policy with this name deletes has a time to live.
+    evicts = settings.policy not in ("", "noeviction") and (jobs_expire or not settings.policy.startswith("volatile-"))
     found = []
-    if not settings.appends:
+    if settings.appends is None:
+        found.append(
+            "What jobs survive is unknown: this user may run neither CONFIG GET nor INFO. Allow one of them "
+            "(ACL SETUSER ... +info), or ask whoever runs the server about appendonly and maxmemory-policy."
+        )
+    elif not settings.appends:
         found.append(
             "Persistence is off (appendonly no): jobs are lost when the server stops. Set appendonly yes, "
             "and appendfsync everysec or always."
@@ -78,25 +83,49 @@ def advice(driver: Driver) -> list[str]:
         found.append(
             "appendfsync is no: jobs survive the server's death, but many seconds of them are lost with the machine."
         )
-    if settings.policy not in ("", "noeviction"):
+    if evicts:
         found.append(
             f"maxmemory-policy is {settings.policy}: a server short of memory deletes jobs. Set it to noeviction."
         )
-    if int(settings.info.get("evicted_keys", "0")) > 0:
+    elif settings.fullness >= NEARLY_FULL:
+        found.append(
+            f"The server uses {settings.fullness:.0%} of its maxmemory; at 100% it refuses new jobs. Raise maxmemory, "
+            "or keep fewer jobs (headrace purge)."
+        )
+    if int(settings.info.get("evicted_keys", "0")) > 0 and (evicts or not settings.policy.startswith("volatile-")):
         found.append(
             f"The server has evicted {settings.info['evicted_keys']} keys since it started: jobs may be missing."
         )
-    if settings.forbidden:
+    if not settings.told and settings.info:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
     if settings.deaf:
         found.append(
             "This user may not publish and subscribe: workers ask for work once a second instead of being told. "
-            "Allow the channels of the namespace (ACL SETUSER ... &{ns}:*)."
+            f"Allow the channels of the namespace (ACL SETUSER ... &{driver.keys.prefix}*)."
         )
     version = settings.info.get("redis_version", "")
     if version and tuple(map(int, version.split(".")[:2])) < (6, 2):
         found.append(f"Redis {version} is too old: headrace needs 6.2 or newer.")
     return found
+
+
+def _settings(driver: Driver) -> Settings:
+    try:
+        return Settings(driver)
+    except (*BROKEN, Replica, wire.ResponseError) as error:
+        raise driver.diagnose(error).error from error
+
+
+def _ask(driver: Driver, *words: str) -> Reply:
+    """None: this user may not ask, or nobody may."""
+    try:
+        return driver.command(*words)
+    except wire.NoPermissionError:
+        return None
+    except wire.ResponseError as error:
+        if "unknown command" in str(error):
+            return None
+        raise
 
 
 def _text(value: bytes | str) -> str:

@@ -26,14 +26,10 @@ from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, ans
 
 T = TypeVar("T")
 
-_READS = frozenset(
-    {"circumstances", "controls", "counts", "get", "history", "lane", "peek", "scan", "schedules_get", "sessions"}
-)
-
 
 def is_write(operation: object) -> bool:
     """Whether this is one of the scripts that change something."""
-    return isinstance(operation, Script) and operation.name not in _READS
+    return isinstance(operation, Script) and operation.name not in scripts.READS | scripts.LISTENS
 
 
 class Driver:
@@ -43,7 +39,7 @@ class Driver:
         self.keys = keys
         self.where = place.name
         """For people."""
-        self.opener = Opener(place)
+        self.opener = Opener(place, next(iter(keys.known), None))
         self._clock = clock
         self._shelf = Shelf(self.opener)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShelf] = WeakKeyDictionary()
@@ -64,9 +60,12 @@ class Driver:
         """A script's call as it is sent, for one who sends it along with something else."""
         return self._command(script)
 
+    def _only_reads(self, script: Script[Any]) -> bool:
+        """Whether nobody needs to be told that it may or may not have been done."""
+        return script.name in scripts.READS or script.name in scripts.LISTENS
+
     def _journey(self, script: Script[Any]) -> Journey:
-        reads = script.name in _READS
-        return Journey(self.where, repeatable=script.repeatable, reads=reads, known=self.opener.known)
+        return Journey(self.where, repeatable=script.repeatable, reads=self._only_reads(script))
 
     # -- in a thread --
 
@@ -90,6 +89,7 @@ class Driver:
                 reply = self._once(script, journey)
             except Exception as error:
                 self._learn(error, journey)
+                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise self._wrong_type() from error
                 pause, hang_up = journey.stumble(error)
@@ -176,6 +176,7 @@ class Driver:
                 reply = await self._aonce(shelf, script, journey)
             except Exception as error:
                 self._learn(error, journey)
+                journey.known = self.opener.known
                 if answer_of(error).startswith("WRONGTYPE"):
                     raise await asyncio.to_thread(self._wrong_type) from error
                 pause, hang_up = journey.stumble(error)

@@ -17,6 +17,15 @@ TRANSITIONS = (
     "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions",
     "settings_get", "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
 )  # fmt: skip
+READS = frozenset(
+    {
+        "circumstances", "controls", "counts", "durations", "get", "history", "lane", "most", "peek", "scan",
+        "schedules_get", "sessions", "settings_get", "walk",
+    }
+)  # fmt: skip
+"""Those that write nothing."""
+LISTENS = frozenset({"hear", "listen", "watch"})
+"""Those that only note that somebody listens, for a minute or so."""
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
 _CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n", re.MULTILINE)

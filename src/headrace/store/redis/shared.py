@@ -20,6 +20,8 @@ class OnRedis:
     leases_in_jobs = False
     batch = BATCH
     put_at_once: int | None = PUT_AT_ONCE
+    jobs_expire = False
+    """Whether the store's jobs are keys with a time to live, as servers with a policy `volatile-*` delete."""
 
     def run(self, operation: Operation[T]) -> T:
         return self.driver.run(cast("Script[T] | Steps[T]", operation))
@@ -37,7 +39,7 @@ class OnRedis:
 
     def advice(self) -> list[str]:
         """What an operator should know about this server, in sentences; none if all is well."""
-        return doctor.advice(self.driver)
+        return doctor.advice(self.driver, jobs_expire=self.jobs_expire)
 
     def guard(self, session: str) -> Guard:
         return NoGuard()

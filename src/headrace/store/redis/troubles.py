@@ -141,17 +141,18 @@ class Journey:
     PATIENCE = 3.0
     """Seconds for which trouble that may pass is waited out."""
 
-    def __init__(self, where: str, *, repeatable: bool, reads: bool, known: bool) -> None:
+    def __init__(self, where: str, *, repeatable: bool, reads: bool) -> None:
         self.where = where
         self.sent = False
         """All of it is on its way: from now on a broken connection leaves us unsure."""
         self.unsure = False
         self.asking: Address | None = None
         """A node that is to be asked this once."""
+        self.known = False
+        """Whether the server was ever reached: what does not answer then may come back."""
         self.redirects = 0
         self._repeatable = repeatable or reads
         self._reads = reads
-        self._patience = self.PATIENCE if known else 0.0
         self._began = time.monotonic()
         self._attempt = 0
 
@@ -171,7 +172,7 @@ class Journey:
         trouble = diagnose(error, self.where)
         if self.sent and isinstance(error, BROKEN) and not isinstance(error, wire.BusyLoadingError):
             self.unsure = True
-        patient = time.monotonic() - self._began < self._patience or (self._attempt == 1 and self._patience > 0)
+        patient = self.known and (time.monotonic() - self._began < self.PATIENCE or self._attempt == 1)
         unsure = self.unsure and not self._reads
         if trouble.passes and patient and (self._repeatable or not unsure):
             return min(0.01 * 2.0**self._attempt, 0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311

@@ -25,6 +25,7 @@ from redis import exceptions as wire
 
 from headrace.errors import HeadraceError
 from headrace.store.pokes import Pokes
+from headrace.store.redis.addresses import Address
 from headrace.store.redis.connections import SECONDS, pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
@@ -62,6 +63,8 @@ class Ear:
         self._question = question
         self._has_room = has_room
         self._connection: Any = None
+        self._home: Address | None = None
+        """The node that we listen to: on a cluster a publisher is told of those who hear it there, and of no others."""
         self._socket = -1
         self._pokes = Pokes()
         self._poll = select.poll()  # select() cannot watch the thousandth file of a process
@@ -84,6 +87,8 @@ class Ear:
     # -- the contract --
 
     def arm(self) -> None:
+        if self._connection is not None and self._driver.opener.finder.owner not in (None, self._home):
+            self._hang_up()  # our keys have moved to another node; whoever arms looks for jobs after that
         if self._connection is None and not self._deaf:
             self._connected()  # if it is not, `wait` will try again, with pauses
 
@@ -216,9 +221,16 @@ class Ear:
             self._subscribe()
         except (*BROKEN, Replica, HeadraceError):
             return False
-        except wire.ResponseError:
+        except wire.ResponseError as error:
+            if self._driver.diagnose(error).passes:
+                return False
             self._deaf = True
         return True
+
+    def _open(self) -> Any:
+        connection = self._driver.opener.open()
+        self._home = (getattr(connection, "host", ""), getattr(connection, "port", 0))
+        return connection
 
     def _topics(self) -> Sequence[str]:
         """The channels to subscribe to."""
@@ -226,7 +238,7 @@ class Ear:
 
     def _subscribe(self) -> None:
         names = [name.encode() for name in self._topics()]
-        connection = self._driver.opener.open()
+        connection = self._open()
         try:
             connection.send_packed_command([pack(b"SUBSCRIBE", *names)], check_health=False)
             for _ in names:
@@ -399,7 +411,7 @@ class Hearer(Ear):
             self._hang_up()  # `wait` will try again
 
     def _subscribe(self) -> None:
-        self._connection = self._driver.opener.open()
+        self._connection = self._open()
         self._socket = self._connection._sock.fileno()
         self._poll.register(self._socket, select.POLLIN)
         try:

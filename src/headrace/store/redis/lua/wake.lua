@@ -58,21 +58,20 @@ local function publish(channel)
   return type(heard) == 'number' and heard or 0
 end
 
--- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: its
--- process is gone.
+-- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: nobody
+-- heard it here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
+-- for that it is rung for all the same.
 local function rouse(session)
-  if publish('wake:' .. session) == 0 then
-    return false
-  end
+  local heard = publish('wake:' .. session) > 0
   local bell = PREFIX .. 'bell:' .. session
   call('DEL', bell) -- once is enough
   call('RPUSH', bell, '1')
   call('PEXPIRE', bell, 60000)
-  return true
+  return heard
 end
 
--- As many of those who sleep for a queue, or for a pattern, as there are jobs for them. One whose process is gone does not
--- count. A hint carries no job.
+-- As many of those who sleep for a queue, or for a pattern, as there are jobs for them. One who was not heard to hear it does
+-- not count. A hint carries no job.
 local function wake(name, number)
   local key = PREFIX .. 'hungry:' .. name
   local woken = 0
