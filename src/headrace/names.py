@@ -8,7 +8,7 @@ from headrace.errors import ConfigurationError
 from headrace.glob import is_glob
 
 LONGEST = 200
-HIGHEST_COUNT = 2**53 - 1
+HIGHEST_COUNT = 2**48 - 1
 """The highest number that all stores keep exactly."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 
@@ -82,7 +82,7 @@ def check_count(what: str, value: object, least: int = 0) -> int:
 
     >>> check_count("retries", 2**70)
     Traceback (most recent call last):
-    headrace.errors.ConfigurationError: retries goes up to 9,007,199,254,740,991.
+    headrace.errors.ConfigurationError: retries goes up to 281,474,976,710,655.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{what} is a whole number, {least} or more, not {value!r}.")

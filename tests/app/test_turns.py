@@ -244,7 +244,7 @@ def test_a_queue_is_not_named_by_a_pattern(app: Headrace, name: str) -> None:
 
 def test_numbers_that_no_store_could_keep(app: Headrace) -> None:
     note = app.tasks["note"]
-    with pytest.raises(ConfigurationError, match="limit goes up to 9,007,199,254,740,991"):
+    with pytest.raises(ConfigurationError, match="limit goes up to 281,474,976,710,655"):
         note.using(lane="k", limit=2**70)
     with pytest.raises(ConfigurationError, match="retries goes up to"):
         note.using(retries=2**70)
@@ -262,7 +262,7 @@ def test_numbers_that_no_store_could_keep(app: Headrace) -> None:
         note.using(lane="k", rate=f"{'9' * 5_000}/minute")
     with pytest.raises(ConfigurationError, match="limit is a whole number, 0 or more, not -1"):
         app.queue("default").peek(-1)
-    app.queue("default").limit(2**53 - 1)
-    assert app.queue("default").running_at_most == app.settings["max-concurrency:default"] == 2**53 - 1
-    note.using(lane="k", limit=2**53 - 1).enqueue("ada", 1)
+    app.queue("default").limit(2**48 - 1)
+    assert app.queue("default").running_at_most == app.settings["max-concurrency:default"] == 2**48 - 1
+    note.using(lane="k", limit=2**48 - 1).enqueue("ada", 1)
     app.worker().run_until_empty()

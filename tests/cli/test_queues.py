@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
         (("limit", "", "3"), exits.CONFIGURATION, "A queue needs a name"),
         (("limit", "a\nb", "3"), exits.CONFIGURATION, "a character that cannot be printed"),
         (("limit", "mail", "0"), exits.CONFIGURATION, "a limit is at least 1, not 0. To stop a queue, pause it."),
-        (("limit", "mail", "9" * 23), exits.CONFIGURATION, "a limit goes up to 9,007,199,254,740,991"),
+        (("limit", "mail", "9" * 23), exits.CONFIGURATION, "a limit goes up to 281,474,976,710,655"),
         (("limit", "mail", "²"), exits.USAGE, "the limit is a whole number, not '²'. Write for example 3, or none."),
         (("limit", "mail", "9" * 5_000), exits.USAGE, "the limit is a whole number"),
     ],

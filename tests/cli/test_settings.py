@@ -87,7 +87,7 @@ def test_max_concurrency_is_the_limit_of_a_queue(app: Headrace, ask: Ask, run: R
         (("max-concurrency", "5"), exits.USAGE, "add --queue"),
         (("max-concurrency", "few", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
         (("max-concurrency", "²", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number, not '²'."),
-        (("max-concurrency", "9" * 23, "--queue", "q"), exits.CONFIGURATION, "goes up to 9,007,199,254,740,991"),
+        (("max-concurrency", "9" * 23, "--queue", "q"), exits.CONFIGURATION, "goes up to 281,474,976,710,655"),
         (("max-concurrency", "9" * 5_000, "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
         (("max-concurrency", "3", "--queue", "www-*"), exits.CONFIGURATION, "name one queue"),
         (("jobs-history", "²"), exits.CONFIGURATION, "jobs-history: "),
