@@ -243,8 +243,9 @@ class Headrace:
         [0, 2, 4]
         """
         puts: list[Put] = []
-        for piece in pieces(self._new_jobs(calls), self.store.put_at_once):
-            with counting(puts, len(calls)):
+        jobs = self._new_jobs(calls)
+        for piece in pieces(jobs, self.store.put_at_once):
+            with counting(puts, len(jobs)):
                 puts += self._put(piece)
         return self._handles(puts)
 
@@ -271,8 +272,9 @@ class Headrace:
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""
         puts: list[Put] = []
-        for piece in pieces(self._new_jobs(calls), self.store.put_at_once):
-            with counting(puts, len(calls)):
+        jobs = self._new_jobs(calls)
+        for piece in pieces(jobs, self.store.put_at_once):
+            with counting(puts, len(jobs)):
                 step = await self.store.arun(self.store.put(piece))
             puts += step
         return self._handles(puts)

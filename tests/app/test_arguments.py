@@ -233,6 +233,8 @@ INFINITE = "it contains a number that is not finite, which JSON cannot carry."
         (loose, [1, {"a": date(2020, 1, 1)}], f"argument \"value[1]['a']\" is of type date, {ELSE}"),
         (loose, Level.LOW, f"argument 'value' is of type Level, {ELSE}"),
         (loose, {1: 2}, "argument 'value' has the key 1, which would arrive as text. Use text as keys."),
+        (loose, {1: 2, "1": 3}, "argument 'value' has the key 1, which would not arrive."),
+        (loose, {10**5000: 1}, "argument 'value' cannot be encoded: Exceeds the limit (4300 digits)"),
         (loose, float("nan"), f"argument 'value' cannot be encoded: {INFINITE}"),
         (loose, [float("-inf")], f"argument 'value[0]' cannot be encoded: {INFINITE}"),
         (loose, cycle, "argument 'value' is nested too deeply, or contains itself."),
@@ -351,7 +353,11 @@ def expected(want: str, got: str, where: str = "") -> str:
         (Address, Address(DAY, DAY), expected("str", "date", ".street")),  # type: ignore[arg-type]
         (list[Address], [ADDRESS, Elsewhere("x", DAY)], expected("Address", "Elsewhere", "[1]")),
         (Plain, Plain(DAY), expected("str", "date", ".what")),  # type: ignore[arg-type]
-        (Movie, {"title": "M", "year": 1931, "by": "Lang"}, "argument 'value' has keys that would not arrive"),
+        (
+            Movie,
+            {"title": "M", "year": 1931, "by": "Lang"},
+            "argument 'value' has the key 'by', which would not arrive.",
+        ),
         (
             datetime,
             datetime(1800, 1, 1, tzinfo=ZoneInfo("Europe/Amsterdam")),

@@ -161,6 +161,7 @@ def test_the_task_decides_unless_the_call_does() -> None:
         ),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
+        ({"max_crashes": 2**63}, "max_crashes goes up to "),
         ({"timeout": 0}, "timeout must be longer than nothing."),
         ({"timeout": "x"}, "timeout: 'x' could not be placed in 'x'"),
         ({"heartbeat": -1}, "heartbeat: a duration can't be negative"),
@@ -220,8 +221,8 @@ def test_of_an_app_that_cannot_work(options: dict[str, Any], words: str) -> None
         ("sqlite:///a\nb.db", "The store's URL contains a character that cannot be printed: '\\n'."),
         ("sqlite:///caf\udce9.db", "The store's URL contains a character that cannot be printed: '\\udce9'."),
         ("sqlite:///%00", "The store's URL makes no sense: embedded null byte. Write for example sqlite:///jobs.db"),
-        ("redis://:secret@host:99999/0", "The store's URL makes no sense: Port out of range 0-65535."),
-        ("redis://[::1/0", "The store's URL makes no sense: Invalid IPv6 URL."),
+        ("redis://:secret@host:99999/0", "'redis://:***@host:99999/0': Ports are numbers from 1 to 65535"),
+        ("redis://[::1/0", "'redis://[::1/0': an IPv6 address is written in brackets"),
     ],
 )
 def test_of_a_store_that_cannot_work(url: str, words: str) -> None:

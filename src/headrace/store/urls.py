@@ -53,7 +53,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return _open(url, clock)
     except HeadraceError:
         raise
-    except ValueError as error:  # a port out of range, say. The URL is not shown: it may contain a password
+    except ValueError as error:  # an encoded NUL, say. The URL is not shown: it may contain a password
         raise ConfigurationError(f"The store's URL makes no sense: {error}. Write for example {EXAMPLES}.") from error
 
 
