@@ -165,7 +165,8 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
             ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
-            schedules.of_job(tx, ref)[1] if flags & RECURRING else None, flags & RESUMED != 0,
+            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
+            resumed=flags & RESUMED != 0,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
