@@ -10,8 +10,9 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from headrace import crashpoints
+from headrace.errors import ConfigurationError
 from headrace.store import Store
-from headrace.store.facets import ScheduleRecord, Schedules, Tick, facet
+from headrace.store.facets import ScheduleRecord, Schedules, Tick, Ticked, facet
 from headrace.ticks import work_out
 
 log = logging.getLogger("headrace.worker")
@@ -32,11 +33,26 @@ def tick_some(store: Store) -> int | None:
     if due.records:
         if crashpoints.armed:
             crashpoints.reach("tick.before")
-        ticked = store.run(schedules.tick(list(_ticks(due.records, now))))
+        ticks = list(_ticks(due.records, now))
+        try:
+            ticked = store.run(schedules.tick(ticks))
+        except ConfigurationError:
+            ticked = _one_by_one(store, schedules, ticks, now)
         if crashpoints.armed:
             crashpoints.reach("tick.after")
         now, next_tick = ticked.now, ticked.next_tick
     return None if next_tick is None else max(0, next_tick - now)
+
+
+def _one_by_one(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: int) -> Ticked:
+    """One of them has jobs that the store refuses: it is put off, and the others are not held up."""
+    for tick in ticks:
+        try:
+            ticked = store.run(schedules.tick([tick]))
+        except ConfigurationError as error:
+            log.error("schedule %r: its jobs are refused: %s", tick.name, error)
+            ticked = store.run(schedules.tick([Tick(name=tick.name, version=tick.version, next=now + AGAIN)]))
+    return ticked
 
 
 def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
@@ -47,7 +63,7 @@ def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
         try:
             tick = work_out(record, now)
         except Exception:
-            log.exception("schedule %s: when it is due could not be worked out", record.name)
+            log.exception("schedule %r: when it is due could not be worked out", record.name)
             tick = Tick(name=record.name, version=record.version, next=now + AGAIN)
         jobs += len(tick.jobs)
         yield tick

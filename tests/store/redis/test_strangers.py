@@ -18,9 +18,9 @@ from headrace import Headrace
 from headrace.cli import cli
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.job import Filter, Kind, SessionInfo, State
-from headrace.store.facets import Edit
-from headrace.store.redis import RedisStore
+from headrace.job import Filter, Kind, Lane, SessionInfo, State
+from headrace.store.facets import Definition, Edit, ScheduleRecord
+from headrace.store.redis import RedisStore, schedules
 from headrace.store.redis.operation import Script
 from processes import eventually
 
@@ -303,6 +303,49 @@ def test_a_tick_has_times(store: RedisStore, clock: ManualClock, number: float) 
     with pytest.raises(ConfigurationError, match="Nothing was written"):
         ask(store, "tick", short("new") + pack(">IBddH", 1, 3, 0, 0, 1) + job(flags=64))
     assert contents(scene.store) == before
+
+
+def schedule(**more: Any) -> ScheduleRecord:
+    definition = Definition(**{"rule": "every second UTC", "task": "task", "body": b"{}", **more})
+    return ScheduleRecord(name="bad", definition=definition, next=1)
+
+
+@pytest.mark.parametrize("what", ["name", "definition", "rule", "text"])
+def test_a_schedule_is_refused_if_nobody_could_read_it(store: RedisStore, what: str) -> None:
+    packed, name = schedules.pack(schedule()), "bad"
+    match what:
+        case "name":
+            name = b"b\xffd"
+        case "definition":
+            packed = packed.replace(b'{"rule', b'["rule')
+        case "rule":
+            packed = packed.replace(b'"rule"', b'"role"')
+        case "text":
+            packed = packed.replace(b"every", b"e\xffery")
+    with pytest.raises(ConfigurationError, match="Nothing was written"):
+        ask(store, "schedule_put", name, "", packed)
+    assert contents(store) == {}
+
+
+@pytest.mark.parametrize("what", ["rule", "type", "lane", "name"])
+def test_a_schedule_that_cannot_tick_holds_up_no_other(lone: RedisStore, what: str) -> None:
+    record = schedule(lane=Lane("x", limit=0)) if what == "lane" else schedule()
+    assert lone.run(schedules.put(record, None))
+    key = f"{lone.keys.prefix}schedules"
+    packed = lone.driver.command("HGET", key, "bad")
+    if what == "rule":
+        lone.driver.command("HSET", key, "bad", packed.replace(b"every", b"never"))
+    elif what == "type":
+        lone.driver.command(
+            "HSET", key, "bad", packed.replace(b'"priority":0', b'"priority":{}'.ljust(12))[:-1] + b" }"
+        )
+    elif what == "name":
+        lone.driver.command("HSET", key, b"b\xffd", packed)
+        lone.driver.command("ZADD", f"{lone.keys.prefix}ticks", "1", b"b\xffd")
+    fine = ScheduleRecord(name="fine", definition=schedule(queue="fine").definition, next=2)
+    lone.run(lone.put_schedule(fine, None))
+    with closing(Headrace(lone.url)) as app, app.worker(queues=["none"]):
+        eventually(lambda: list(app.jobs(queue="fine")), "a tick of the other")
 
 
 def write_over(store: RedisStore, job_id: str, change: Callable[[bytes], bytes], new_id: bytes | None = None) -> None:

@@ -12,7 +12,7 @@ from headrace.errors import StoreCorrupt
 from headrace.store.facets import Definition, Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.records import name as named
-from headrace.store.redis.requests import new_job
+from headrace.store.redis.requests import as_named, new_job
 
 PAUSED, NEXT, LAST_TICK, STARTED, FINISHED, DATA, FOLLOWS, CARRY = 1, 2, 4, 8, 16, 32, 64, 128
 OVERLAPS = (Overlap.ALLOW, Overlap.SKIP, Overlap.QUEUE, Overlap.REPLACE)
@@ -77,6 +77,18 @@ def unpack(name: str, packed: bytes) -> ScheduleRecord:
     )  # fmt: skip
 
 
+def _unpack_some(name: str, packed: bytes) -> ScheduleRecord:
+    """One of several. If it cannot be read, its rule says so: who ticks puts it off, and the others are not held up."""
+    try:
+        return unpack(name, packed)
+    except StoreCorrupt as error:
+        if len(packed) < _HEAD.size:
+            raise
+        version, flags = _HEAD.unpack_from(packed)[:2]
+        definition = Definition(rule=str(error), task="", body=b"")
+        return ScheduleRecord(name=name, version=version, paused=flags & PAUSED != 0, definition=definition)
+
+
 def _six(value: int | None) -> tuple[int, int]:
     return (value or 0) >> 32, (value or 0) & 0xFFFF_FFFF
 
@@ -97,13 +109,14 @@ def put(record: ScheduleRecord, expected: int | None) -> Script[bool]:
 
 
 def delete(name: str) -> Script[bool]:
-    return Script("schedule_delete", (name.encode(),), lambda reply, _: bool(reply), repeatable=False)
+    return Script("schedule_delete", (as_named(name),), lambda reply, _: bool(reply), repeatable=False)
 
 
 def look(what: str, *arguments: str) -> Script[ScheduleLook]:
     def read(reply: Reply, _: bool) -> ScheduleLook:
         now, tick, more, *found = reply
-        records = [unpack(name.decode(), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
+        read = unpack if what == "named" else _unpack_some
+        records = [read(named(name), packed) for name, packed in zip(found[::2], found[1::2], strict=True)]
         next_tick = int(tick) if tick and what == "due" else None
         return ScheduleLook(now=int(now), records=records, more=bool(more), next_tick=next_tick)
 
@@ -119,7 +132,7 @@ def tick(ticks: Sequence[Tick]) -> Script[Ticked]:
 
 
 def _tick(tick: Tick) -> bytes:
-    name = tick.name.encode()
+    name = as_named(tick.name)
     given = (tick.last_tick is not None) | (tick.next is not None) << 1
     head = _TICK(tick.version, given, tick.last_tick or 0, tick.next or 0, len(tick.jobs))
     return b"".join((_SHORT.pack(len(name)), name, head, *map(new_job, tick.jobs)))
