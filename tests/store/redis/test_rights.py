@@ -46,6 +46,13 @@ def test_who_may_not_do_all_of_it_does_none_of_it(private: Callable[..., Server]
     assert server.command("DBSIZE") == 0
 
 
+def test_doctor_says_what_is_missing(server: Server) -> None:
+    with closing(as_user(server, "~*", "&*", "+@all", "-rpush", "-zadd")) as store:
+        assert any("may not run RPUSH, ZADD" in sentence for sentence in store.advice())
+    with closing(as_user(server, "~*", "&*", "+@all")) as store:
+        assert not any("may not" in sentence for sentence in store.advice())
+
+
 def test_what_a_user_may_do_is_asked_once(server: Server) -> None:
     with closing(as_user(server, "~*", "&*", "+@all")) as store:
         put(store, "a")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, StoreReadOnly
 from headrace.job import (
     Counts,
     Event,
@@ -111,6 +111,14 @@ class RedisStore(OnRedis):
         if not self._may_write and is_write(operation):
             self._judge(await self.driver.arun(_RIGHTS))
         return await super().arun(operation)
+
+    def advice(self) -> list[str]:
+        found = super().advice()
+        try:
+            self._judge(self.driver.run(_RIGHTS))
+        except StoreReadOnly as error:
+            found.append(str(error))
+        return found
 
     def _judge(self, denied: list[str]) -> None:
         """A script that meets a command which is denied half way leaves half of its work behind: none is begun."""

@@ -28,7 +28,7 @@ from headrace.store.redis.operation import Reply
 from headrace.store.redis.troubles import BROKEN, Replica, redirection
 
 SECONDS = 5.0
-"""How long to wait for a connection or an answer. No script of ours takes more than a few milliseconds."""
+"""How long to wait for a connection or an answer. Scripts take milliseconds; the largest put, a part of a second."""
 IDLE_CHECK = 1.0
 """For how many seconds a kept connection is trusted."""
 KEPT = 16
