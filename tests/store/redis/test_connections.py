@@ -177,12 +177,17 @@ def test_a_server_that_stays_silent_is_unavailable_and_a_write_to_it_unsure(priv
         assert put(store, "b")[0].created
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["tags", "failures", "settings", "stats", "find by tag", "hear", "listen", "watch"])
-def test_one_who_only_asks_is_not_told_that_it_may_have_been_done(private: Callable[..., Server], name: str) -> None:
+def test_one_who_only_asks_is_not_told_that_it_may_have_been_done(
+    private: Callable[..., Server], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = private(tcp=True)
     with closing(RedisStore(f"{server.url}?ns=silent")) as store:
         request = Scene(store, ManualClock()).requests()[name]
+    monkeypatch.setattr(connections, "SECONDS", 0.3)
+    monkeypatch.setattr(Journey, "PATIENCE", 0.2)
+    with closing(RedisStore(f"{server.url}?ns=silent")) as store:
+        put(store, "warm up")  # now there is a connection on which the request gets away
         assert server.process is not None
         server.process.send_signal(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):

@@ -29,7 +29,11 @@ T = TypeVar("T")
 
 def is_write(operation: object) -> bool:
     """Whether this is one of the scripts that change something."""
-    return isinstance(operation, Script) and operation.name not in scripts.READS | scripts.LISTENS
+    return isinstance(operation, Script) and not _only_asks(operation)
+
+
+def _only_asks(script: Script[Any]) -> bool:
+    return script.name in scripts.READS or script.name in scripts.ASKS
 
 
 class Driver:
@@ -62,7 +66,7 @@ class Driver:
 
     def _only_reads(self, script: Script[Any]) -> bool:
         """Whether nobody needs to be told that it may or may not have been done."""
-        return script.name in scripts.READS or script.name in scripts.LISTENS
+        return _only_asks(script)
 
     def _journey(self, script: Script[Any]) -> Journey:
         return Journey(self.where, repeatable=script.repeatable, reads=self._only_reads(script))

@@ -24,8 +24,8 @@ READS = frozenset(
     }
 )  # fmt: skip
 """Those that write nothing."""
-LISTENS = frozenset({"hear", "listen", "watch"})
-"""Those that only note that somebody listens, for a minute or so."""
+ASKS = frozenset({"hear", "listen", "rights", "watch"})
+"""Those that write nothing that lasts: that somebody listens, for a minute or so, or what they take back at once."""
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)
 _CONSTANTS = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n", re.MULTILINE)
