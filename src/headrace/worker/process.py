@@ -31,6 +31,8 @@ EXIT_SESSION_GONE = 75
 """Temporary failure: start me again."""
 EXIT_BAD_APP = 78
 """Configuration error: starting me again won't help."""
+AT_ONCE = signal.SIGUSR2
+"""Stop without grace. Not SIGTERM again: two signals of a kind become one while nobody has looked at the first."""
 SWITCH_SECONDS = 0.001
 """For how long jobs may keep the interpreter from the pump, which should fetch more before they run out."""
 
@@ -106,6 +108,7 @@ def _run(config: ProcessConfig) -> int:
     )
     grace = iter([config.grace])  # for the first signal; none for the next ones
     signal.signal(signal.SIGTERM, lambda *_: pump.stop(next(grace, 0.0)))
+    signal.signal(AT_ONCE, lambda *_: pump.stop())
     try:
         pump.resources.start()
     except Exception:

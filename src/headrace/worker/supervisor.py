@@ -31,7 +31,7 @@ from headrace.store.contract import Guard
 from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
-from headrace.worker.process import CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
+from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -156,7 +156,7 @@ class Supervisor:
             self._kill_at = time.monotonic() + self._settings.grace + 5.0
         elif self._stopping == 2:
             log.info("stopping at once")
-            self._signal_all(signal.SIGTERM)
+            self._signal_all(AT_ONCE)
             self._kill_at = time.monotonic() + 2.0
         else:
             self._kill_at = time.monotonic()

@@ -279,6 +279,24 @@ def test_sigterm_lets_jobs_finish_and_a_second_one_gives_them_back(
     assert one_queue.progress == {}
 
 
+def test_a_second_signal_that_comes_before_the_first_was_seen_is_a_second_one(
+    one_queue: Queue, workers: Workers
+) -> None:
+    fill(one_queue, 1, 60)
+    raw = one_queue.jobs
+    worker = workers.start()
+    eventually(lambda: workers.lines("began"), "the job to begin")
+    (process, *_) = descendants(worker.pid)
+    os.kill(process, signal.SIGSTOP)
+    worker.signal(signal.SIGTERM)
+    worker.logged("stopping: jobs have")
+    worker.signal(signal.SIGTERM)
+    worker.logged("stopping at once")
+    os.kill(process, signal.SIGCONT)
+    assert worker.wait() == 0
+    assert one_queue.jobs == raw
+
+
 def test_many_processes_many_kills_no_job_lost(one_queue: Queue, workers: Workers) -> None:
     count = volume(50)
     fill(one_queue, count, 0.01)
