@@ -113,7 +113,7 @@ def diagnose(error: BaseException, where: str) -> Trouble:
         return Trouble(StoreReadOnly(f"{where} has become a replica and takes no writes."), True, True)
     if isinstance(error, wire.AuthenticationError) or text.startswith(("NOAUTH", "WRONGPASS")):
         return Trouble(StoreUnavailable(f"{where} wants another user name or password: {text}"), False, True)
-    if isinstance(error, wire.NoPermissionError) or "can't run this command" in text:
+    if isinstance(error, wire.NoPermissionError) or "can't run this command" in text or "ACL failure" in text:
         return Trouble(StoreReadOnly(f"{where}: this user may not do that: {text}"))
     if isinstance(error, wire.BusyLoadingError):
         return Trouble(StoreUnavailable(f"{where} is still loading its data from disk."), True, True)

@@ -23,7 +23,7 @@ local denied, listed = {}, {}
 for _, command in ipairs(NEEDED) do
   local answer = redis.pcall(unpack(command))
   local problem = type(answer) == 'table' and answer.err
-  if problem and problem:find("can't run this command", 1, true) then
+  if problem and (problem:find("can't run this command", 1, true) or problem:find('ACL failure', 1, true)) then -- by version
     if not listed[command[1]] then
       listed[command[1]] = true
       denied[#denied + 1] = command[1]
