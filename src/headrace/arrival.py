@@ -78,7 +78,7 @@ def equal(value: Any, found: Any) -> bool:
             return False
         # In the hour that a clock runs twice, a time is not equal to itself in another zone.
         return value.astimezone(UTC) == found.astimezone(UTC)
-    except Exception:
+    except Exception:  # the values' own comparison: what it cannot tell does not count as equal
         return False
 
 
