@@ -234,6 +234,26 @@ def test_a_poke_ends_the_next_wait_even_when_armed_in_between(store: Store, work
         assert woken(ear)
 
 
+def test_a_poke_is_no_news(store: Store, worker: Worker) -> None:
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        assert worker.take(1) == []
+        ear.wait(0)  # where all that can be done is to look, the first look is news
+        ear.poke()
+        assert ear.wait(LONG) is False
+
+
+def test_a_poke_hides_no_news_and_leaves_the_ear_armed(store: Store, worker: Worker) -> None:
+    with closing(store.waiter(worker.id, ["default"])) as ear:
+        ear.arm()
+        assert worker.take(1) == []
+        ear.poke()
+        ear.wait(LONG)
+        put(store, "a")
+        ear.poke()
+        assert ear.wait(LONG) or ear.wait(LONG / 2)
+
+
 def test_a_wait_that_timed_out_goes_on_listening(store: Store, worker: Worker) -> None:
     with closing(store.waiter(worker.id, ["default"])) as ear:
         ear.arm()

@@ -109,9 +109,9 @@ class Waiter(Protocol):
         """From now on news will end the next `wait`, even news that comes before it."""
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until there may be news or somebody pokes (True), or the time-out (seconds) has passed (False).
+        """Block until there may be news (True), or until somebody pokes or the time-out (seconds) has passed (False).
 
-        After a time-out it goes on listening; after news it must be armed again.
+        After news it must be armed again; else it goes on listening.
         """
 
     async def wait_async(self, timeout: float | None) -> bool:

@@ -34,9 +34,9 @@ class Ear:
 
     def wait(self, timeout: float | None) -> bool:
         with self.changed:
-            stirred = self.changed.wait_for(lambda: self.news or self.poked, timeout)
-            self.news = self.poked = False
-            return stirred
+            self.changed.wait_for(lambda: self.news or self.poked, timeout)
+            news, self.news, self.poked = self.news, False, False
+            return news
 
     async def wait_async(self, timeout: float | None) -> bool:
         return await asyncio.to_thread(self.wait, timeout)

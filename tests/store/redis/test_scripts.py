@@ -123,7 +123,12 @@ def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program
     plain = scene.plain_outcomes()
     take = worker.asks(5, 5, "default")
     assert looks(lambda: store.run(scene.requests()["put_plain"]())) == ["ZRANGE", "EXISTS"]
-    assert looks(lambda: store.run(store.exchange(worker.id, worker.number + 1, plain, take))) == ["EXISTS"]
+    somebody_sleeps = store.exchange(worker.id, worker.number + 1, plain, take)
+    assert looks(lambda: store.run(somebody_sleeps)) == ["EXISTS", "EXISTS"]
+    for name in ("watched", "hungry:default"):
+        store.driver.command("DEL", store.keys.prefix + name)
+    nobody_sleeps = store.exchange(worker.id, worker.number + 2, (), worker.asks(1, 0, "default"))
+    assert looks(lambda: store.run(nobody_sleeps)) == ["EXISTS"]
 
 
 # -- check first, then write --

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 import pytest
@@ -15,7 +15,8 @@ import pytest
 from conformance.helpers import Worker, put, state
 from headrace import Headrace
 from headrace.clock import SystemClock
-from headrace.job import State, Take, Turn
+from headrace.job import Ref, Renewal, State, Take, Turn
+from headrace.store import Operation
 from headrace.store.redis import RedisStore
 from headrace.store.redis.waiter import WorkerEar
 from processes import environment
@@ -218,6 +219,28 @@ def test_an_idle_worker_process_sends_less_than_two_commands_a_second(server: Se
         worker.send_signal(signal.SIGINT)
         worker.communicate(timeout=20)
     assert number < 10
+
+
+def test_jobs_that_end_are_no_reason_to_check_leases(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wake the pump up all the time, but only news of the store may be a cancellation."""
+    app = Headrace(f"{server.url}?ns=busy")
+
+    @app.task(name="brief")
+    def brief() -> None:
+        time.sleep(0.002)
+
+    with closing(app):
+        app.enqueue_many([brief.call() for _ in range(1_000)])
+        renew, renewed = app.store.renew, []
+
+        def counted(session: str, held: Sequence[tuple[Ref, int, str]]) -> Operation[Renewal]:
+            renewed.append(held)
+            return renew(session, held)
+
+        monkeypatch.setattr(app.store, "renew", counted)
+        app.worker(slots=4, session_timeout="1 hour").run_until_empty()
+        assert app.stats("default").run.count == 1_000
+        assert renewed == []
 
 
 def test_delayed_jobs_do_not_wait_for_an_idle_server_to_look_at_its_clock(private: Callable[..., Server]) -> None:

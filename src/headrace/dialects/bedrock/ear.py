@@ -57,11 +57,10 @@ class Ear:
         if self._socket is not None:
             listening.append(self._socket)
         readable, _, _ = select.select(listening, [], [], timeout if pause is None else pause)
-        if self._pokes.taken():
-            return True
+        poked = self._pokes.taken()
         if self._socket is not None and self._socket in readable:
             return self._hear()
-        return pause is not None and self._session.room > 0
+        return not poked and pause is not None and self._session.room > 0
 
     async def wait_async(self, timeout: float | None) -> bool:
         return await asyncio.to_thread(self.wait, timeout)
@@ -156,7 +155,7 @@ class Nap:
 
     def wait(self, timeout: float | None) -> bool:
         pause = self.PAUSE if timeout is None else min(timeout, self.PAUSE)
-        return self._poked.wait(pause) or timeout is None or timeout > self.PAUSE
+        return not self._poked.wait(pause) and (timeout is None or timeout > self.PAUSE)
 
     async def wait_async(self, timeout: float | None) -> bool:
         return await asyncio.to_thread(self.wait, timeout)

@@ -95,11 +95,12 @@ class Listener:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             listening = self._armed and self._has_room() is not False
-            if self._pokes.taken():
-                return True
+            poked = self._pokes.taken()
             if listening and self._news():
                 self._armed = False
                 return True
+            if poked:
+                return False
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return False

@@ -56,14 +56,15 @@ class Ear:
         deadline = None if timeout is None else now + timeout
         look_at = now + LOOK_AGAIN if self._looks else None
         while True:
-            if self._pokes.taken():
-                return True
+            poked = self._pokes.taken()
             was_connected = self._connection is not None
             if not was_connected:
                 self.arm()
             news = self._heard()
             if news or (was_connected and self._connection is None):
                 return True
+            if poked:
+                return False
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return False

@@ -162,12 +162,12 @@ class Ear:
             self._asked = 0.0
         stirred = self._stirred()
         while True:
-            if self._pokes.reader in stirred:
-                self._pokes.taken()
-                return True
+            poked = self._pokes.reader in stirred and self._pokes.taken()
             if self._deaf:
                 pass
             elif self._connection is None:
+                if poked:
+                    return False
                 if (yield None):
                     self._failures = 0
                     self._asked = 0.0
@@ -180,6 +180,8 @@ class Ear:
                 return True  # what was said meanwhile was not heard
             elif heard:
                 return True
+            if poked:
+                return False
             now = time.monotonic()
             if next_due is not None and now >= next_due:
                 return True

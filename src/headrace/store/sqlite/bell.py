@@ -31,6 +31,8 @@ FREE, BUSY = 0, 1
 WORKER, WATCHER, HEARER = 2, 3, 4
 """What a sleeper listens for: also its state while it sleeps."""
 
+NEWS, POKE = b"!", b"."
+
 _STATES = 64
 _ENTRIES = _STATES + SLOTS
 _ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
@@ -123,13 +125,13 @@ class Bells:
             _, key = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
             if matches(key):
                 self._map[at] = BUSY
-                self.send(slot)
+                self.send(slot, NEWS)
             at = self._sleeper(kind, at + 1)
 
-    def send(self, slot: int) -> None:
+    def send(self, slot: int, what: bytes) -> None:
         """Ring one bell. A bell whose owner died is taken down."""
         try:
-            self._sender.sendto(b"!", self.address(slot))
+            self._sender.sendto(what, self.address(slot))
         except (ConnectionRefusedError, FileNotFoundError):
             self._map[_STATES + slot] = FREE
         except OSError:
@@ -224,36 +226,44 @@ class Bell:
         # 0 makes the socket non-blocking: even the shortest time-out would take a millisecond.
         self._ear.settimeout(timeout)
         try:
-            self._ear.recv(16)
+            heard = self._ear.recv(16)
         except (TimeoutError, BlockingIOError):
             # Still armed: news that comes now ends the next wait. Who rings may also die between its commit and the
             # ring, or not be allowed to ring: so look now and then.
             return bool(timeout) and self._look()
-        self._fall_silent()
-        return True
+        return self._is_news(heard)
 
     async def wait_async(self, timeout: float | None) -> bool:
         self._ear.setblocking(False)
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.get_running_loop().sock_recv(self._ear, 16)
+                heard = await asyncio.get_running_loop().sock_recv(self._ear, 16)
         except TimeoutError:
             return await asyncio.to_thread(self._look)
-        self._fall_silent()
+        return self._is_news(heard)
+
+    def _is_news(self, heard: bytes) -> bool:
+        """One look at the database answers all rings that came before it; a poke is none."""
+        heard += self._rest()
+        if NEWS not in heard:
+            return False
+        self._bells.set_state(self._slot, BUSY)
+        self._rest()  # came before nobody had to ring any more
         return True
 
-    def _fall_silent(self) -> None:
-        """One look at the database answers all rings that came before it."""
-        self._bells.set_state(self._slot, BUSY)
+    def _rest(self) -> bytes:
+        """What else was said."""
+        heard = b""
         self._ear.setblocking(False)
         with suppress(BlockingIOError):
             while True:
-                self._ear.recv(16)
+                heard += self._ear.recv(16)
+        return heard
 
     def poke(self) -> None:
         with self._guard:  # once it is taken down another may hang there
             if self._hangs:
-                self._bells.send(self._slot)
+                self._bells.send(self._slot, POKE)
 
     def close(self) -> None:
         with self._guard:
@@ -280,7 +290,7 @@ class Poll:
         for pause in self._pauses(timeout):
             with suppress(Empty):
                 self._pokes.get(timeout=pause)
-                return True
+                break
         return self._is_news()
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -291,13 +301,11 @@ class Poll:
         return self._is_news()
 
     def _is_news(self) -> bool:
-        poked = False
         with suppress(Empty):
             while True:
                 self._pokes.get_nowait()
-                poked = True
         before, self._seen = self._seen, self._change_counter()
-        return poked or self._seen != before
+        return self._seen != before
 
     def _pauses(self, timeout: float | None) -> Iterable[float]:
         end = None if timeout is None else time.monotonic() + timeout
@@ -321,17 +329,20 @@ class Gong:
 
     def __init__(self, gongs: set[Gong]) -> None:
         self._gongs = gongs
-        self._struck = threading.Event()
+        self._stirred = threading.Event()
         self._poked = False
+        self._struck = False
         gongs.add(self)
 
     def arm(self) -> None:
+        self._struck = False
         if not self._poked:
-            self._struck.clear()
+            self._stirred.clear()
 
     def wait(self, timeout: float | None) -> bool:
-        struck = self._struck.wait(timeout)
-        self._struck.clear()
+        self._stirred.wait(timeout)
+        self._stirred.clear()  # first: what is struck after it ends the next wait
+        struck, self._struck = self._struck, False
         self._poked = False
         return struck
 
@@ -339,11 +350,12 @@ class Gong:
         return await asyncio.to_thread(self.wait, timeout)
 
     def strike(self) -> None:
-        self._struck.set()
+        self._struck = True
+        self._stirred.set()
 
     def poke(self) -> None:
         self._poked = True
-        self._struck.set()
+        self._stirred.set()
 
     def close(self) -> None:
         self._gongs.discard(self)

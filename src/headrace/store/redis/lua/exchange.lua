@@ -70,6 +70,20 @@ local function answer_with(due, verdicts, given, tick)
   return { string.format('%.0f', now), due, verdicts, given, records, values, tick and string.format('%.0f', tick) or '' }
 end
 
+-- How many jobs to take, how many more to hold ready, whether queues take turns, and their names. (One local for them all: a
+-- script may have 200.)
+local ask = { slots = 0, spare = 0, in_turn = 0, names = {} }
+if ARGV[6] ~= '' then
+  local at
+  ask.slots, ask.spare, ask.in_turn, at = unpack_from('>ddB', ARGV[6])
+  while at <= #ARGV[6] do
+    ask.names[#ask.names + 1], at = unpack_from('>Hc0', ARGV[6], at)
+  end
+  if not (ask.slots >= 0 and ask.spare >= 0 and ask.slots + ask.spare <= 100000 and ask.slots % 1 == 0 and ask.spare % 1 == 0) then
+    checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
+  end
+end
+
 local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
 local stamp, pulse = string.format('%.0f', now), string.format('%.0f', steady)
 
@@ -92,11 +106,19 @@ if is_again then
   return answer
 end
 
--- One look tells that nobody here uses more than plain jobs and queues; else it takes several.
+-- One look tells that nobody here uses more than plain jobs and queues, and that nobody sleeps; else it takes several.
 local EXTRA = { PREFIX .. 'releasing', PREFIX .. 'lanes', CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS }
-local is_plain = call('EXISTS', unpack(EXTRA)) == 0
-for _, key in ipairs(is_plain and EXTRA or {}) do
-  absent[key] = true
+local is_plain
+do
+  local keys = { WATCHED, unpack(EXTRA) }
+  for i = 1, math.min(#ask.names, HINTS_AT_MOST) do
+    keys[#keys + 1] = PREFIX .. 'hungry:' .. ask.names[i]
+  end
+  local nothing_else = call('EXISTS', unpack(keys)) == 0
+  is_plain = nothing_else or call('EXISTS', unpack(EXTRA)) == 0
+  for _, key in ipairs(nothing_else and keys or is_plain and EXTRA or {}) do
+    absent[key] = true
+  end
 end
 
 local verdicts = settle_all(session, tonumber(ARGV[7]))
@@ -107,17 +129,12 @@ if special then
 else
   slept_on = {}
 end
-local given, due, hungry, names, passed_on = {}, nil, {}, {}, {}
+local given, due, hungry, passed_on = {}, nil, {}, {}
 if ARGV[6] == '' then
   due = next_due(0)
 else
-  local slots, spare, in_turn, at = unpack_from('>ddB', ARGV[6])
-  if not (slots >= 0 and spare >= 0 and slots + spare <= 100000 and slots % 1 == 0 and spare % 1 == 0) then
-    checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
-  end
-  while at <= #ARGV[6] do
-    names[#names + 1], at = unpack_from('>Hc0', ARGV[6], at)
-    special = special or is_pattern(names[#names])
+  for _, name in ipairs(ask.names) do
+    special = special or is_pattern(name)
   end
   due = next_due(0)
   local promoted = 0
@@ -125,17 +142,17 @@ else
     promoted = promote()
     due = next_due(promoted)
   end
-  local wanted = slots + spare
-  local from_where = special and queues.meant_by(names, wanted + QUEUES_BESIDES) or names
+  local wanted = ask.slots + ask.spare
+  local from_where = special and queues.meant_by(ask.names, wanted + QUEUES_BESIDES) or ask.names
   if special then
-    given = turns.hand_out_in_turn(session, request, from_where, slots, spare, in_turn == 1)
+    given = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn == 1)
     due = next_due(promoted)
   elseif wanted > 0 then
-    local ids, from = choose(names, wanted, in_turn == 1)
-    given = hand_out(session, request, ids, from, slots)
+    local ids, from = choose(ask.names, wanted, ask.in_turn == 1)
+    given = hand_out(session, request, ids, from, ask.slots)
   end
-  if #given < slots then
-    hungry = names
+  if #given < ask.slots then
+    hungry = ask.names
     plan.tell[session.id] = plan.look_again or nil
   elseif #given == wanted or special then
     -- There may be more in line: pass the hint on to somebody who has nothing to do.

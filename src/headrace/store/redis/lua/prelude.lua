@@ -79,20 +79,20 @@ local function fail(kind, text)
   error('HEADRACE ' .. kind .. ' ' .. text .. ' .', 0)
 end
 
+-- Keys that are known not to be there. Who has looked for several at once need not ask for each.
+local absent = {}
+
 -- Asked once: nothing changes before the first write.
 local types = {}
 
 local function check_type(key, wanted)
-  local found = types[key] or call('TYPE', key).ok
+  local found = types[key] or absent[key] and 'none' or call('TYPE', key).ok
   types[key] = found
   if found ~= wanted and found ~= 'none' then
     fail('CORRUPT', key .. ' is a ' .. found .. ', not a ' .. wanted)
   end
   return found ~= 'none'
 end
-
--- Keys that are known not to be there. Who has looked for several at once need not ask for each.
-local absent = {}
 
 -- A table that is filled when somebody looks into it: what only some jobs need costs the others nothing.
 local makers = {}

@@ -135,14 +135,15 @@ local function settle_all(session, kept)
     plan.held_out[session.held] = extend(held_out, happy)
     extend(plan.ended, happy)
   end
-  local surplus, there = 0, 0
   if finished_in[1] then
-    there = call('ZCARD', ENDED[DONE])
-    surplus = there + #finished_in / 2 - (kept or setting('jobs-history-count'))
+    -- Those beyond the ones that are kept go when they are worth a step, and then faster than they come.
+    local there, coming = call('ZCARD', ENDED[DONE]), #finished_in / 2
     types[ENDED[DONE]] = 'zset' -- or that would have failed
-  end
-  if surplus >= 100 then
-    purge(DONE, math.min(surplus, there), #finished_in + 100)
+    kept = kept or setting('jobs-history-count')
+    local surplus, portion = there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
+    if surplus >= portion then
+      purge(DONE, math.min(surplus, there), math.max(2 * coming + 100, portion))
+    end
   end
   local bytes = {}
   for first = 1, #verdicts, 4000 do
