@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import select
+import resource
 import signal
 import threading
 from contextlib import closing
 
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 
 
-def readable(pokes: Pokes, seconds: float = 0) -> bool:
-    return bool(select.select([pokes.reader], [], [], seconds)[0])
+def is_poked(pokes: Pokes, seconds: float = 0) -> bool:
+    return bool(readable([pokes.reader], seconds))
 
 
 def test_pokes_are_taken_together() -> None:
@@ -20,9 +21,9 @@ def test_pokes_are_taken_together() -> None:
         assert not pokes.taken()
         for _ in range(200):
             pokes.poke()
-        assert readable(pokes)
+        assert is_poked(pokes)
         assert pokes.taken()
-        assert not readable(pokes)
+        assert not is_poked(pokes)
         assert not pokes.taken()
 
 
@@ -44,7 +45,7 @@ def test_a_signal_handler_may_poke_whoever_it_interrupts() -> None:
             with pokes._guard:  # as if it were poked by its own thread at this moment
                 other.start()
                 other.join()
-                assert readable(pokes, 20)
+                assert is_poked(pokes, 20)
         finally:
             signal.signal(signal.SIGUSR2, before)
 
@@ -58,7 +59,7 @@ def test_a_poke_after_the_end_is_not_written_to_another_file() -> None:
         assert {reader, writer} == descriptors
         pokes.poke()
         assert pokes.taken(), "nobody waits for ever for what is closed"
-        assert select.select([reader], [], [], 0)[0] == []
+        assert readable([reader], 0) == []
         pokes.close()
         os.write(writer, b"still open")
     finally:
@@ -72,3 +73,17 @@ def test_what_is_forgotten_leaves_no_descriptors_behind() -> None:
     del pokes
     with closing(Pokes()) as others:
         assert others.reader == reader
+
+
+def test_any_file_can_be_waited_for() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), max(hard, 2_048)))
+    with closing(Pokes()) as pokes:
+        high = fcntl.fcntl(pokes.reader, fcntl.F_DUPFD, 1_500)
+        try:
+            assert readable([high, pokes.reader], 0) == []
+            pokes.poke()
+            assert set(readable([high, pokes.reader], None)) == {high, pokes.reader}
+        finally:
+            os.close(high)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
+
+
+def readable(descriptors: Iterable[int], seconds: float | None) -> list[int]:
+    """Those with something to read, as soon as there are any. (`select` cannot watch a process' thousandth file.)"""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if seconds is None else math.ceil(seconds * 1000))]
 
 
 class Pokes:

@@ -9,7 +9,6 @@ moment is heard of, too.
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import threading
 import time
@@ -20,7 +19,7 @@ from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.hands import Session, get_found, read_found
 from headrace.dialects.bedrock.hosts import NotSent
 from headrace.dialects.bedrock.mapping import name_lists
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 
 HOLD = 60_000
 """Milliseconds that one request waits."""
@@ -53,12 +52,12 @@ class Ear:
         pause = None
         if self._session.room and self._socket is None and (self._resting() or not self._ask()):
             pause = PAUSE if timeout is None else min(timeout, PAUSE)
-        listening: list[int | socket.socket] = [self._pokes.reader]
+        listening = [self._pokes.reader]
         if self._socket is not None:
-            listening.append(self._socket)
-        readable, _, _ = select.select(listening, [], [], timeout if pause is None else pause)
+            listening.append(self._socket.fileno())
+        stirred = readable(listening, timeout if pause is None else pause)
         poked = self._pokes.taken()
-        if self._socket is not None and self._socket in readable:
+        if self._socket is not None and self._socket.fileno() in stirred:
             return self._hear()
         return not poked and pause is not None and self._session.room > 0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import select
 import time
 from collections import deque
 from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey.protocol import channel
 from headrace.errors import ConfigurationError
+from headrace.store.pokes import readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.troubles import BROKEN, Replica
@@ -77,9 +77,7 @@ class Listener:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLIN)
-            poll.poll(None if left is None else left * 1000)
+            readable([self._descriptor], left)
         return self._heard.popleft()
 
     async def anext(self, timeout: float | None) -> Happening | None:

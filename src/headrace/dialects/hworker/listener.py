@@ -7,7 +7,6 @@ is as before, whoever pushed, with whatever client, and a crash at any moment lo
 from __future__ import annotations
 
 import asyncio
-import select
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from redis import exceptions as wire
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.errors import HeadraceError
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -106,9 +105,7 @@ class Listener:
                 return False
             look_at = self._look_at if listening else None
             ends = [end for end in (deadline, look_at, now + BLOCK_SECONDS) if end is not None]
-            select.select(
-                [self._pokes.reader, *(self._descriptors() if listening else [])], [], [], max(min(ends) - now, 0.0)
-            )
+            readable([self._pokes.reader, *(self._descriptors() if listening else [])], max(min(ends) - now, 0.0))
 
     async def wait_async(self, timeout: float | None) -> bool:
         try:

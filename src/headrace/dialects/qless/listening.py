@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN
 
@@ -55,7 +54,7 @@ class Listener:
                     with suppress(HeadraceError):
                         self.subscribe()
                     if self._connection is None:
-                        select.select([self._pokes.reader], [], [], RECONNECT_SECONDS)
+                        readable([self._pokes.reader], RECONNECT_SECONDS)
                         continue
                 try:
                     yield from self._arrived()
@@ -63,7 +62,7 @@ class Listener:
                     self.hang_up()
                     continue
                 if not self._closed:
-                    select.select([self._pokes.reader, self._connection._sock], [], [], PING_SECONDS)
+                    readable([self._pokes.reader, *self.descriptors], PING_SECONDS)
         finally:
             self.hang_up()
 

@@ -8,7 +8,6 @@ looks again every few seconds.
 from __future__ import annotations
 
 import asyncio
-import select
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ import msgspec
 
 from headrace.errors import HeadraceError
 from headrace.glob import any_fits
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
 
@@ -73,8 +72,10 @@ class Ear:
             ends = [
                 moment for moment in (deadline, look_at, None if self._connection else now + 0.5) if moment is not None
             ]
-            watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._connection._sock]
-            select.select(watched, [], [], max(0.0, min(ends, default=now + 15.0) - now))
+            watched = [self._pokes.reader]
+            if self._connection is not None:
+                watched.append(self._connection._sock.fileno())
+            readable(watched, max(0.0, min(ends, default=now + 15.0) - now))
 
     async def wait_async(self, timeout: float | None) -> bool:
         try:

@@ -6,7 +6,6 @@ import code
 import itertools
 import json
 import logging
-import select
 import signal
 import sys
 import threading
@@ -27,7 +26,7 @@ from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
-from headrace.store.pokes import Pokes
+from headrace.store.pokes import Pokes, readable
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -82,7 +81,7 @@ class Stopper:
 
     def wait(self, seconds: float) -> None:
         """Until it is set, or so many seconds have passed. Once it is set this returns at once, for ever."""
-        select.select([self._pokes.reader], [], [], seconds)
+        readable([self._pokes.reader], seconds)
 
 
 class Worker:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
 from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, settling, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
+from headrace.store.pokes import readable
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
@@ -62,7 +62,7 @@ class ForkPerJobWorker(Worker):
 
     def _wait(self, listener: Listener, reader: int) -> None:
         """For the end of a child, for news of a lost job, for the next look at the queues."""
-        ready, _, _ = select.select([reader, *listener.descriptors], [], [], self.options.interval)
+        ready = readable([reader, *listener.descriptors], self.options.interval)
         if reader in ready:
             with suppress(BlockingIOError):
                 os.read(reader, 4096)
