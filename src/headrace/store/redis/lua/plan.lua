@@ -30,6 +30,7 @@ local plan = {
   ended = {},     -- ids of jobs that have come to an end
   tell = {},      -- sessions to wake
   look_again = false, -- a bound was reached: whoever asked should ask again
+  skipped = 0,    -- how many entries of rows were met that stand for nobody
   fresh = {},     -- members of lines and of what is due, and ids of ended jobs, that this plan has put there
   earliest = nil, -- due time of the earliest job that becomes scheduled
 }

@@ -23,12 +23,13 @@ local function promote()
   return #members
 end
 
--- The head of a queue's row: what is still there and ready. How many entries that takes, stale ones included.
-local function head_of_row(queue, wanted)
+-- A queue's row from a place on (0: its head, or behind what has been taken): what is still there and ready. How many entries that
+-- takes, stale ones included; of these an exchange skips only so many. Also the ids, and up to where it was read; nil: to its end.
+local function head_of_row(queue, wanted, from)
   local key, live, upto, chosen, n = PREFIX .. 'row:' .. queue, {}, {}, {}, 0
-  local read = 0
-  while n < wanted and read < STALE_AT_MOST do
-    local asked, ids = wanted - n, {}
+  local read, more = from or 0, true
+  while more and n < wanted and plan.skipped < STALE_AT_MOST do
+    local asked, ids, before = wanted - n, {}, n
     local members = call('LRANGE', key, read, read + asked - 1)
     for i = 1, #members do
       ids[i] = members[i]:sub(13)
@@ -41,18 +42,20 @@ local function head_of_row(queue, wanted)
         live[n], upto[n], chosen[n] = members[i], read + i, id
       end
     end
-    read = read + #members
-    if #members < asked then
-      break
-    end
+    read, more, plan.skipped = read + #members, #members == asked, plan.skipped + #members - (n - before)
   end
   if n == 0 and read > 0 then
     plan.rows[queue] = read -- nothing but stale entries
   end
-  if n < wanted and read >= STALE_AT_MOST then
+  if more and n < wanted then
     plan.look_again = true
   end
-  return live, upto, chosen
+  return live, upto, chosen, more and read or nil
+end
+
+-- How many of each queue's line to look at when their turns come one by one: some more than its share. Who has more is asked again.
+local function share_of(wanted, number)
+  return math.min(wanted, math.max(8, math.ceil(2 * wanted / number)))
 end
 
 -- Not `<` on the bytes: that goes by the server's locale.
@@ -125,8 +128,16 @@ local function choose(queues, wanted, in_turn)
   end
   if in_turn then
     local lines, in_row, in_plan = {}, {}, {}
-    for i, queue in ipairs(queues) do
-      lines[i], in_row[i], in_plan[i] = head_of_line(queue, wanted)
+    local share, read, found, full = share_of(wanted, #queues), 0, 0, true
+    while full and found < wanted do
+      found, full = 0, false
+      for i, queue in ipairs(queues) do
+        if not lines[i] or #lines[i] == read then
+          lines[i], in_row[i], in_plan[i] = head_of_line(queue, share)
+        end
+        found, full = found + #lines[i], full or #lines[i] == share and share < wanted
+      end
+      read, share = share, math.min(2 * share, wanted)
     end
     for turn = 1, wanted do
       local before = #ids

@@ -16,25 +16,39 @@ makers.turns = function()
     plan.enter[source.queue] = {}
   end
 
-  function turns.open_source(queue, wanted)
+  -- `share`: how many are read at once.
+  function turns.open_source(queue, share)
     local room, limited = queues.room(queue)
-    local source = { queue = queue, room = room, limited = limited, entering = {}, row = {}, upto = {}, line = {}, r = 1, l = 1 }
-    if room > 0 then
-      source.row, source.upto = head_of_row(queue, wanted)
-      local line = call('ZRANGE', PREFIX .. 'line:' .. queue, 0, wanted - 1, 'WITHSCORES')
-      local ids = {}
+    return {
+      queue = queue, room = room, limited = limited, share = share, entering = {}, row = {}, upto = {}, line = {}, r = 1, l = 1,
+      row_read = room > 0 and 0 or nil, line_read = room > 0 and 0 or nil,
+    }
+  end
+
+  -- More of row and line, where what was read has been taken.
+  function turns.read_on(source)
+    if source.row_read and not source.row[source.r] then
+      local _
+      source.row, source.upto, _, source.row_read = head_of_row(source.queue, source.share, source.row_read)
+      source.r = 1
+    end
+    if source.line_read and not source.line[source.l] then
+      local from, ids = source.line_read, {}
+      local line = call('ZRANGE', PREFIX .. 'line:' .. source.queue, from, from + source.share - 1, 'WITHSCORES')
+      source.line, source.l = {}, 1
       for i = 1, #line, 2 do
         source.line[#source.line + 1] = { tonumber(line[i + 1]), line[i] }
         ids[#ids + 1] = line[i]:sub(13)
       end
       load_many(ids)
+      source.line_read = #source.line == source.share and from + source.share or nil
     end
-    return source
   end
 
   -- Who is first of the three, and where he stands.
   function turns.first_of(source)
     turns.absorb(source)
+    turns.read_on(source)
     local best, where = source.line[source.l], 'line'
     local row, entering = source.row[source.r], source.entering[1]
     if row and (not best or sorted.before({ 0, row }, best) or best[1] == 0 and best[2] == row) then
@@ -77,13 +91,14 @@ makers.turns = function()
     return true
   end
 
+  -- Answers the ids handed out, and by queue what was found there, for those that were asked.
   function turns.hand_out_in_turn(session, request, names, slots, spare, in_turn)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
-    local given, sources = {}, {}
+    local given, sources, wanted = {}, {}, slots + spare
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
-      local source = sources[queue] or turns.open_source(queue, slots + spare)
+      local source = sources[queue] or turns.open_source(queue, in_turn and share_of(wanted, #names) or wanted - #given)
       local is_spare = #given >= slots
       sources[queue] = source
       while source.room > 0 and not (is_spare and source.limited) do
@@ -116,11 +131,11 @@ makers.turns = function()
     while found do
       found = false
       for _, queue in ipairs(names) do
-        found = #given < slots + spare and take_from(queue) or found
+        found = #given < wanted and take_from(queue) or found
       end
     end
     for _, queue in ipairs(in_turn and {} or names) do
-      while #given < slots + spare and take_from(queue) do end
+      while #given < wanted and take_from(queue) do end
     end
     for _, source in pairs(sources) do
       turns.absorb(source)
@@ -132,6 +147,6 @@ makers.turns = function()
     if given[1] then
       plan.held_in[session.held] = given
     end
-    return given
+    return given, sources
   end
 end
