@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -153,7 +153,7 @@ class RedisStore(OnRedis):
         return Steps(lambda: finding.find(wanted, _get))
 
     def counts(self) -> Operation[list[Counts]]:
-        return Script("counts", (), _read_counts)
+        return Steps(_count)
 
     def history(self, job_id: str) -> Operation[list[Event]]:
         def read(reply: Reply, _: bool) -> list[Event]:
@@ -303,7 +303,10 @@ class RedisStore(OnRedis):
         return Script("close", (session.encode(), *guilty), read)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
-        return Script("sessions", (), lambda reply, _: [_session(entry) for entry in reply])
+        def look() -> Generator[Script[Any], Any, list[SessionSnapshot]]:
+            return [_session(entry) for entry in (yield from finding.sessions())]
+
+        return Steps(look)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
@@ -452,11 +455,16 @@ def _snapshot(job_id: str, entry: Reply) -> Snapshot:
     return records.snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
 
 
-def _read_counts(reply: Reply, _: bool) -> list[Counts]:
+def _count() -> Generator[Script[Any], Any, list[Counts]]:
     queues: dict[str, dict[State, int]] = {}
-    for field, number in zip(reply[::2], reply[1::2], strict=True):
-        queue = queues.setdefault(text(field[1:]), {})
-        queue[records.STATES[int(field[:1])]] = int(number)
+    cursor = b"0"
+    while True:
+        cursor, *found = yield Script("counts", (cursor,), lambda reply, _: reply)
+        for field, number in zip(found[::2], found[1::2], strict=True):
+            queue = queues.setdefault(text(field[1:]), {})
+            queue[records.STATES[int(field[:1])]] = int(number)
+        if cursor == b"0":
+            break
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]
 
 

@@ -1,4 +1,7 @@
-"""Looking for jobs, in bounded steps: along an index where what is asked for has one, else through all of them."""
+"""Looking for jobs, in bounded steps: along an index where what is asked for has one, else through all of them.
+
+And for sessions, from the first to the last.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 from headrace.glob import matcher
 from headrace.job import Filter, Page, Snapshot, State
 from headrace.store.redis import records
-from headrace.store.redis.operation import Script
+from headrace.store.redis.operation import Reply, Script
 
 Get = Callable[[list[str]], Script[list[Snapshot | None]]]
 Looking = Generator[Script[Any], Any, Page]
@@ -109,8 +112,17 @@ def _through(wanted: Filter, get: Get) -> Looking:
 def _places(wanted: Filter) -> Generator[Script[Any], Any, list[bytes]]:
     """Where to look: what a worker's sessions hold, the lists of ended jobs, or everywhere."""
     if wanted.worker is not None:
-        sessions = yield Script("sessions", (wanted.worker.encode(),), lambda reply, _: reply)
-        return [b"held:" + entry[5] for entry in sessions]
+        return [b"held:" + entry[5] for entry in (yield from sessions(wanted.worker))]
     if wanted.states and all(state.final for state in wanted.states):
         return [state.value.encode() for state in wanted.states]
     return [b""]
+
+
+def sessions(name: str = "") -> Generator[Script[Any], Any, list[Reply]]:
+    """The open ones, or those of one name."""
+    entries: list[Reply] = []
+    further = b"0"
+    while further:
+        further, *found = yield Script("sessions", (name.encode(), further), lambda reply, _: reply)
+        entries += found
+    return entries

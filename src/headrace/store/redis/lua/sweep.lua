@@ -86,16 +86,20 @@ if keep_results then
   dropped_until = ended[#ended]
 end
 
--- Statistics: one day that is past keeping goes, and the histograms of another.
-local old, flat, flat_day = {}, {}, nil
+-- Statistics: some days that are past keeping go, and histograms of another: of so many queues, and then of those behind them.
+local old, flat, flat_day, flattened = {}, {}, nil, nil
 if check_type(PREFIX .. 'stats', 'zset') then
-  old = call('ZRANGEBYSCORE', PREFIX .. 'stats', '-inf', '(' .. first_day('stats-history'), 'LIMIT', 0, 500)
+  old = call('ZRANGEBYSCORE', PREFIX .. 'stats', '-inf', '(' .. first_day('stats-history'), 'LIMIT', 0,
+    FORGOTTEN_AT_ONCE)
   local since = tonumber(call('HGET', META, 'histograms') or 0) or 0
   local next_day = call('ZRANGEBYSCORE', PREFIX .. 'stats', '(' .. string.format('%.0f', since),
     '(' .. first_day('histogram-history'), 'WITHSCORES', 'LIMIT', 0, 1)
   if next_day[2] then
     flat_day = next_day[2]
-    for _, member in ipairs(call('ZRANGEBYSCORE', PREFIX .. 'stats', flat_day, flat_day, 'LIMIT', 0, 500)) do
+    flattened = tonumber(call('HGET', META, 'flattened') or 0) or 0
+    local members = call('ZRANGEBYSCORE', PREFIX .. 'stats', flat_day, flat_day, 'LIMIT', flattened, FORGOTTEN_AT_ONCE)
+    flattened = #members == FORGOTTEN_AT_ONCE and flattened + #members or nil
+    for _, member in ipairs(members) do
       local buckets = {}
       for _, field in ipairs(call('HKEYS', PREFIX .. 'stat:' .. member)) do
         if field:find('^[wr]%d') then
@@ -107,10 +111,14 @@ if check_type(PREFIX .. 'stats', 'zset') then
   end
 end
 
+local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) or 0
+if flattened or #old == FORGOTTEN_AT_ONCE or forgotten > FORGOTTEN_AT_ONCE then
+  more = 1
+end
+
 local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
-local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) > 0
-if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten then
+if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do
@@ -132,10 +140,15 @@ if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or raw
     for key, buckets in pairs(flat) do
       bulk('HDEL', key, buckets)
     end
-    call('HSET', META, 'histograms', flat_day)
+    if flattened then
+      call('HSET', META, 'flattened', string.format('%.0f', flattened))
+    else
+      call('HSET', META, 'histograms', flat_day)
+      call('HDEL', META, 'flattened')
+    end
   end
-  if forgotten then
-    call('ZREMRANGEBYSCORE', WATCHED, '-inf', now)
+  if forgotten > 0 then
+    call('ZREMRANGEBYRANK', WATCHED, 0, math.min(forgotten, FORGOTTEN_AT_ONCE) - 1)
   end
   return { buried, returned, purged, more, tick }
 end
