@@ -12,12 +12,15 @@ import ctypes
 import importlib.util
 import itertools
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -216,3 +219,24 @@ def rows(store: Any) -> dict[str, int]:
     leave_out = ("meta", "sessions", "session:", "hungry:", "bell:", "patterns", "watched", "settings", "stat", "event")
     names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
     return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}
+
+
+_MONITORED = re.compile(rb"\d+\.\d+ \[\d+ (?P<source>\S+)\] (?P<words>.*)")
+
+
+def commands_inside_scripts(program: str, act: Callable[[], object], store: Any) -> Iterator[list[str]]:
+    """What the server does on behalf of scripts while something happens."""
+    connection = shared(program).client().connection_pool.make_connection()
+    connection.send_command("MONITOR")
+    connection.read_response()
+    act()
+    store.driver.command("ECHO", "the end")
+    while True:
+        entry = _MONITORED.match(connection.read_response())
+        assert entry
+        words = shlex.split(entry["words"].decode("latin-1"))
+        if words[0] == "ECHO":
+            connection.disconnect()
+            return
+        if entry["source"] == b"lua":
+            yield words

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha1
 from typing import Any
@@ -26,7 +24,7 @@ from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import digest, source
 
 from .scenes import CROWDED, REQUESTS, Crowd, Scene, scene_for
-from .servers import Server, contents, programs, shared
+from .servers import Server, commands_inside_scripts, contents, programs
 
 WRITES = {
     b"hset", b"hdel", b"zadd", b"zrem", b"zremrangebyrank", b"zremrangebyscore", b"zpopmin", b"sadd", b"srem", b"rpush",
@@ -60,27 +58,6 @@ def test_every_script_begins_with_its_contract(name: str) -> None:
 
 
 # -- keys --
-
-
-MONITORED = re.compile(rb"\d+\.\d+ \[\d+ (?P<source>\S+)\] (?P<words>.*)")
-
-
-def commands_inside_scripts(program: str, act: Callable[[], object], store: RedisStore) -> Iterator[list[str]]:
-    """What the server does on behalf of scripts while something happens."""
-    connection = shared(program).client().connection_pool.make_connection()
-    connection.send_command("MONITOR")
-    connection.read_response()
-    act()
-    store.driver.command("ECHO", "the end")
-    while True:
-        entry = MONITORED.match(connection.read_response())
-        assert entry
-        words = shlex.split(entry["words"].decode("latin-1"))
-        if words[0] == "ECHO":
-            connection.disconnect()
-            return
-        if entry["source"] == b"lua":
-            yield words
 
 
 @pytest.mark.parametrize("names", [REQUESTS, CROWDED], ids=["plain", "crowd"])
@@ -122,7 +99,7 @@ def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program
 
     plain = scene.plain_outcomes()
     take = worker.asks(5, 5, "default")
-    assert looks(lambda: store.run(scene.requests()["put_plain"]())) == ["ZRANGE", "EXISTS"]
+    assert looks(lambda: store.run(scene.requests()["put_plain"]())) == ["EXISTS", "ZRANGE"]
     somebody_sleeps = store.exchange(worker.id, worker.number + 1, plain, take)
     assert looks(lambda: store.run(somebody_sleeps)) == ["EXISTS", "EXISTS"]
     for name in ("watched", "hungry:default"):
@@ -439,13 +416,13 @@ def test_a_worker_is_told_to_look_again_when_there_was_too_much_to_skip(store: R
     store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in ids]))
     store.run(store.delete(ids[:-1]))
     worker = Worker(store, clock)
-    with closing(store.waiter(worker.id, ["default"])) as ear:
-        ear.arm()
-        for _ in range(3):
-            if leases := worker.take(1):
-                break
-            assert ear.wait(1)
-    assert [lease.id for lease in leases] == [ids[-1]]
+    turn = worker.exchange(take=worker.asks(1))
+    assert not turn.leases
+    assert turn.next_due == clock.now()
+    assert worker.exchange(take=worker.asks(1), number=worker.number) == turn
+    turn = worker.exchange(take=worker.asks(1))
+    assert [lease.id for lease in turn.leases] == [ids[-1]]
+    assert turn.next_due is None
 
 
 def test_row_and_line_are_one_line(store: RedisStore, clock: ManualClock) -> None:

@@ -20,7 +20,7 @@ KNOWN = (
 
 TYPES = {
     "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
-    "schedules": "hash", "schedule_names": "zset", "ticks": "zset",
+    "schedules": "hash", "schedule_names": "zset", "ticks": "zset", "ready_queues": "zset",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "dependents:": "zset", "patient:": "zset", "releasing": "list", "lanes": "hash", "lane:": "zset",

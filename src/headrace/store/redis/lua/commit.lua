@@ -7,8 +7,10 @@ local function check_all(lists, prefix, kind)
   end
 end
 
+-- The counts as they will be: fields to set, fields to remove. And the queues that get their first ready job, as members of a
+-- sorted set, or lose their last.
 local function changed_counts()
-  local fields, set, zero = {}, {}, {}
+  local fields, set, zero, filled, emptied = {}, {}, {}, {}, {}
   for field, by in pairs(plan.counts) do
     if by ~= 0 then
       fields[#fields + 1] = field
@@ -24,33 +26,42 @@ local function changed_counts()
     elseif before[i] then
       zero[#zero + 1] = field
     end
+    local queue = (number > 0) ~= (after > 0) and field:byte() == READY_DIGIT and field:sub(2)
+    if queue and after > 0 then
+      filled[#filled + 1] = 0
+      filled[#filled + 1] = queue
+    elseif queue then
+      emptied[#emptied + 1] = queue
+    end
   end
-  return set, zero
+  if filled[1] or emptied[1] then
+    check_type(READY_QUEUES, 'zset')
+  end
+  return set, zero, filled, emptied
 end
 
 -- Whose entries in rows to remove: where that is quick. Elsewhere they are left, and skipped when their turn comes.
 local function entries_to_remove()
-  local found = {}
+  local found, left = {}, 100000
   for queue, members in pairs(plan.leave) do
     local key = PREFIX .. 'row:' .. queue
-    if check_type(key, 'list') and call('LLEN', key) * #members <= 100000 then
-      found[key] = members
+    local passed = check_type(key, 'list') and call('LLEN', key) * #members
+    if passed and passed <= left then
+      found[key], left = members, left - passed
     end
   end
   return found
 end
 
 -- The indexes in order of arrival: what enters, what leaves. Tags and groups are counted, too.
-local RANKINGS = { tag = 'tags', group = 'groups' }
-
 local function changed_indexes()
-  local changes = {}
+  local rankings, changes = { tag = 'tags', group = 'groups' }, {}
   for name, members in pairs(plan.index) do
     local change = { key = PREFIX .. name, enter = {}, leave = {} }
     check_type(change.key, 'zset')
     local kind = name:match('^(%a+):')
-    if RANKINGS[kind] then
-      change.ranking, change.word = PREFIX .. RANKINGS[kind], name:sub(#kind + 2)
+    if rankings[kind] then
+      change.ranking, change.word = PREFIX .. rankings[kind], name:sub(#kind + 2)
       check_type(change.ranking, 'zset')
     end
     for id, arrival in pairs(members) do
@@ -142,15 +153,8 @@ local function commit(first)
       plan.news[plan.earliest_queue] = 16
     end
   end
-  local hungry = {}
-  for queue, number in pairs(plan.news) do
-    for _, name in ipairs(number > 0 and listening_to(queue) or {}) do
-      if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
-        hungry[name] = math.min(number + (hungry[name] or 0), 16)
-      end
-    end
-  end
-  local counts, zeros = changed_counts()
+  local hungry = to_be_woken(plan.news)
+  local counts, zeros, filled, emptied = changed_counts()
   local indexes = changed_indexes()
   local statistics = next(plan.stats) and changed_stats()
   local records, removed = plan.records, plan.removed
@@ -228,6 +232,8 @@ local function commit(first)
   end
   bulk('HDEL', META, zeros)
   bulk('HSET', META, counts)
+  bulk('ZREM', READY_QUEUES, emptied)
+  bulk('ZADD', READY_QUEUES, filled)
   bulk('HDEL', LARGE, large_no_more)
   bulk('HSET', LARGE, large)
   bulk('HDEL', MORE_KEY, more_no_more)
@@ -245,8 +251,8 @@ local function commit(first)
     bulk('RPUSH', key, entries)
     call('LTRIM', key, -lines, -1)
   end
-  for queue, number in pairs(hungry) do
-    wake(queue, number)
+  for name, number in pairs(hungry) do
+    wake(name, number)
   end
   for session in pairs(plan.tell) do
     rouse(session)

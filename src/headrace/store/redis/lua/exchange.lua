@@ -85,7 +85,7 @@ if ARGV[6] ~= '' then
 end
 
 local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
-local stamp, pulse = string.format('%.0f', now), string.format('%.0f', steady)
+local stamp = string.format('%.0f', now)
 
 if is_again then
   local good, handed = pcall(cmsgpack.unpack, call('HGET', session.key, 'handed') or '')
@@ -100,9 +100,10 @@ if is_again then
     end
   end
   relations.unfinished = call('EXISTS', PREFIX .. 'releasing') == 1
-  local answer = answer_with(next_due(0), session.answer, given, next_tick())
+  local due = ARGV[6] ~= '' and queues.left_by(session).again and stamp or next_due(0)
+  local answer = answer_with(due, session.answer, given, next_tick())
   even_when_full()
-  call('HSET', session.key, 'seen', pulse, 'seen_at', stamp)
+  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp)
   return answer
 end
 
@@ -143,20 +144,28 @@ else
     due = next_due(promoted)
   end
   local wanted = ask.slots + ask.spare
-  local from_where = special and queues.meant_by(ask.names, wanted + QUEUES_BESIDES) or ask.names
+  local from_where, left = ask.names, {}
   if special then
-    given = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn == 1)
+    local before, asked = queues.left_by(session), nil
+    local walk = queues.meant_by(ask.names, wanted + QUEUES_BESIDES, before.place)
+    from_where = walk.queues
+    given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn == 1)
     due = next_due(promoted)
+    left.place = queues.place_after(walk, asked, #given >= ask.slots)
+    left.told = walk.from and (before.told or queues.has_been_told(session))
+    plan.look_again = plan.look_again or left.place ~= nil or left.told
   elseif wanted > 0 then
     local ids, from = choose(ask.names, wanted, ask.in_turn == 1)
     given = hand_out(session, request, ids, from, ask.slots)
   end
   if #given < ask.slots then
     hungry = ask.names
-    plan.tell[session.id] = plan.look_again or nil
+    left.again = plan.look_again or nil
+    due = left.again and stamp or due
   elseif #given == wanted or special then
     -- There may be more in line: pass the hint on to somebody who has nothing to do.
-    for i = 1, math.min(#from_where, HINTS_AT_MOST) do
+    local few = math.ceil(COMPARED_AT_MOST / math.max(#sleepers_patterns(), 1))
+    for i = 1, math.min(#from_where, HINTS_AT_MOST, few) do
       local queue = from_where[i]
       for _, name in ipairs(listening_to(queue)) do
         if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
@@ -165,6 +174,7 @@ else
       end
     end
   end
+  session.unfinished = (left.again or left.place) and cmsgpack.pack(left) or ''
   local any_large = false
   for _, id in ipairs(given) do
     local job = plan.jobs[id]
@@ -202,7 +212,7 @@ for _, hint in ipairs(passed_on) do
     wake(hint[2], 1)
   end
 end
-call('HSET', session.key, 'seen', pulse, 'seen_at', stamp, 'request', string.format('%.0f', request),
+call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp, 'request', string.format('%.0f', request),
   'answer', verdicts, 'handed', given[1] and cmsgpack.pack(given) or '', 'hungry',
-  hungry[1] and cmsgpack.pack(hungry) or '')
+  hungry[1] and cmsgpack.pack(hungry) or '', 'unfinished', session.unfinished)
 return answer_with(due, verdicts, given, tick)

@@ -11,10 +11,14 @@ local names = arguments(3)
 if call('EXISTS', PREFIX .. 'releasing') > 0 then
   return { 1, 0 }
 end
-for _, queue in ipairs(queues.meant_by(names, QUEUES_AT_MOST)) do
+local walk = queues.meant_by(names, QUEUES_AT_MOST)
+for _, queue in ipairs(walk.queues) do
   if call('EXISTS', PREFIX .. 'row:' .. queue, PREFIX .. 'line:' .. queue) > 0 and queues.room(queue) > 0 then
     return { 1, 0 }
   end
+end
+if walk.stopped then
+  return { 1, 0 } -- who knows: an exchange goes on looking where it has stopped
 end
 local ahead = -1
 for _, key in ipairs({ DUE, PREFIX .. 'ticks' }) do

@@ -3,6 +3,9 @@ makers.patterns = function()
   patterns.parsed = {}
 
   function patterns.code_points(text)
+    if #text <= 200 and not text:find('[\128-\255]') then
+      return { text:byte(1, -1) }
+    end
     local codes = {}
     for character in text:gmatch('[%z\1-\127\192-\255][\128-\191]*') do
       local code = 0
@@ -77,9 +80,15 @@ makers.patterns = function()
     if parts == nil then
       parts = patterns.parse_pattern(pattern)
       patterns.parsed[pattern] = parts
+      if parts then
+        parts.prefix = pattern:match('^[^*?%[]*')
+        parts.is_prefix = pattern == parts.prefix .. '*'
+      end
     end
-    if not parts then
+    if not parts or name:sub(1, #parts.prefix) ~= parts.prefix then
       return false
+    elseif parts.is_prefix then
+      return true
     end
     local codes = patterns.code_points(name)
     local p, c, star, mark = 1, 1, nil, nil

@@ -3,13 +3,15 @@
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
 --   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), results (until
---                                 when those of done jobs have been dropped), histograms (until which day), kept<digit of
---                                 the state> (how many of the oldest are past keeping, but needed; see purge.lua), and
---                                 <digit of the state><queue> -> how many jobs; zeros are left out
+--                                 when those of done jobs have been dropped), histograms (until which day), flattened (of
+--                                 how many queues on the next), kept<digit of the state> (how many of the oldest are past
+--                                 keeping, but needed; see purge.lua), and <digit of the state><queue> -> how many jobs;
+--                                 zeros are left out
 --   {ns}:job              hash    job id -> record (see job.lua)
 --   {ns}:row:<queue>      list    the ready jobs of a queue that came in order and without a priority: due(6) arrival(6) id.
 --                                 Entries of jobs that were cancelled or deleted may be left, and are skipped
 --   {ns}:line:<queue>     zset    all other ready jobs of a queue: score -priority, member due(6) arrival(6) id
+--   {ns}:ready_queues     zset    the queues that have ready jobs, all with score 0: in order of name
 --   {ns}:due              zset    the scheduled jobs: score due, member arrival(6) id
 --   {ns}:done             zset    what retention looks at: score finished, member id; likewise
 --   {ns}:failed           zset    and
@@ -57,8 +59,10 @@
 -- KEYS are the keys whose names are known beforehand, in this order. ARGV[1] is empty, or a test's clock.
 local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
+local READY_QUEUES = PREFIX .. 'ready_queues'
 
 local SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
+local READY_DIGIT = 49
 local ENDED = { [DONE] = KEYS[8], [FAILED] = KEYS[9], [CANCELLED] = KEYS[10] }
 
 local call = redis.call
@@ -153,7 +157,6 @@ end
 --
 --   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
 local EVENTS = PREFIX .. 'events'
-local EVENT_FORMAT = '>dHc0Hc0Hc0Hc0Hc0Hc0B'
 local EVENTS_KEPT, DETAIL_SIZE = 10000, 1000
 local listened = nil
 local happenings = {}
@@ -173,7 +176,7 @@ local function happened_to(id, record, at, what, detail, worker, tracked)
     fail('CORRUPT', JOB .. ' has no job in field ' .. id)
   end
   detail = detail:sub(1, DETAIL_SIZE)
-  happenings[#happenings + 1] = pack(EVENT_FORMAT, now, #what, what, #id, id, #task, task, #queue, queue,
+  happenings[#happenings + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,
     #worker, worker, #detail, detail, tracked and 1 or 0)
 end
 

@@ -1,7 +1,6 @@
 -- Ended jobs that retention has given up, oldest first. Most leave nothing but a record and an entry in an index: those are
 -- removed without being parsed. Those that others need stay; how many of them are at the head, as far as that is known, is kept
 -- in META: the next step goes on behind them, and begins anew when all have been looked at.
-local TRACES = HISTORY + HAS_KEY + LARGE_BODY + MORE
 
 -- The queue of a record that leaves nothing else behind; nil where there is more to it.
 local function queue_if_traceless(record, state)
@@ -9,7 +8,7 @@ local function queue_if_traceless(record, state)
     return nil
   end
   local current, flags = unpack_from('>BH', record)
-  if current ~= state or band(flags, TRACES + RUN) ~= RUN then
+  if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
     return nil
   end
   if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) % 8 ~= 0 then

@@ -12,7 +12,7 @@ while at <= #batch do
 end
 
 local due = pack('>I6', now)
-local fields, hungry = { 'format', 'jobs' }, {}
+local fields = { 'format', 'jobs' }
 local lines, rows, numbers, in_order = {}, {}, {}, {}
 for i = 1, n do
   local queue = queues[i]
@@ -22,12 +22,6 @@ for i = 1, n do
     -- Into the row only if that stays in order: the clock may have been set back.
     local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
     in_order[queue] = not last or #last >= 6 and unpack_from('>I6', last) <= now
-    hungry[queue] = {}
-    for _, name in ipairs(listening_to(queue)) do
-      if check_type(PREFIX .. 'hungry:' .. name, 'zset') then
-        hungry[queue][#hungry[queue] + 1] = name
-      end
-    end
   end
 end
 local meta = read_many('HMGET', META, fields)
@@ -71,23 +65,31 @@ if not records[1] then
   return stamp
 end
 
--- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others.
-local values = { 'format', '1', 'jobs', string.format('%.0f', arrival) }
+local values, filled = { 'format', '1', 'jobs', string.format('%.0f', arrival) }, {}
 for i = 3, #fields do
-  local number = (tonumber(meta[i] or 0) or 0) + numbers[fields[i]:sub(2)]
-  if number > 0 then
+  local queue, before = fields[i]:sub(2), tonumber(meta[i] or 0) or 0
+  if before + numbers[queue] > 0 then
     values[#values + 1] = fields[i]
-    values[#values + 1] = string.format('%.0f', number)
+    values[#values + 1] = string.format('%.0f', before + numbers[queue])
+    if before <= 0 then
+      filled[#filled + 1] = 0
+      filled[#filled + 1] = queue
+    end
   end
 end
+local hungry = to_be_woken(numbers)
+
+-- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others. If that is the
+-- index, whose type nobody has looked at, it is refused as well should that be another.
+bulk('ZADD', READY_QUEUES, filled)
 bulk('HSET', META, values)
 bulk('HSET', JOB, records)
 for queue, line in pairs(lines) do
   bulk('ZADD', PREFIX .. 'line:' .. queue, line)
   bulk('RPUSH', PREFIX .. 'row:' .. queue, rows[queue])
-  for _, name in ipairs(hungry[queue]) do
-    wake(name, math.min(numbers[queue], 16))
-  end
+end
+for name, number in pairs(hungry) do
+  wake(name, number)
 end
 tell_listeners()
 return stamp

@@ -5,14 +5,17 @@ local queues = on_demand('queues')
 makers.queues = function()
   queues.known = {}
 
+  function queues.said(queue, paused, limit)
+    if paused and not paused:find('^%d+ ') or limit and not limit:find('^%d+$') then
+      fail('CORRUPT', CONTROL .. ' says nothing about queue ' .. queue)
+    end
+    return { paused = paused, limit = limit and tonumber(limit) }
+  end
+
   function queues.about(queue)
     local found = queues.known[queue]
     if not found then
-      local values = call('HMGET', CONTROL, 'p' .. queue, 'l' .. queue)
-      if values[1] and not values[1]:find('^%d+ ') or values[2] and not values[2]:find('^%d+$') then
-        fail('CORRUPT', CONTROL .. ' says nothing about queue ' .. queue)
-      end
-      found = { paused = values[1], limit = values[2] and tonumber(values[2]) }
+      found = queues.said(queue, unpack(call('HMGET', CONTROL, 'p' .. queue, 'l' .. queue), 1, 2))
       queues.known[queue] = found
     end
     return found
@@ -46,24 +49,16 @@ makers.queues = function()
     end
   end
 
-  -- Names of queues, each once; a pattern gives place to the queues that it means and that have something to give, by name. Of
-  -- these no more than `most`: each has a job at least.
-  function queues.meant_by(names, most)
-    local found, listed, ready = {}, {}, nil
-    for _, name in ipairs(names) do
-      local meant = { name }
-      if is_pattern(name) then
-        ready = ready or queues.with_ready_jobs()
-        meant = queues.first_of(ready, name, most, listed)
-      end
-      for _, queue in ipairs(meant) do
-        if not listed[queue] then
-          listed[queue] = true
-          found[#found + 1] = queue
-        end
-      end
+  -- What is said about many queues, in one go.
+  function queues.learn(names)
+    local fields = {}
+    for i, queue in ipairs(absent[CONTROL] and {} or names) do
+      fields[2 * i - 1], fields[2 * i] = 'p' .. queue, 'l' .. queue
     end
-    return found
+    local values = read_many('HMGET', CONTROL, fields)
+    for i, queue in ipairs(names) do
+      queues.known[queue] = queues.known[queue] or queues.said(queue, values[2 * i - 1], values[2 * i])
+    end
   end
 
   -- In the order of bytes, whatever the server's locale is.
@@ -76,70 +71,152 @@ makers.queues = function()
     return #a < #b
   end
 
-  -- The first `most` of the queues that a pattern means, by name. There may be tens of thousands of queues: each is looked at once, and
-  -- told from the last one chosen by a number, made of the bytes after what all have in common.
-  function queues.first_of(ready, pattern, most, listed)
-    local prefix = pattern:match('^[^*?%[]*')
-    local all, size = pattern == prefix .. '*', #prefix
-    local chosen, keys, n = {}, {}, 0
-    for i = 1, #ready do
-      local queue = ready[i]
-      if queue:sub(1, size) == prefix and not listed[queue] then
-        local key = unpack_from('>I6', queue .. '\0\0\0\0\0\0', size + 1)
-        if (n < most or key < keys[n] or key == keys[n] and queues.bytes_before(queue, chosen[n]))
-          and (all or patterns.matches(pattern, queue)) then
-          local low, high = 1, n + 1
-          while low < high do
-            local middle = math.floor((low + high) / 2)
-            if key < keys[middle] or key == keys[middle] and queues.bytes_before(queue, chosen[middle]) then
-              high = middle
-            else
-              low = middle + 1
-            end
+  -- {ns}:ready_queues is as it was: the queues that a plan gives their first ready job, by name, and those that lose their last.
+  function queues.changed()
+    local fields, filled, emptied = {}, {}, {}
+    for field, by in pairs(plan.counts) do
+      fields[#fields + 1] = by ~= 0 and field:byte() == READY_DIGIT and field or nil
+    end
+    local before = read_many('HMGET', META, fields)
+    for i, field in ipairs(fields) do
+      local number = before[i] and tonumber(before[i]) or 0
+      local after = number + plan.counts[field]
+      if number <= 0 and after > 0 then
+        filled[#filled + 1] = field:sub(2)
+      elseif after <= 0 then
+        emptied[field:sub(2)] = true
+      end
+    end
+    table.sort(filled, queues.bytes_before)
+    return filled, emptied
+  end
+
+  -- The names that begin with a prefix end before this one.
+  function queues.end_of(prefix)
+    prefix = prefix:gsub('\255+$', '')
+    return prefix == '' and '+' or '(' .. prefix:sub(1, -2) .. string.char(prefix:byte(-1) + 1)
+  end
+
+  -- Names of queues, each once; a pattern gives place to the queues that it means and that have something to give, by name: ready
+  -- jobs, and room for them. There may be any number of queues: not more than LOOKED_AT_MOST are looked at, and about `most`
+  -- are chosen, as each has a job at least. `from` is where an earlier step has stopped: {pattern, queue}.
+  --
+  -- Answers {queues; by: queue -> its pattern; stopped: where this step has, nil if there is no more; in_pieces: it was, or will
+  -- be, one of several steps; from}.
+  queues.LOOKED_AT_MOST, queues.AT_ONCE = 1000, 250
+
+  function queues.meant_by(names, most, from)
+    local listed, filled, emptied = {}, nil, nil
+    local walk = { queues = {}, by = {}, left = queues.LOOKED_AT_MOST, number = 0 }
+    for _, name in ipairs(names) do
+      walk.from = walk.from or from and from[1] == name and from or nil
+    end
+    local begun = not walk.from
+
+    local function list(queue, pattern)
+      if not listed[queue] then
+        listed[queue] = true
+        walk.queues[#walk.queues + 1] = queue
+        walk.by[queue] = pattern
+        walk.number = walk.number + (pattern and 1 or 0)
+      end
+    end
+
+    local function look_for(pattern, place)
+      local prefix = pattern:match('^[^*?%[]*')
+      local first, last = place == '' and '[' .. prefix or '(' .. place, queues.end_of(prefix)
+      local function fits(queue)
+        return not listed[queue] and patterns.matches(pattern, queue)
+      end
+      local waiting = {}
+      for _, queue in ipairs(filled) do
+        waiting[#waiting + 1] = fits(queue) and queue or nil
+      end
+      local at, more = 1, true
+      while more and walk.left > 0 and walk.number < most do
+        local asked = math.min(walk.left, queues.AT_ONCE)
+        local found = call('ZRANGEBYLEX', READY_QUEUES, first, last, 'LIMIT', 0, asked)
+        local meant = {}
+        for _, queue in ipairs(found) do
+          while waiting[at] and queues.bytes_before(waiting[at], queue) do
+            meant[#meant + 1] = waiting[at]
+            at = at + 1
           end
-          table.insert(chosen, low, queue)
-          table.insert(keys, low, key)
-          n = n + 1
-          if n > most then
-            chosen[n], keys[n], n = nil, nil, most
+          meant[#meant + 1] = not emptied[queue] and fits(queue) and queue or nil
+        end
+        more, walk.left = #found == asked, walk.left - #found
+        place = found[#found] or place
+        first = '(' .. place
+        while waiting[at] and not more do
+          meant[#meant + 1] = waiting[at]
+          at = at + 1
+        end
+        queues.learn(meant)
+        for _, queue in ipairs(meant) do
+          if queues.room(queue) > 0 then
+            list(queue, pattern)
           end
         end
       end
+      walk.stopped = more and { pattern, place } or nil
     end
-    return chosen
+
+    for _, name in ipairs(names) do
+      if not is_pattern(name) then
+        list(name)
+      elseif not walk.stopped and (begun or name == from[1]) then
+        if not filled then
+          filled, emptied = queues.changed()
+        end
+        look_for(name, not begun and from[2] or '')
+        begun = true
+      end
+    end
+    walk.in_pieces = walk.from ~= nil or walk.left <= 0
+    return walk
   end
 
-  -- Queues with ready jobs, as they are or as a plan will have them, in no order. Not those that are paused, or have no room.
-  function queues.with_ready_jobs()
-    local ready, first, changed = {}, tostring(READY):byte(), {}
-    for field, by in pairs(plan.counts) do
-      if field:byte(1) == first and by ~= 0 then
-        changed[field] = (tonumber(call('HGET', META, field) or 0) or 0) + by
+  -- Where the step after this one begins; nil: at the beginning. It goes by name, as long as one step finds who has jobs. What takes
+  -- several gives everybody his turn: whoever had enough goes on behind the last queue that gave some. `asked`: by queue, whether
+  -- jobs were taken from there, or looked for.
+  function queues.place_after(walk, asked, enough)
+    if not enough then
+      return walk.stopped
+    elseif not walk.in_pieces then
+      return nil
+    end
+    local place = walk.from
+    for _, queue in ipairs(walk.queues) do
+      local pattern = walk.by[queue]
+      if pattern and not asked[queue] then
+        return place
       end
+      place = pattern and { pattern, queue } or place
     end
-    for queue in pairs(queues.without_room()) do
-      changed[READY .. queue] = 0
-    end
-    for _, field in ipairs(call('HKEYS', META)) do
-      if field:byte(1) == first and not changed[field] then
-        ready[#ready + 1] = field:sub(2)
-      end
-    end
-    for field, number in pairs(changed) do
-      if number > 0 then
-        ready[#ready + 1] = field:sub(2)
-      end
-    end
-    return ready
+    return walk.stopped
   end
 
-  function queues.without_room()
-    local full = {}
-    for _, field in ipairs(absent[CONTROL] and {} or call('HKEYS', CONTROL)) do
-      local queue = field:sub(2)
-      full[queue] = queues.room(queue) <= 0 or nil
+  -- What the last exchange that took has left to the next: {again: it has told the session to look again; place: where to go on
+  -- looking; told: there was news since that began}. Nothing, mostly.
+  function queues.left_by(session)
+    local good, left = pcall(cmsgpack.unpack, session.unfinished)
+    left = good and type(left) == 'table' and left or {}
+    local place = left.place
+    if type(place) ~= 'table' or type(place[1]) ~= 'string' or type(place[2]) ~= 'string' then
+      left.place = nil
     end
-    return full
+    return left
+  end
+
+  -- Whether a session that looks for queues in several steps may have passed by news: it was told of some, or would not have been.
+  function queues.has_been_told(session)
+    local registered = hungry_for(session)
+    for _, name in ipairs(registered) do
+      if not call('ZMSCORE', PREFIX .. 'hungry:' .. name, session.id)[1] then
+        return true
+      end
+    end
+    return registered[1] == nil
   end
 
   -- Whether a session that is alive listens to a queue and knows a task.

@@ -7,7 +7,7 @@ local function quick_take(session, request)
   queue, at = unpack_from('>Hc0', ARGV[6], at)
   local registered = hungry_for(session)
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
-  if at <= #ARGV[6] or registered[2] or registered[1] and registered[1] ~= queue or due and tonumber(due) <= now then
+  if session.unfinished ~= '' or at <= #ARGV[6] or registered[2] or registered[1] and registered[1] ~= queue or due and tonumber(due) <= now then
     return nil
   end
   local row, hungry = PREFIX .. 'row:' .. queue, PREFIX .. 'hungry:' .. queue
@@ -38,6 +38,9 @@ local function quick_take(session, request)
   check_type(hungry, 'zset')
 
   even_when_full()
+  if waiting <= 0 then
+    call('ZREM', READY_QUEUES, queue) -- first: nobody has looked at its type
+  end
   bulk('HSET', JOB, changed)
   call('LTRIM', row, n, -1)
   bulk('SADD', session.held, ids)

@@ -4,7 +4,7 @@
 --   rn, rt, rq   and r<bucket> the same of runs
 --   retries, failures
 local DAY, LONGEST = 86400000, 68719476735
-local floor, frexp = math.floor, math.frexp
+local floor = math.floor
 
 local function bucket_of(length)
   if length < 16 then
@@ -13,7 +13,7 @@ local function bucket_of(length)
   if length > LONGEST then
     length = LONGEST
   end
-  local _, exponent = frexp(length)
+  local _, exponent = math.frexp(length)
   local shift = exponent - 4
   return 8 * shift + floor(length / 2 ^ shift)
 end

@@ -7,16 +7,48 @@ local function is_pattern(name)
   return name:find('[*?%[]') ~= nil
 end
 
+-- The patterns that sessions sleep on.
+local function sleepers_patterns()
+  slept_on = slept_on or call('ZRANGE', PATTERNS, 0, 999)
+  return slept_on
+end
+
 -- What sessions that are hungry for work in a queue are registered under: its name, and patterns that mean it.
 local function listening_to(queue)
-  slept_on = slept_on or call('ZRANGE', PATTERNS, 0, 999)
   local names = { queue }
-  for _, pattern in ipairs(slept_on) do
+  for _, pattern in ipairs(sleepers_patterns()) do
     if pattern ~= queue and patterns.matches(pattern, queue) then
       names[#names + 1] = pattern
     end
   end
   return names
+end
+
+-- Which of those who sleep are woken by news (queue -> how many jobs): name of a queue or pattern -> how many of them. Where
+-- there are very many queues and patterns nobody finds out which fit: a hint too many does no harm.
+local COMPARED_AT_MOST, WOKEN_AT_MOST = 10000, 16
+
+local function to_be_woken(news)
+  local sleepers, many = {}, 0
+  local function add(name, number)
+    if number > 0 and check_type(PREFIX .. 'hungry:' .. name, 'zset') then
+      sleepers[name] = math.min(number + (sleepers[name] or 0), WOKEN_AT_MOST)
+    end
+  end
+  local globs = sleepers_patterns()
+  for _ in pairs(globs[1] and news or {}) do
+    many = many + 1
+  end
+  local too_many = many * #globs > COMPARED_AT_MOST
+  for queue, number in pairs(news) do
+    for _, name in ipairs(too_many and { queue } or number > 0 and listening_to(queue) or {}) do
+      add(name, number)
+    end
+  end
+  for _, pattern in ipairs(too_many and globs or {}) do
+    add(pattern, WOKEN_AT_MOST)
+  end
+  return sleepers
 end
 
 local function check_hungry(names)
