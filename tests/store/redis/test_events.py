@@ -45,7 +45,7 @@ def test_nobody_listens_costs_one_read_per_request(server: Server, lone: RedisSt
     leases = worker.take(100)
     counted = calls(server, lambda: worker.exchange([outcome(lease) for lease in leases]))
     assert counted["xadd"] == 100
-    assert counted["exists"] == 3, "once more for events and for the rest, whatever the number of jobs"
+    assert counted["exists"] == 4, "one for each kind of thing, whatever the number of jobs"
 
 
 def test_the_stream_goes_when_nobody_listens_any_more(server: Server, lone: RedisStore) -> None:
