@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from conformance.helpers import new, put
 from headrace.clock import ManualClock
 from headrace.store.facets import Batch
 from headrace.store.redis import RedisStore, connections
+from leftovers import at_every_step, nothing_unclosed
 
 from .scenes import REQUESTS, Scene
 from .servers import Server, contents
@@ -70,3 +72,41 @@ def test_an_idle_connection_that_the_server_closed_is_not_used(server: Server, l
         put(lone, "a")
         server.command("CLIENT", "KILL", "TYPE", "normal")
         assert lone.run(lone.delete(["a"])) == [True]
+
+
+@pytest.mark.parametrize("idle", [connections.IDLE_CHECK, 0.0])
+def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_open(
+    lone: RedisStore, monkeypatch: pytest.MonkeyPatch, idle: float
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_CHECK", idle)
+
+    async def twice() -> None:  # on a new connection, and on one that was kept
+        await lone.arun(lone.put([new("a")]))
+        await lone.arun(lone.get(["a"]))
+
+    with nothing_unclosed():
+        assert at_every_step(twice, asyncio.Task.cancel) > 10
+
+
+def test_a_store_that_is_closed_during_a_request_leaves_nothing_open(lone: RedisStore) -> None:
+    with nothing_unclosed():
+        assert at_every_step(lambda: lone.arun(lone.get(["a"])), lambda _: lone.close()) > 5
+
+
+def test_a_large_request_that_the_server_does_not_read_is_dropped_with_its_connection(
+    server: Server, lone: RedisStore
+) -> None:
+    process = server.process
+    assert process is not None
+
+    async def session() -> None:
+        await lone.arun(lone.put([new("small")]))
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lone.arun(lone.put([new("large", body=b"x" * 8_000_000)])), 0.1)
+
+    with nothing_unclosed():
+        try:
+            asyncio.run(session())
+        finally:
+            process.send_signal(signal.SIGCONT)

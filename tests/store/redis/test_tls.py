@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.errors import StoreUnavailable
+from leftovers import at_every_step, nothing_unclosed
 
 from .servers import Server, free_port, programs
 
@@ -32,8 +34,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def port(certificate: tuple[Path, Path]) -> Iterator[int]:
-    """Where a server listens that was built with TLS."""
+def listening(certificate: tuple[Path, Path]) -> Iterator[tuple[Server, int]]:
+    """A server that was built with TLS, and where it listens."""
     number = free_port()
     options = ("--tls-port", str(number), "--tls-auth-clients", "no")
     files = ("--tls-cert-file", str(certificate[0]), "--tls-key-file", str(certificate[1]))
@@ -42,10 +44,15 @@ def port(certificate: tuple[Path, Path]) -> Iterator[int]:
             server = Server(*options, *files, program=program)
         except RuntimeError:
             continue  # built without it
-        yield number
+        yield server, number
         server.close()
         return
     pytest.skip("no redis-server here was built with TLS")
+
+
+@pytest.fixture
+def port(listening: tuple[Server, int]) -> int:
+    return listening[1]
 
 
 @pytest.fixture
@@ -84,6 +91,28 @@ def test_from_async_code(app: Headrace) -> None:
 
     with app.worker():
         assert asyncio.run(ask()) == 5
+
+
+def test_a_loop_that_ends_waits_for_no_farewell_and_leaves_nothing_open(
+    app: Headrace, listening: tuple[Server, int]
+) -> None:
+    process = listening[0].process
+    assert process is not None
+
+    async def ask() -> None:
+        await app.store.arun(app.store.counts())
+        process.send_signal(signal.SIGSTOP)
+
+    with nothing_unclosed():
+        try:
+            asyncio.run(ask())
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_open(app: Headrace) -> None:
+    with nothing_unclosed():
+        assert at_every_step(lambda: app.store.arun(app.store.counts()), asyncio.Task.cancel) > 10
 
 
 def test_events_through_tls(app: Headrace) -> None:

@@ -134,10 +134,34 @@ class Opener:
         return self._class(**_at(address, {**options, **self.place.sentinel_login}))
 
 
+class _HangsUp:
+    """Goes at once, as connections of threads do.
+
+    A transport that is merely closed sends first what it still has, and through TLS waits for an answer to its
+    farewell: a server that is slow would keep it, and a loop that ends would leave it behind.
+    """
+
+    _writer: asyncio.StreamWriter | None
+
+    async def disconnect(self, *arguments: Any, **options: Any) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*arguments, **options)  # type: ignore[misc]
+
+
+class _AsyncTcp(_HangsUp, AsyncConnection): ...
+
+
+class _AsyncTls(_HangsUp, AsyncSSLConnection): ...
+
+
+class _AsyncUnix(_HangsUp, AsyncUnixDomainSocketConnection): ...
+
+
 _CLASSES: dict[str, tuple[Any, Any]] = {
-    "tcp": (Connection, AsyncConnection),
-    "tls": (SSLConnection, AsyncSSLConnection),
-    "unix": (UnixDomainSocketConnection, AsyncUnixDomainSocketConnection),
+    "tcp": (Connection, _AsyncTcp),
+    "tls": (SSLConnection, _AsyncTls),
+    "unix": (UnixDomainSocketConnection, _AsyncUnix),
 }
 _ROLE, _ASKING = pack(b"ROLE"), pack(b"ASKING")
 
@@ -203,6 +227,7 @@ class LoopShelf:
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
         self._idle: list[tuple[float, Any]] = []
+        self._closed = False
         self._caretaker: AsyncGenerator[None] | None = None
 
     async def settle_in(self) -> None:
@@ -219,13 +244,18 @@ class LoopShelf:
     async def take(self) -> Any:
         while self._idle:
             since, connection = self._idle.pop()
-            if time.monotonic() - since < IDLE_CHECK or not await _has_news_async(connection):
+            usable = False
+            try:
+                usable = time.monotonic() - since < IDLE_CHECK or not await _has_news_async(connection)
+            finally:  # whoever looks may be cancelled
+                if not usable:
+                    await connection.disconnect(nowait=True)
+            if usable:
                 return connection
-            await connection.disconnect(nowait=True)
         return await self._opener.aopen()
 
     async def give_back(self, connection: Any) -> None:
-        if len(self._idle) < KEPT:
+        if len(self._idle) < KEPT and not self._closed:
             self._idle.append((time.monotonic(), connection))
         else:
             await connection.disconnect(nowait=True)
@@ -236,10 +266,10 @@ class LoopShelf:
                 await self._idle.pop()[1].disconnect(nowait=True)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From any thread."""
-        if not loop.is_closed():
-            with suppress(RuntimeError):
-                asyncio.run_coroutine_threadsafe(self.clear(), loop)
+        """From any thread. What is in use now is closed when it comes back."""
+        self._closed = True
+        with suppress(RuntimeError):  # the loop has ended, and has closed them itself
+            loop.call_soon_threadsafe(lambda: loop.create_task(self.clear()))
 
 
 def _has_news(connection: Any) -> bool:
