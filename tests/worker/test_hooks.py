@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -15,6 +17,8 @@ from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.job import NewJob
 from headrace.store.sqlite import SqliteStore
+from leftovers import descriptors
+from processes import eventually
 
 from . import tasks
 
@@ -36,6 +40,27 @@ def test_start_and_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.result() == "hello 6"
     assert tasks.events == ["start", "pool made", "pool closed", "stop", "stop, async"]
     tasks.app.close()
+
+
+def test_a_worker_that_has_stopped_keeps_no_descriptor(app: Headrace) -> None:
+    @app.task(name="plain")
+    def plain() -> None: ...
+
+    @app.task(name="on_loop")
+    async def on_loop() -> None: ...
+
+    def work() -> None:
+        with app.worker():
+            plain.enqueue().result(timeout=20)
+            on_loop.enqueue().result(timeout=20)
+
+        eventually(lambda: "headrace-loop" not in {thread.name for thread in threading.enumerate()}, "the loop's end")
+        gc.collect()
+
+    work()
+    before = descriptors()
+    work()
+    assert descriptors() == before
 
 
 def test_a_start_hook_that_fails(app: Headrace) -> None:

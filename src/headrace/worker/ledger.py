@@ -18,6 +18,7 @@ _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), re
 _NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
 _NOWHERE = 0
+_NO_FILE = -1
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
 
@@ -51,8 +52,8 @@ class Ledger:
 
     @classmethod
     def private(cls) -> Ledger:
-        """For a worker without a supervisor: the same, read by nobody."""
-        return cls.shared()
+        """For a worker without a supervisor: the same, read by nobody, and gone with it."""
+        return cls(_NO_FILE)
 
     # -- the worker's side --
 
