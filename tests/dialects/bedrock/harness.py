@@ -150,9 +150,13 @@ class InProcess:
     def stop_gently(self) -> None:
         """Stop with clients connected."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            self._loop.call_soon_threadsafe(self.begin_to_stop)
             self._thread.join(PATIENCE)
             assert not self._thread.is_alive()
+
+    def begin_to_stop(self) -> None:
+        """On the server's thread."""
+        self._stop.set()
 
     def connect(self) -> Wire:
         self._wires.append(Wire(self.port))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 from collections.abc import Callable
 
 import pytest
 
 from headrace.clock import ManualClock
+from headrace.dialects.bedrock.database import Database
+from leftovers import nothing_unclosed
 
 from .harness import InProcess, Wire
 from .states import create, family, running, state_of
@@ -224,6 +228,26 @@ def test_waiters_behind_a_stop_are_told(server: InProcess) -> None:
     reply = waiter.read()
     assert (reply.status, reply.headers["Connection"]) == ("303 Timeout", "close")
     assert waiter.at_end()
+
+
+def test_a_client_that_hangs_up_during_a_stop_does_not_spoil_it(server: InProcess, wire: Wire) -> None:
+    job = create(wire, "x")
+    rude, polite = server.connect(), wait_for(server, "y")
+    assert rude.ask("Ping").status == "200 OK"
+    rude.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def stop() -> None:  # in one step of the server's loop: it hears of the stop first
+        rude.close()
+        server.begin_to_stop()
+
+    with nothing_unclosed():
+        server.on_loop(stop)
+        server.stop_gently()
+    assert polite.read().status == "303 Timeout"
+    assert polite.at_end()
+    database = Database(str(server.path))  # nobody keeps others out any more
+    assert database.connection.execute("SELECT jobID FROM jobs").fetchall() == [(job,)]
+    database.close()
 
 
 def test_a_job_that_could_not_be_delivered_goes_back(server: InProcess, wire: Wire) -> None:

@@ -164,8 +164,12 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         self.closing = True
-        self._transport.write_eof()
-        self._transport.resume_reading()
+        try:
+            self._transport.write_eof()
+        except OSError:  # it has hung up on us meanwhile
+            self._transport.abort()
+        else:
+            self._transport.resume_reading()
 
     def abort(self) -> None:
         if not self.lost:
