@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -12,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from headrace.dialects.bedrock import calls
 from headrace.dialects.bedrock.calls import Call, Reply, ReplyReader
 from headrace.dialects.bedrock.hosts import Host, Hosts, NoAnswer, NotSent
+from headrace.store.pokes import readable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class Client(Commands):
                 connection = idle.pop()
             except IndexError:
                 break  # another thread was quicker
-            if not select.select([connection], [], [], 0)[0]:
+            if not readable([connection.fileno()], 0):
                 return connection
             connection.close()  # nothing was asked, so what there is to read can only be its end
         try:
@@ -198,7 +198,7 @@ class AsyncClient(Commands):
         idle = self._idle.setdefault(host, [])
         while idle:
             reader, writer = idle.pop()
-            if not writer.is_closing() and not select.select([writer.get_extra_info("socket")], [], [], 0)[0]:
+            if not writer.is_closing() and not readable([writer.get_extra_info("socket").fileno()], 0):
                 return reader, writer
             writer.close()
         try:
