@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -37,8 +38,10 @@ SORTED = {"ended_children", "fallen_due"}
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> apsw.Connection:
-    return Database(str(tmp_path / "jobs.db")).connection
+def connection(tmp_path: Path) -> Iterator[apsw.Connection]:
+    database = Database(str(tmp_path / "jobs.db"))
+    yield database.connection
+    database.close()
 
 
 @pytest.mark.parametrize("name", ON_JOBS)
