@@ -15,7 +15,6 @@ import redis
 
 from conformance.helpers import exists, put
 from headrace.errors import (
-    SchemaTooNew,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -195,13 +194,6 @@ def test_scripts_that_the_server_forgot_are_sent_again(server: Server, lone: Red
 
         server.command("SCRIPT", "FLUSH")
         assert asyncio.run(look()) != [None]
-
-
-def test_a_newer_format_is_left_alone(server: Server, lone: RedisStore) -> None:
-    server.command("HSET", lone.keys.known[1], "format", "2")
-    for fields in ({}, {"delay": 5}):
-        with pytest.raises(SchemaTooNew, match="format 2"):
-            put(lone, "a", **fields)
 
 
 def test_a_foreign_key_under_our_prefix_is_named(server: Server, lone: RedisStore) -> None:

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from conformance.helpers import Worker, look, new, outcome, put, saying
 from headrace.clock import ManualClock, SystemClock
-from headrace.errors import StoreFull
+from headrace.errors import SchemaTooNew, StoreFull
 from headrace.ids import new_id
 from headrace.job import Kind, NewJob, State, Verdict
 from headrace.stats import DAY
@@ -157,6 +157,24 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(
             assert script.name not in scripts.READS
             return
     pytest.fail("a script with so many calls is not bounded")
+
+
+NEED_NOT_ASK = ("exchange", "report", "renew", "close", "listen", "watch")
+"""A session that was opened is one of a format that is known; who watches a job has looked at it before."""
+
+
+@pytest.mark.parametrize("name", [name for name in REQUESTS + CROWDED if name.split()[0] not in NEED_NOT_ASK])
+def test_a_newer_format_is_neither_read_nor_written(store: RedisStore, clock: ManualClock, name: str) -> None:
+    scene = scene_for(name, store, clock)
+    request = scene.requests()[name]
+    store.driver.command("HSET", store.keys.known[1], "format", "2")
+    before = contents(store)
+    with pytest.raises(SchemaTooNew) as refused:
+        store.run(request())
+    assert str(refused.value) == (
+        f"{store.keys.prefix}* was written in format 2; this version of headrace knows format 1. Use a newer headrace."
+    )
+    assert contents(store) == before
 
 
 def use(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 -- controls: what somebody has said about queues.
 --
 -- Answers  {p or l and the queue, value, ...}: p when and by whom it was paused, l its limit
---@include prelude
+--@include prelude format same_format
 
 local said = call('HGETALL', PREFIX .. 'control')
 for i = 1, #said, 2 do

@@ -7,7 +7,7 @@
 -- Answers  {1} if that job is gone: who knows what went with it. Else {0, the job to go on after ('': that was all), how many
 --          jobs, {bucket, number, ...} of waits, their sum and that of their squares, the same of runs,
 --          {field, value, ...} of what was summed up, first day that is kept, first day with histograms}
---@include prelude job plan settings stats
+--@include prelude format same_format job plan settings stats
 
 local AT_ONCE = 1000
 local day, key = tonumber(ARGV[3]), PREFIX .. ARGV[4]

@@ -84,9 +84,7 @@ local arrival
 
 local function count_arrivals()
   local meta = call('HMGET', META, 'format', 'jobs')
-  if meta[1] and meta[1] ~= '1' then
-    fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
-  end
+  check_format(meta[1])
   arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 end
 

@@ -4,7 +4,7 @@
 --            field, '1', ...)
 -- Answers    now
 -- Fails      GONE when it has been closed; REFUSED
---@include prelude job plan more session checks
+--@include prelude format job plan more session checks
 
 -- Everybody who looks at sessions reads what this one says about itself.
 local function check_info(id, name, info)
@@ -49,9 +49,7 @@ if session then
   return string.format('%.0f', now)
 end
 local meta = call('HMGET', META, 'format', 'sessions')
-if meta[1] and meta[1] ~= '1' then
-  fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
-end
+check_format(meta[1])
 local number = (tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field sessions')) + 1
 checks.text(id, 'The id of the session')
 checks.text(ARGV[3], 'The name of the session')

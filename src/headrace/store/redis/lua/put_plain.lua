@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  the batch: for each job H id, H queue, i priority, I its record without due, created and arrival (see job.lua)
 -- Answers  now
---@include prelude wake patterns
+--@include prelude format wake patterns
 
 local ids, queues, priorities, templates = {}, {}, {}, {}
 local batch, at, n = ARGV[2], 1, 0
@@ -25,9 +25,7 @@ for i = 1, n do
   end
 end
 local meta = read_many('HMGET', META, fields)
-if meta[1] and meta[1] ~= '1' then
-  fail('NEWER', PREFIX .. ' was written in format ' .. meta[1])
-end
+check_format(meta[1])
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 local there = read_many('HMGET', JOB, ids)
 

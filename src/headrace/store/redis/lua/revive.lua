@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
---@include prelude job plan more schedules sorted lanes outcome relations settings stats wake patterns commit ending
+--@include prelude format same_format job plan more schedules sorted lanes outcome relations settings stats wake patterns commit ending
 
 local ids = arguments(2)
 load_many(ids)

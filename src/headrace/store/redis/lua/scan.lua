@@ -5,7 +5,7 @@
 -- ARGV[4..7]  which ones: see fits.lua
 -- ARGV[8]  where to look: '' everywhere, 'held:<session>', or 'failed' and the like
 -- Answers  {where to go on ('0': that was all), arrival, id, task, ...}
---@include prelude job plan fits
+--@include prelude format same_format job plan fits
 
 local ids, cursor = {}, '0'
 if ARGV[8] == '' then

@@ -5,7 +5,7 @@
 -- ARGV[4]  its record (see schedules.lua); version and created are set here
 -- Answers  1, or 0 if the version is another: nothing was changed then
 -- Fails    REFUSED
---@include prelude job plan more schedules checks settings stats wake patterns commit
+--@include prelude format same_format job plan more schedules checks settings stats wake patterns commit
 
 -- Everybody who looks at schedules reads it.
 local function check(name, record)
@@ -23,10 +23,6 @@ local name = ARGV[2]
 local known = schedules.find(name)
 if (known and string.format('%.0f', known.version) or '') ~= ARGV[3] then
   return 0
-end
-local meta = call('HGET', META, 'format')
-if meta and meta ~= '1' then
-  fail('NEWER', PREFIX .. ' was written in format ' .. meta)
 end
 local record = schedules.parse(name, ARGV[4])
 check(name, record)

@@ -1,6 +1,6 @@
 -- settings_get: what has been set.
 --
 -- Answers  {name, value, ...}
---@include prelude settings
+--@include prelude format same_format settings
 
 return numbers_in(SETTINGS)

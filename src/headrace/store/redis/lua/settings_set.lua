@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  name, value ('': the default), ...
 -- Answers     how many have been set
---@include prelude settings
+--@include prelude format same_format settings
 
 check_type(SETTINGS, 'hash')
 local set, unset = {}, {}

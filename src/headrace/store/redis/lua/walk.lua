@@ -4,7 +4,7 @@
 -- ARGV[3]  only jobs that arrived before this number
 -- ARGV[4..7]  which ones: see fits.lua
 -- Answers  {the number to go on before ('': that was all), arrival, id, task, ...}
---@include prelude job plan fits
+--@include prelude format same_format job plan fits
 
 local AT_ONCE = 500
 local found = call('ZREVRANGEBYSCORE', PREFIX .. ARGV[2], '(' .. ARGV[3], '-inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
