@@ -117,6 +117,32 @@ def test_the_next_attempt_starts_at_once(app: Headrace, witness: Witness, start_
     assert max(gaps) < 10
 
 
+IN_HAND = r"worker process \d+ died \(%s\) while it ran (\d+) jobs? and held (\d+) more"
+
+
+def test_the_log_says_what_a_dead_process_had_in_hand(
+    app: Headrace, witness: Witness, start_worker: StartWorker
+) -> None:
+    app.enqueue_many([tasks.work.call(number, 60.0) for number in range(2)])
+    worker = start_worker("--slots", "2")
+    witness.wait("start", count=2)
+    os.kill(worker.child(), signal.SIGKILL)
+    assert worker.logged(IN_HAND % "SIGKILL").groups() == ("2", "0")
+
+
+@pytest.mark.parametrize(("point", "began"), [("exchange.after", False), ("run.begin", True)])
+def test_what_a_dead_process_had_not_begun_is_in_the_log(
+    point: str, began: bool, app: Headrace, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """It dies with three leases in hand: before it has begun with any, or with one (and perhaps others) begun."""
+    app.enqueue_many([tasks.work.call(number, 0.0) for number in range(3)])
+    env = {"HEADRACE_CRASH": point, "HEADRACE_CRASH_MARK": str(tmp_path / "died here")}
+    worker = start_worker("--slots", "3", env=env)
+    ran, held = map(int, worker.logged(IN_HAND % "exit code 137").groups())
+    assert ran + held == 3
+    assert (ran > 0) == began
+
+
 def test_alone_too(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
     """With one process only, its successor has to start first."""
     start_worker("--slots", "1")

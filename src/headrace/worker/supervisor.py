@@ -265,7 +265,7 @@ class Supervisor:
         found_nothing = in_good_order and not (child.told_to_stop or child.ledger.makes_way)
         # What still ran when its process was told to stop is not to blame.
         crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
-        self._close_session(child.info.id, crashed)
+        held = self._close_session(child.info.id, crashed)
         self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
         child.ledger.close()
         if code == EXIT_BAD_APP and not self._ever_ran:
@@ -276,7 +276,7 @@ class Supervisor:
         if self._stopping or (found_nothing and self._settings.burst):
             return
         if not in_good_order and not child.told_to_stop:
-            log.error("worker process %d died (%s) with %d jobs", child.process.pid, _cause(code), len(started))
+            log.error("worker process %d died (%s) %s", child.process.pid, _cause(code), _in_hand(len(started), held))
         self._to_start += 1
         # (One that a job took with it did not die of its own: that job is dealt with by counting its crashes.)
         short = not (in_good_order or started) and (code == EXIT_BAD_APP or time.monotonic() - child.born < SHORT_LIFE)
@@ -284,18 +284,20 @@ class Supervisor:
         if self._short_lives > 1:
             self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)
 
-    def _close_session(self, session: str, crashed: list[int | str] | None) -> None:
+    def _close_session(self, session: str, crashed: list[int | str] | None) -> int | None:
+        """Answers how many jobs the session had; None if the store could not be asked."""
         if crashpoints.armed:
             crashpoints.reach("close.before")
         try:
             given_back = self._store.run(self._store.close_session(session, crashed=crashed))
         except StoreError as error:
             log.error("the session of a dead process could not be closed: %s It will expire.", error)
-            return
+            return None
         if crashpoints.armed:
             crashpoints.reach("close.after")
         if given_back:
             log.warning("%d jobs of a dead process go on elsewhere", len(given_back))
+        return len(given_back)
 
     def _close_sessions_of_the_dead(self) -> None:
         """A supervisor that was killed left sessions behind: those of this machine need not be waited for."""
@@ -391,6 +393,16 @@ def _signal(child: Child, number: int) -> None:
 
 def _name(number: int) -> str:
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def _in_hand(ran: int, held: int | None) -> str:
+    """What a process was at: jobs that ran, and those that it held ready or had not told the end of.
+
+    >>> _in_hand(1, 5), _in_hand(0, 2), _in_hand(2, None)
+    ('while it ran 1 job and held 4 more', 'while it ran 0 jobs and held 2 more', 'while it ran 2 jobs')
+    """
+    running = f"while it ran {ran} job{'' if ran == 1 else 's'}"
+    return running if held is None else f"{running} and held {max(held - ran, 0)} more"
 
 
 def _cause(code: int) -> str:
