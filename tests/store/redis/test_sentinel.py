@@ -16,24 +16,55 @@ from headrace.errors import StoreError, StoreUnavailable
 from headrace.job import Verdict
 from headrace.store.redis import RedisStore
 
-from .servers import Server
+from .servers import Server, free_port
+from .tls import Files, as_arguments, program_with_tls, tls_options
 
 
 def sentinel(private: Callable[..., Server], primary: Server, configuration: Path, more: str = "") -> Server:
-    configuration.write_text(
-        f"sentinel monitor shop 127.0.0.1 {primary.port} 2\n"
-        "sentinel down-after-milliseconds shop 300\n"
-        "sentinel failover-timeout shop 3000\n" + more
-    )
+    configuration.write_text(monitoring(primary.port) + more)
     return private(program=primary.program, tcp=True, configuration=configuration)
+
+
+def monitoring(port: int) -> str:
+    return (
+        f"sentinel monitor shop 127.0.0.1 {port} 2\n"
+        "sentinel down-after-milliseconds shop 300\n"
+        "sentinel failover-timeout shop 3000\n"
+    )
 
 
 def test_a_failover_is_survived_by_stores_workers_and_ears(private: Callable[..., Server], tmp_path: Path) -> None:
     primary = private(tcp=True)
     replica = private("--replicaof", f"127.0.0.1 {primary.port}", tcp=True)
     sentinels = [sentinel(private, primary, tmp_path / f"sentinel-{i}.conf") for i in range(3)]
-    hosts = ",".join(f"127.0.0.1:{each.port}" for each in sentinels)
-    with closing(RedisStore(f"redis+sentinel://{hosts}/shop/0?ns=shop")) as store:
+    survive_failover(primary, replica, sentinels, [each.port for each in sentinels])
+
+
+def test_a_failover_where_all_speak_tls(private: Callable[..., Server], tmp_path: Path, certificate: Files) -> None:
+    """Servers and Sentinels have no other ports."""
+    program = program_with_tls(certificate)
+    first, second, *ports = (free_port() for _ in range(5))
+
+    def options(port: int) -> dict[str, str]:
+        return {**tls_options(certificate, port), "tls-replication": "yes"}
+
+    def keeper(port: int) -> Server:
+        configuration = tmp_path / f"sentinel-{port}.conf"
+        lines = "".join(f"{name} {value}\n" for name, value in options(port).items())
+        configuration.write_text(lines + monitoring(first))
+        return private(program=program, configuration=configuration)
+
+    primary = private(*as_arguments(options(first)), program=program)
+    replica = private(*as_arguments({**options(second), "replicaof": f"127.0.0.1 {first}"}), program=program)
+    sentinels = [keeper(port) for port in ports]
+    survive_failover(primary, replica, sentinels, ports, f"&tls=yes&ssl_ca_certs={certificate[0]}")
+
+
+def survive_failover(
+    primary: Server, replica: Server, sentinels: list[Server], ports: list[int], options: str = ""
+) -> None:
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with closing(RedisStore(f"redis+sentinel://{hosts}/shop/0?ns=shop{options}")) as store:
         worker = Worker(store, SystemClock())
         put(store, "before", "and another")
         lease = worker.take_one()

@@ -1,53 +1,31 @@
-"""`rediss://`: the same store through TLS, where the server can do it."""
+"""TLS, where the server can do it: the same store at one server, or at a cluster. (Sentinels: test_sentinel.py.)"""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from headrace import Headrace
 from headrace.errors import StoreUnavailable
 from leftovers import at_every_step, nothing_unclosed
+from processes import eventually
 
-from .servers import Server, free_port, programs
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate that vouches for itself, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    folder = tmp_path_factory.mktemp("tls")
-    paths = folder / "certificate.pem", folder / "key.pem"
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    files = ["-out", str(paths[0]), "-keyout", str(paths[1])]
-    subprocess.run(["openssl", *words, *names, *files], check=True, capture_output=True)
-    return paths
+from .servers import Server, free_port
+from .tls import Files, as_arguments, program_with_tls, tls_options
 
 
 @pytest.fixture(scope="module")
-def listening(certificate: tuple[Path, Path]) -> Iterator[tuple[Server, int]]:
+def listening(certificate: Files) -> Iterator[tuple[Server, int]]:
     """A server that was built with TLS, and where it listens."""
     number = free_port()
-    options = ("--tls-port", str(number), "--tls-auth-clients", "no")
-    files = ("--tls-cert-file", str(certificate[0]), "--tls-key-file", str(certificate[1]))
-    for program in programs().values():
-        try:
-            server = Server(*options, *files, program=program)
-        except RuntimeError:
-            continue  # built without it
-        yield server, number
-        server.close()
-        return
-    pytest.skip("no redis-server here was built with TLS")
+    server = Server(*as_arguments(tls_options(certificate, number)), program=program_with_tls(certificate))
+    yield server, number
+    server.close()
 
 
 @pytest.fixture
@@ -56,7 +34,7 @@ def port(listening: tuple[Server, int]) -> int:
 
 
 @pytest.fixture
-def app(port: int, certificate: tuple[Path, Path], request: pytest.FixtureRequest) -> Iterator[Headrace]:
+def app(port: int, certificate: Files, request: pytest.FixtureRequest) -> Iterator[Headrace]:
     app = Headrace(f"rediss://localhost:{port}/0?ns={request.node.name}&ssl_ca_certs={certificate[0]}")
     yield app
     app.close()
@@ -139,11 +117,44 @@ def test_events_through_tls(app: Headrace) -> None:
     assert seen == ["created", "started", "done"]
 
 
+@pytest.mark.parametrize("namespace", ["shop", "garden"])  # on one node, on the other
+def test_a_cluster(private: Callable[..., Server], certificate: Files, namespace: str) -> None:
+    """Whichever node is asked first: it sends us on to a port with TLS."""
+    ports = [free_port() for _ in range(2)]
+    nodes = []
+    for port in ports:
+        options = {"cluster-enabled": "yes", "tls-cluster": "yes", **tls_options(certificate, port)}
+        nodes.append(private(*as_arguments(options), program=program_with_tls(certificate)))
+    nodes[0].command("CLUSTER", "ADDSLOTS", *range(8_000))
+    nodes[1].command("CLUSTER", "ADDSLOTS", *range(8_000, 16_384))
+    nodes[0].command("CLUSTER", "MEET", "127.0.0.1", ports[1])
+    eventually(lambda: all(node.client().cluster("info")["cluster_state"] == "ok" for node in nodes), "the cluster")
+    for port in ports:
+        url = f"redis+cluster://127.0.0.1:{port}?ns={namespace}&tls=yes&ssl_ca_certs={certificate[0]}"
+        with closing(Headrace(url)) as app:
+
+            @app.task(name="double")
+            def double(number: int) -> int:
+                return 2 * number
+
+            with app.worker():
+                assert double.enqueue(port).result(timeout=20) == 2 * port
+
+
 def test_a_certificate_that_nobody_vouches_for_is_refused(port: int) -> None:
     app = Headrace(f"rediss://localhost:{port}/0?ns=x")
     with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
         app.store.run(app.store.counts())
     app.close()
+
+
+def test_a_certificate_for_another_name_is_refused(port: int, certificate: Files) -> None:
+    url = f"rediss://127.0.0.2:{port}/0?ns=x&ssl_ca_certs={certificate[0]}"
+    with closing(Headrace(url)) as app, pytest.raises(StoreUnavailable, match=r"(?i)certificate.*127\.0\.0\.2"):
+        app.store.run(app.store.counts())
+    for unless in ("ssl_check_hostname=no", "ssl_cert_reqs=none"):
+        with closing(Headrace(f"{url}&{unless}")) as app:
+            assert app.store.run(app.store.counts()) == []
 
 
 def test_without_tls_at_a_port_with_it(port: int) -> None:

@@ -58,6 +58,8 @@ class Opener:
         common = {"protocol": 2, "socket_timeout": SECONDS, "socket_connect_timeout": SECONDS}
         if "path" not in place.options:
             common["socket_keepalive"] = True
+        if place.tls and place.options.get("ssl_cert_reqs") != "none":
+            common["ssl_check_hostname"] = True  # redis-py 5 does not unless it is told to
         self._class, self._async_class = _CLASSES["unix" if "path" in place.options else "tls" if place.tls else "tcp"]
         self._options: dict[str, Any] = {**common, "retry": Retry(NoBackoff(), 0), **place.options}
         self._async_options: dict[str, Any] = {**common, "retry": AsyncRetry(NoBackoff(), 0), **place.options}
