@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
@@ -92,17 +93,17 @@ def decode_overrides(options: bytes) -> Overrides:
     return _overrides_decoder.decode(options)
 
 
-class Call(Generic[R]):
+class Call(Struct, Generic[R], frozen=True, eq=False, gc=False):
     """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`.
 
     It stands for one job: enqueueing it again after an error is safe, and after a success changes nothing.
     """
 
-    __slots__ = ("new", "task")
+    task: Task[Any, R]
+    new: NewJob
 
-    def __init__(self, task: Task[Any, R], new: NewJob) -> None:
-        self.task = task
-        self.new = new
+    def __repr__(self) -> str:
+        return f"<call of {self.task.name}>"
 
 
 class Using(Generic[P, R]):
@@ -275,7 +276,6 @@ class Task(Generic[P, R]):
         self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function)
         self.results = Results(function)
-        self._plain: Using[P, R] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
         self.__wrapped__ = function
@@ -291,11 +291,9 @@ class Task(Generic[P, R]):
         """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`."""
         return Using(self, options)
 
-    @property
+    @cached_property
     def _without_options(self) -> Using[P, R]:
-        if self._plain is None:
-            self._plain = Using(self, {})
-        return self._plain
+        return Using(self, {})
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call to hand to `app.enqueue_many`."""

@@ -167,7 +167,7 @@ class SqliteStore:
 
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
-        self._db.autocommit(SQL["put"], client.row_of(job, self._clock.now()))
+        self._db.autocommit(SQL["put"], client.plain_row(job, self._clock.now()))
         bells = self._find_bells()
         if bells is not None:
             bells.ring_workers((job.queue,))
