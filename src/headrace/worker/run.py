@@ -36,6 +36,8 @@ CANCELLED = "the job was cancelled"
 TIMED_OUT = "the job ran out of time"
 SILENT = "the job gave no heartbeat"
 
+_DONE, _ATTEMPT = Kind.DONE, Charge.ATTEMPT  # asked for once: Python 3.11 takes its time for members of enumerations
+
 
 def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Outcome:
     """Run a plain function (or a coroutine function, on the loop of its process) in this thread."""
@@ -152,7 +154,7 @@ def _overrides(run: Context) -> Any:
 
 def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
     lease = run.lease
-    outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.DONE, charge=Charge.ATTEMPT)
+    outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=_DONE, charge=_ATTEMPT)
     if value is not None:
         try:
             outcome.result = encode_value("The result", value, task.app.payload_limit)
