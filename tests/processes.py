@@ -192,8 +192,8 @@ class Witness:
         path.touch()
 
     def marks(self, what: str | None = None, job: str | None = None) -> list[Mark]:
-        lines = self.path.read_text(encoding="utf-8").splitlines()
-        marks = [_mark(line) for line in lines]
+        *lines, _ = self.path.read_text(encoding="utf-8").split("\n")  # the last is empty, or not yet whole
+        marks = [mark for line in lines if (mark := _mark(line)) is not None]
         return [mark for mark in marks if what in (None, mark.what) and job in (None, mark.job)]
 
     def wait(self, what: str, job: str | None = None, count: int = 1, patience: float = PATIENCE) -> Mark:
@@ -204,19 +204,22 @@ class Witness:
         return found[count - 1]
 
 
-def _mark(line: str) -> Mark:
+def _mark(line: str) -> Mark | None:
+    """None where somebody was killed while he wrote: a line that goes from one page to the next may be torn apart."""
+    if line.count("\t") != 7:
+        return None
     what, job, token, attempt, crashes, at, pid, note = line.split("\t")
     return Mark(what, job, int(token), int(attempt), int(crashes), float(at), int(pid), note)
 
 
 def tell(what: str, note: str = "") -> None:
-    """Called by a task: append a line to the witness of this test. One write: lines never mix."""
+    """Called by a task: append a line to the witness of this test. One write: lines never mix, nor with torn ones."""
     from headrace import current
 
     run = current()
     fields = (what, run.id, run.token, run.attempt, run.crashes, time.monotonic(), os.getpid(), note)
     descriptor = os.open(os.environ["HEADRACE_WITNESS"], os.O_WRONLY | os.O_APPEND)
     try:
-        os.write(descriptor, ("\t".join(map(str, fields)) + "\n").encode())
+        os.write(descriptor, ("\n" + "\t".join(map(str, fields)) + "\n").encode())
     finally:
         os.close(descriptor)

@@ -102,6 +102,18 @@ def test_a_failed_parent_stays_for_those_who_run_anyway(store: Store, worker: Wo
     assert sweep_later(store, clock) == 3
 
 
+def test_a_failed_parent_is_not_kept_by_one_that_waits_for_its_end(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a")
+    put(store, "b", after=("a",))
+    put(store, "c", after=("a", "b"), if_failed=IfFailed.RUN)
+    worker.run_one(Kind.FAILED)
+    assert sweep_later(store, clock) == 1, "c waits for b, which waits for a"
+    assert state(store, "b") is State.FAILED
+    assert worker.take_one().id == "c"
+
+
 def test_a_revived_child_needs_what_is_still_there(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -241,19 +242,20 @@ def test_as_process_1(app: Headrace, witness: Witness, start_worker: StartWorker
 def test_memory_stays_flat(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
     worker = start_worker("--slots", "8")
     child = worker.child()
-    half = volume(20_000) // 2
+    quarter = volume(20_000) // 4
     sizes, files = [], []
-    for _ in range(2):
-        for start in range(0, half, 1000):
-            app.enqueue_many([tasks.nothing.call(number) for number in range(start, min(start + 1000, half))])
-        eventually(lambda: unfinished(app) == 0, "the jobs to end", 60 + half / 200)
+    for _ in range(4):
+        for start in range(0, quarter, 1000):
+            app.enqueue_many([tasks.nothing.call(number) for number in range(start, min(start + 1000, quarter))])
+        eventually(lambda: unfinished(app) == 0, "the jobs to end", 60 + quarter / 200)
         sizes.append((resident_megabytes(worker.pid), resident_megabytes(child)))
         files.append(len(os.listdir(f"/proc/{child}/fd")))
-    grown = [after - before for before, after in zip(*sizes, strict=True)]
-    print(f"\nover {half} jobs the supervisor grew by {grown[0]:.1f} MB, its process by {grown[1]:.1f} MB; {sizes[1]}")
-    assert grown[0] < 1
-    assert grown[1] < 4
-    assert files[1] <= files[0]
+    # A leak shows in every quarter. What was needed at once at a busy moment is kept, and shows in one.
+    grown = [min(after - before for before, after in pairwise(size)) for size in zip(*sizes, strict=True)]
+    print(f"\nover {quarter} jobs the supervisor grew by {grown[0]:.1f} MB, its process by {grown[1]:.1f} MB; {sizes}")
+    assert grown[0] < 0.5
+    assert grown[1] < 1
+    assert files[3] <= files[0]
     wal = Path(f"{app.url.removeprefix('sqlite:///')}-wal").stat().st_size
     print(f"the write-ahead log takes {wal / 1e6:.1f} MB")
     assert wal < 32_000_000

@@ -60,8 +60,7 @@ class Relations(Core):
     def _is_needed(self, job: Job) -> bool:
         """Whether an ended job may still be asked for its result: by one that comes after it, and has not ended."""
         return any(
-            self._unfinished(follower)
-            and (job.state is State.DONE or job not in [edge.parent for edge in self._unmet(follower)])
+            self._unfinished(follower) and (job.state is State.DONE or not self._unmet(follower))
             for follower in job.followers
         )
 

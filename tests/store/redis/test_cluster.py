@@ -116,7 +116,9 @@ def test_nodes_that_are_down_or_replicas_are_passed_over(nodes: list[Server], pr
             store.run(store.counts())
         with closing(RedisStore(down)) as store:
             asyncio.run(store.arun(store.counts()))
-    nodes[0].command("CLUSTER", "FORGET", replica.command("CLUSTER", "MYID").decode())
+    ours = replica.command("CLUSTER", "MYID")
+    until(lambda: ours in _text(nodes[0].command("CLUSTER", "NODES")))
+    nodes[0].command("CLUSTER", "FORGET", ours.decode())
 
 
 def test_a_cluster_of_which_nobody_answers_is_unavailable() -> None:

@@ -74,8 +74,9 @@ makers.relations = function()
     end
   end
 
-  -- Whether an ended job is kept for those who come after it: one that has not ended, and waits for it no more, may ask for
-  -- its result. Those that have ended are forgotten, so many at a time.
+  -- Whether an ended job is kept for those who come after it: one that has not ended may ask for its result. Or for why it failed, if
+  -- it waits for nothing any more: one that does may wait for the very end of this one. Those that have ended are forgotten, so many
+  -- at a time.
   relations.FOLLOWERS_AT_ONCE = 100
 
   function relations.is_needed(job)
@@ -93,7 +94,7 @@ makers.relations = function()
       if not follower or follower.arrival ~= followers[i][1] or follower.state >= DONE then
         sorted.remove(key, id)
         relations.forgot = true
-      elseif job.state == DONE or not relations.is_unmet(relations.unmet_of(id), job.id) then
+      elseif job.state == DONE or relations.unmet_of(id).number == 0 then
         return true
       else
         forgotten[#forgotten + 1] = id
