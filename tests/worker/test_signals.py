@@ -248,17 +248,18 @@ def test_memory_stays_flat(app: Headrace, witness: Witness, start_worker: StartW
         for start in range(0, quarter, 1000):
             app.enqueue_many([tasks.nothing.call(number) for number in range(start, min(start + 1000, quarter))])
         eventually(lambda: unfinished(app) == 0, "the jobs to end", 60 + quarter / 200)
-        sizes.append((resident_megabytes(worker.pid), resident_megabytes(child)))
+        log = Path(f"{app.url.removeprefix('sqlite:///')}-wal").stat().st_size / 1e6
+        sizes.append((resident_megabytes(worker.pid), resident_megabytes(child), log))
         files.append(len(os.listdir(f"/proc/{child}/fd")))
-    # A leak shows in every quarter. What was needed at once at a busy moment is kept, and shows in one.
+    # What grows with the jobs grows in every quarter. What was needed at a busy moment is kept, and shows in one: memory of a
+    # process; pages of the write-ahead log, which goes on when somebody reads while it should begin anew.
     grown = [min(after - before for before, after in pairwise(size)) for size in zip(*sizes, strict=True)]
-    print(f"\nover {quarter} jobs the supervisor grew by {grown[0]:.1f} MB, its process by {grown[1]:.1f} MB; {sizes}")
+    print(f"\nafter {quarter} jobs each, in MB: supervisor, process, log: {sizes}")
     assert grown[0] < 0.5
     assert grown[1] < 1
+    assert grown[2] < 1 or sizes[3][2] < 17, "it begins anew after 4,000 pages"
+    assert sizes[3][2] < 64
     assert files[3] <= files[0]
-    wal = Path(f"{app.url.removeprefix('sqlite:///')}-wal").stat().st_size
-    print(f"the write-ahead log takes {wal / 1e6:.1f} MB")
-    assert wal < 32_000_000
 
 
 def test_an_idle_worker_writes_nothing_and_costs_next_to_nothing(
