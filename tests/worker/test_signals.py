@@ -251,8 +251,8 @@ def test_memory_stays_flat(app: Headrace, witness: Witness, start_worker: StartW
         log = Path(f"{app.url.removeprefix('sqlite:///')}-wal").stat().st_size / 1e6
         sizes.append((resident_megabytes(worker.pid), resident_megabytes(child), log))
         files.append(len(os.listdir(f"/proc/{child}/fd")))
-    # What grows with the jobs grows in every quarter. What was needed at a busy moment is kept, and shows in one: memory of a
-    # process; pages of the write-ahead log, which goes on when somebody reads while it should begin anew.
+    # What grows with the jobs grows in every quarter. What was needed at a busy moment is kept, and shows in one:
+    # memory of a process; pages of the write-ahead log, which goes on when somebody reads while it should begin anew.
     grown = [min(after - before for before, after in pairwise(size)) for size in zip(*sizes, strict=True)]
     print(f"\nafter {quarter} jobs each, in MB: supervisor, process, log: {sizes}")
     assert grown[0] < 0.5
