@@ -105,8 +105,9 @@ class Reader:
         return [(int(number), float(at)) for number, at in map(bytes.split, self._lines("marks"))]
 
     def _lines(self, name: str) -> list[bytes]:
+        """Those that are whole: somebody may just be writing another."""
         path = self.folder / name
-        return path.read_bytes().splitlines() if path.exists() else []
+        return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
     def _size(self, name: str) -> int:
         path = self.folder / name
