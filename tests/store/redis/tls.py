@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server, programs
+from .servers import Server, free_port, programs
 
 Files = tuple[Path, Path]
 """A certificate and its key."""
@@ -50,7 +50,7 @@ def program_with_tls(files: Files) -> str:
     """A server that was built with it; without one the test is skipped."""
     for program in programs().values():
         try:
-            Server(*as_arguments(tls_options(files)), program=program).close()
+            Server(*as_arguments(tls_options(files, free_port())), program=program).close()  # port 0 needs no TLS
         except RuntimeError:
             continue
         return program
