@@ -7,8 +7,6 @@ would fail the test, and a wait that may last is ended by a poke.
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 import subprocess
 import sys
 import threading
@@ -218,33 +216,9 @@ def test_a_watcher_in_another_thread_sees_the_result(store: Store, worker: Worke
     assert seen[-1] is State.DONE
 
 
-@pytest.fixture
-def a_thousand_files() -> Iterator[None]:
-    """All descriptors up to there are taken."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(before[0], 2_048)
-    if before[1] != resource.RLIM_INFINITY and before[1] < most:
-        pytest.skip("this process may not have so many files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
-    opened: list[int] = []
-    try:
-        while not opened or opened[-1] < 1_024:
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-        yield
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
 @pytest.mark.usefixtures("a_thousand_files")
 def test_a_process_may_have_any_number_of_files(store: Store, worker: Worker) -> None:
-    with closing(store.waiter(worker.id, ["default"])) as ear:
-        ear.arm()
-        assert worker.take(1) == []
-        put(store, "a")
-        assert woken(ear)
-        assert worker.take_one().id == "a"
+    test_a_put_after_arming_ends_the_wait(store, worker)
 
 
 # -- poke, time-out, event loop --

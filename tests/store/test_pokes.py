@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import resource
 import signal
 import threading
 from contextlib import closing
+
+import pytest
 
 from headrace.store.pokes import Pokes, readable
 
@@ -75,15 +75,10 @@ def test_what_is_forgotten_leaves_no_descriptors_behind() -> None:
         assert others.reader == reader
 
 
+@pytest.mark.usefixtures("a_thousand_files")
 def test_any_file_can_be_waited_for() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), max(hard, 2_048)))
     with closing(Pokes()) as pokes:
-        high = fcntl.fcntl(pokes.reader, fcntl.F_DUPFD, 1_500)
-        try:
-            assert readable([high, pokes.reader], 0) == []
-            pokes.poke()
-            assert set(readable([high, pokes.reader], None)) == {high, pokes.reader}
-        finally:
-            os.close(high)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert pokes.reader > 1_024
+        assert not is_poked(pokes)
+        pokes.poke()
+        assert is_poked(pokes)
