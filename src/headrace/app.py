@@ -98,6 +98,9 @@ class Headrace:
         self._clock = clock
         self.clock: Clock = clock or SystemClock()
         self._store: Store | None = None
+        self._own: tuple[Store | None, Clock] = (None, self.clock)
+        self._stand_ins: list[tuple[Store, Clock]] = []
+        """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
         self._opening = threading.Lock()
         self.start_hooks: list[Callable[[], Any]] = []
         self.stop_hooks: list[Callable[[], Any]] = []
@@ -116,8 +119,22 @@ class Headrace:
 
     def use_store(self, store: Store | None) -> Store | None:
         """Put another store in place (None: open `url` anew when needed). Returns the one before."""
+        if store is None and self._stand_ins:
+            store = self._stand_ins[-1][0]
         previous, self._store = self._store, None if store is None else self._introduced(store)
         return previous
+
+    def stand_in(self, store: Store, clock: Clock) -> None:
+        """Use this store and clock in place of the app's own until `stand_down`, whatever is closed meanwhile."""
+        if not self._stand_ins:
+            self._own = self._store, self.clock
+        self._stand_ins.append((store, clock))
+        self._store, self.clock = store, clock
+
+    def stand_down(self, store: Store) -> None:
+        """End the use of a stand-in. Tests may end in any order, so the app's own store waits for the last one."""
+        self._stand_ins = [place for place in self._stand_ins if place[0] is not store]
+        self._store, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
 
     def _introduced(self, store: Store) -> Store:
         """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
@@ -127,8 +144,8 @@ class Headrace:
         return store
 
     def close(self) -> None:
-        """Let go of the store."""
-        if self._store is not None:
+        """Let go of the store; the next use opens it anew. Inside `testing()` its store stays until the end."""
+        if self._store is not None and not self._stand_ins:
             self._store.close()
             self._store = None
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -348,3 +349,61 @@ def test_it_can_be_used_again_but_not_twice_at_once(app: Headrace) -> None:
         with t, pytest.raises(HeadraceError, match=r"This app.testing\(\) is in use already"):
             t.__enter__()
     assert isinstance(t, Testing)
+
+
+def test_closing_the_app_inside_keeps_it_off_its_own_url(app: Headrace) -> None:
+    @app.task
+    def work(number: int) -> int:
+        return number
+
+    with app.testing() as t:
+        first = work.enqueue(1)
+        app.close()
+        second = work.enqueue(2)
+        third = asyncio.run(work.aenqueue(3))
+        assert app.store.url == "sqlite:///:memory:"
+        app.close()
+        with app.events(timeout=0.01) as events:
+            app.worker().run_until_empty()
+            assert {event.job for event in events} == {first.id, second.id, third.id}
+        app.close()
+        assert [job.result() for job in (first, second, third)] == [1, 2, 3]
+        app.use_store(None)
+        assert [job.id for job in t.jobs] == [first.id, second.id, third.id]
+
+
+def test_closing_the_app_inside_a_nested_testing(app: Headrace) -> None:
+    @app.task
+    def work() -> None: ...
+
+    with app.testing() as outer:
+        work.enqueue()
+        with app.testing() as inner:
+            app.close()
+            work.enqueue()
+            work.enqueue()
+            assert (len(outer.jobs), len(inner.jobs)) == (1, 2)
+        app.close()
+        work.enqueue()
+        assert len(outer.jobs) == 2
+
+
+def test_the_app_is_off_its_own_url_until_the_last_testing_ends(tmp_path: Path) -> None:
+    app = Headrace(f"sqlite:///{tmp_path}/own.db")
+
+    @app.task
+    def work() -> None: ...
+
+    own, clock = app.store, app.clock
+    first, second = app.testing(), app.testing()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    app.close()
+    work.enqueue()
+    assert len(second.jobs) == 1
+    second.__exit__(None, None, None)
+    assert app.store is own
+    assert app.clock is clock
+    assert list(app.jobs()) == []
+    app.close()

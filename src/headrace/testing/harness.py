@@ -56,7 +56,8 @@ class Testing:
     encoded and decoded, retries back off, hooks and middleware run, provided values are injected. What differs:
     isolated tasks run in this process, and `timeout=` and `heartbeat=` are not enforced, as time stands still. The
     clock begins at the present time; durations ("in 5 minutes") are counted by it, and words that name a time of day
-    ("7pm tomorrow") are read by it.
+    ("7pm tomorrow") are read by it. The app's own URL is never opened meanwhile: `app.close()`, which the shutdown of a
+    web framework calls, leaves the store in memory and its jobs in place.
 
     >>> from headrace import Headrace
     >>> app = Headrace()
@@ -80,7 +81,6 @@ class Testing:
         self.clock = ManualClock(SystemClock().now())
         self.payload_limit = app.payload_limit
         self._store: Store | None = None
-        self._previous: Store | None = None
         self._session = ""
         self._numbers = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -93,8 +93,7 @@ class Testing:
         if self._store is not None:
             raise HeadraceError("This app.testing() is in use already: make another one.")
         self._store = store = TestingStore("sqlite:///:memory:", clock=self.clock)
-        self._previous = self.app.use_store(store)
-        self._previous_clock, self.app.clock = self.app.clock, self.clock
+        self.app.stand_in(store, self.clock)
         self.app.failure_hooks.append(self._remember)
         info = introduce(default_queues(self.app), tuple(sorted(self.app.tasks)), SESSION_TIMEOUT)
         self._session = info.id
@@ -114,8 +113,7 @@ class Testing:
                 self._clean_up()
         finally:
             self.app.failure_hooks.remove(self._remember)
-            self.app.use_store(self._previous)
-            self.app.clock = self._previous_clock
+            self.app.stand_down(self._open_store)
             self._open_store.close()
             self._store = self._resources = self._runner = None
 
