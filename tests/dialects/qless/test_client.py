@@ -270,6 +270,36 @@ def test_events(client: Client) -> None:
     assert heard == [("track", "j"), ("popped", "j"), ("completed", "j")]
 
 
+def test_events_of_a_block_are_heard_before_it_ends(client: Client) -> None:
+    heard: list[str] = []
+    started, stop = threading.Event(), threading.Event()
+
+    def slowly(jid: str) -> None:
+        started.set()
+        assert stop.wait(10)
+        heard.append(jid)
+
+    client.events.on("track", slowly)
+    queue = client.queues["q"]
+    jids = [queue.put("K", {}) for _ in range(200)]
+    with client.events.thread():
+        for jid in jids:
+            client.track(jid)
+        assert started.wait(10)
+        stop.set()
+    assert heard == jids
+
+
+def test_a_block_of_events_ends_though_the_server_is_gone(server: Server) -> None:
+    with (
+        closing(Server(program=server.program)) as own,
+        closing(Client(own.url, hostname="me")) as client,
+        client.events.thread() as thread,
+    ):
+        own.kill()
+    assert not thread.is_alive()
+
+
 def test_lower_first_follows_the_published_text_on_the_shared_zset(qless: Recorder, server: Server) -> None:
     with closing(Client(f"{server.url}?priority=lower-first", hostname="me")) as client:
         queue = client.queues["q"]

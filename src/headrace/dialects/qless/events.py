@@ -42,13 +42,16 @@ class Events:
         self._hear(listener)
 
     def close(self) -> None:
-        """End `listen`."""
+        """End `listen`, once the functions have been called with all that has happened."""
         if self._listener is not None:
             self._listener.close()
 
     @contextmanager
     def thread(self) -> Iterator[threading.Thread]:
-        """Listen in the background for the length of a block."""
+        """Listen in the background for the length of a block.
+
+        The block ends when the functions have been called with all that has happened within it.
+        """
         listener = self._subscribed()
         thread = threading.Thread(target=self._hear, args=(listener,), name="qless-events", daemon=True)
         thread.start()
@@ -56,7 +59,7 @@ class Events:
             yield thread
         finally:
             listener.close()
-            thread.join(5)
+            thread.join()
 
     def _subscribed(self) -> Listener:
         self._listener = Listener(self._driver, [f"ql:{name}" for name in NAMES])

@@ -47,7 +47,7 @@ class Listener:
         self._tested = time.monotonic()
 
     def messages(self) -> Iterator[tuple[str, str]]:
-        """Channel and text of each message, until `close`."""
+        """Channel and text of each message that was published before `close`."""
         try:
             while not self._closed:
                 if self._connection is None:
@@ -63,6 +63,8 @@ class Listener:
                     continue
                 if not self._closed:
                     readable([self._pokes.reader, *self.descriptors], PING_SECONDS)
+            with suppress(*BROKEN):
+                yield from self._last()
         finally:
             self.hang_up()
 
@@ -71,11 +73,20 @@ class Listener:
             answer = self._connection.read_response()
             self._tested = time.monotonic()
             if answer[0] == b"message":
-                yield answer[1].decode(), answer[2].decode(errors="surrogateescape")
+                yield _read(answer)
         if time.monotonic() >= self._tested + PING_SECONDS:
             # A connection that died silently shows when it is used.
             self._tested = time.monotonic()
             self._connection.send_packed_command([pack(b"PING")], check_health=False)
+
+    def _last(self) -> Iterator[tuple[str, str]]:
+        """What is on its way at the end: the server answers a PING after all that was published before it."""
+        if self._connection is None:
+            return
+        self._connection.send_packed_command([pack(b"PING", b"end")], check_health=False)
+        while (answer := self._connection.read_response()) != [b"pong", b"end"]:
+            if answer[0] == b"message":
+                yield _read(answer)
 
     # -- without a thread --
 
@@ -106,3 +117,8 @@ class Listener:
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
+
+
+def _read(message: list[bytes]) -> tuple[str, str]:
+    """Channel and text of a message."""
+    return message[1].decode(), message[2].decode(errors="surrogateescape")
