@@ -270,6 +270,41 @@ def test_records_of_jobs_that_are_gone_are_forgotten(app: Headrace, raw: Any) ->
     assert [key for key in raw.keys("headrace:*") if key.endswith((b":id", b":1"))] == []
 
 
+def kept(raw: Any, job_id: str, number: int) -> tuple[int, int]:
+    """For how many seconds a job's hash and the key of its id are kept; -1: for ever."""
+    return raw.ttl(f"job:t:{number}"), raw.ttl(f"headrace:gm:{job_id}:id")
+
+
+def test_ids_are_kept_as_long_as_their_jobs(app: Headrace, raw: Any) -> None:
+    @app.task(name="t", retries=0)
+    def task(fails: bool) -> None:
+        if fails:
+            raise ValueError
+
+    # The usual end, one with more than an id in its record, a failure, a cancelled one.
+    jobs = [task.enqueue(False), task.using(timeout=60).enqueue(False), task.enqueue(True), task.enqueue(False)]
+    jobs[3].cancel()
+    assert [kept(raw, job.id, number) for number, job in enumerate(jobs[:3], 1)] == [(-1, -1)] * 3
+    app.worker().run_until_empty()
+    for number, job in enumerate(jobs, 1):
+        assert all(89_900 < seconds <= 90_000 for seconds in kept(raw, job.id, number))
+    assert jobs[2].revive()
+    assert kept(raw, jobs[2].id, 3) == (-1, -1)
+
+
+def test_the_id_of_a_job_that_a_peer_finished_expires_with_it(app: Headrace, raw: Any) -> None:
+    @app.task(name="t")
+    def task() -> None: ...
+
+    job = task.enqueue()
+    raw.hset("job:t:1", mapping={"status": "success", "output": ""})
+    raw.expire("job:t:1", 90_000)
+    store = store_of(app)
+    for _ in range(20):
+        store.run(store.sweep())
+    assert all(89_900 < seconds <= 90_000 for seconds in kept(raw, job.id, 1))
+
+
 def test_a_put_that_is_repeated_is_one_job(app: Headrace, raw: Any) -> None:
     @app.task(name="t")
     def task() -> None: ...

@@ -19,7 +19,7 @@
 --   headrace:gm:FN:N:ended      hash    the same of jobs that have; N: the number without its last three digits
 --   headrace:gm:FN:orphans      zset    jobs seen in no queue and in nobody's hands: score: since when
 --   headrace:gm:FN:wake         channel a job was put back in line (no event of the protocol tells)
---   headrace:gm:ID:id           string  where the job with this id of ours is: FN:ID
+--   headrace:gm:ID:id           string  where the job with this id of ours is: FN:ID; kept as long as the job
 --   headrace:gm:SESSION:session hash    a session; closed ones stay for a day as tombstones
 --   headrace:gm:SESSION:held    hash    what the session holds: ID:FN -> see held.lua
 --   headrace:gm:SESSION:told    channel a job of this session was cancelled

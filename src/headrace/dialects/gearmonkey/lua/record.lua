@@ -43,6 +43,17 @@ local function build(record)
     .. struct.pack(REF, record.ref)
 end
 
+-- How the rest of a record mostly begins: nothing but an id, of 32 to 255 bytes; its length follows.
+local ONLY_ID = '\129\162id\217'
+
+-- The id that we gave to a job, from the map in its record; nil for a peer's.
+local function id_in(rest)
+  if rest:sub(1, 5) == ONLY_ID and rest:byte(6) == #rest - 6 then
+    return rest:sub(7)
+  end
+  return rest ~= '' and cmsgpack.unpack(rest).id or nil
+end
+
 -- Where a job is: by the id we gave it, or FN:ID.
 local function locate(id)
   return (call('GET', id_key(id)) or id):match('^(.+):(%d+)$')
@@ -152,11 +163,19 @@ local function complete(names, number, status, output, like)
   return true
 end
 
--- The same with our record. (What its id points to is forgotten by the sweep.)
+-- Where a job that has ended is need be known for as long as its hash is kept.
+local function expire_id(id)
+  if id then
+    call('EXPIRE', id_key(id), KEEP_JOB)
+  end
+end
+
+-- The same with our record.
 local function finish(fn, number, status, output, blob)
   local there = complete(names_of(fn), number, status, output)
   if there then
     write_ended(fn, number, blob)
+    expire_id(parse(blob).id)
   end
   return there
 end

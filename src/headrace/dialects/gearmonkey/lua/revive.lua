@@ -19,6 +19,9 @@ for i = 2, #ARGV do
     call('HSET', job, 'status', 'idle')
     call('HDEL', job, 'output', 'status:dividend', 'status:divisor')
     call('PERSIST', job)
+    if record.id then
+      call('PERSIST', id_key(record.id))
+    end
     call('DEL', 'lock:' .. fn .. ':' .. number)
     forget_record(fn, number)
     write_record(fn, number, record)

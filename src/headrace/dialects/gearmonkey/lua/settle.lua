@@ -91,15 +91,15 @@ local function read_outcomes(sent)
 end
 
 -- What a record becomes at the usual end: the hand-out, attempts, times, result and owner change, the rest is copied as bytes.
--- What it says about earlier runs no longer counts. `at`: where the hand-out begins.
+-- What it says about earlier runs no longer counts. `at`: where the hand-out begins. Answers with the map within it, too.
 local function ended_blob(packed, at, charge, times, result, owner)
   local record = at + HAND_OUT_SIZE
   local high, low = packed:byte(record + 4, record + 5)
   local attempts = high * 256 + low + charge
   local s, t, w, x = packed:byte(record + 49, record + 52)
+  local rest = packed:sub(record + HEAD_SIZE + (s + w) * 256 + t + x, -7)
   return packed:sub(at + 8, at + 11) .. string.char(math.floor(attempts / 256), attempts % 256)
-    .. packed:sub(record + 6, record + 31) .. times .. string.char(result) .. owner
-    .. packed:sub(record + HEAD_SIZE + (s + w) * 256 + t + x, -7) .. packed:sub(at + 12, at + 17)
+    .. packed:sub(record + 6, record + 31) .. times .. string.char(result) .. owner .. rest .. packed:sub(at + 12, at + 17), rest
 end
 
 -- A verdict per outcome.
@@ -139,7 +139,9 @@ local function settle_all(session, sent)
         end
         local records, number_of = list_in(ended, ended_key(fn, number)), list_in(over, fn)
         local m = #records
-        records[m + 1], records[m + 2] = number, ended_blob(packed, at, all.charges[i], times, all.results[i], owner)
+        local blob, rest = ended_blob(packed, at, all.charges[i], times, all.results[i], owner)
+        records[m + 1], records[m + 2] = number, blob
+        expire_id(id_in(rest))
         number_of[#number_of + 1] = number
         verdicts[i] = OK
       else

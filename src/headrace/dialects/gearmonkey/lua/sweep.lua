@@ -60,8 +60,11 @@ local page = call('SCAN', ARGV[2], 'MATCH', SIDE .. '*', 'COUNT', KEYS_AT_ONCE)
 for _, key in ipairs(page[2]) do
   if key:sub(-3) == ':id' then
     local fn, number = (call('GET', key) or ''):match('^(.+):(%d+)$')
-    if fn and call('EXISTS', job_key(fn, number)) == 0 then
+    local left = fn and call('PTTL', job_key(fn, number))
+    if left == -2 then
       call('DEL', key)
+    elseif left and left >= 0 and call('PTTL', key) == -1 then
+      call('PEXPIRE', key, left) -- a peer finished it
     end
   elseif key:sub(-5) == ':jobs' then
     local fn = key:sub(#SIDE + 1, -6)
