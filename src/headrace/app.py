@@ -181,11 +181,12 @@ class Headrace:
         """Make a function callable through a queue, bare (`@app.task`) or with options (`@app.task(queue="mail")`).
 
         `retries`: further attempts after the first, with `backoff` between them, for exceptions of `retry_on` but
-        not of `fail_on`. `timeout`: how long a run may take. `heartbeat`: how long it may go without calling
-        `current().heartbeat()`. `isolate`: run each job in a process of its own; with `scratch`, in an empty
-        directory of its own too. `max_crashes`: how often the process may die under a job before it is failed.
-        `on_failure`: called with the context and the exception when a job has failed for good. `tags`: words to find
-        its jobs by. `lane`, `limit`, `rate`, `sequence`: whom its jobs wait for, see `TurnOptions`.
+        not of `fail_on`, and for `raise Retry`, which may ask for 25 of them if this is not set here or in the call.
+        `timeout`: how long a run may take. `heartbeat`: how long it may go without calling `current().heartbeat()`.
+        `isolate`: run each job in a process of its own; with `scratch`, in an empty directory of its own too.
+        `max_crashes`: how often the process may die under a job before it is failed. `on_failure`: called with the
+        context and the exception when a job has failed for good. `tags`: words to find its jobs by. `lane`, `limit`,
+        `rate`, `sequence`: whom its jobs wait for, see `TurnOptions`.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -206,7 +207,7 @@ class Headrace:
         return decorate if function is None else decorate(function)
 
     def _task_options(self, given: dict[str, Any]) -> TaskOptions:
-        known = {*TaskOptions.__struct_fields__, *TurnOptions.__annotations__} - {"turns"}
+        known = {*TaskOptions.__struct_fields__, *TurnOptions.__annotations__} - {"turns", "own_retries"}
         unknown = set(given) - known
         if unknown:
             raise ConfigurationError(f"@app.task does not know {min(unknown)!r}. It takes {', '.join(sorted(known))}.")
@@ -214,6 +215,7 @@ class Headrace:
         turns = {name: fields.pop(name) for name in TurnOptions.__annotations__ if name in fields}
         check_lane(turns)
         fields["turns"] = turns
+        fields["own_retries"] = fields.get("retries")
         fields.setdefault("retries", self._retries)
         fields.setdefault("backoff", self._backoff)
         check_count("retries", fields["retries"])

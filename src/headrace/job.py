@@ -150,6 +150,8 @@ class Lease(Struct, gc=False):
     """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
     resumed: bool = False
     """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
+    attempt_limit: int | None = None
+    """How many attempts the store itself allows; None: only the worker counts them."""
 
 
 class Kind(IntEnum):

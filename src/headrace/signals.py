@@ -23,6 +23,9 @@ class Signal(HeadraceError):
 class Retry(Signal):
     """Run me again: spends an attempt, whatever the policy says about exceptions.
 
+    The job runs again at most as often as the `retries` of its task or call say (0: never), and 25 times if neither
+    sets them. After that it fails, and its error says which of the two it was.
+
     `delay` (seconds, a timedelta or a duration) or `at` (a datetime) override the task's back-off;
     `data` is what the next attempt finds in `current().data`.
     """

@@ -41,6 +41,7 @@ class CallOptions(CallTurnOptions, total=False):
     run_after: Instant
     """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
     retries: int
+    """Further attempts after the first, whether an exception or `raise Retry` asks for them."""
     timeout: Duration | None
     max_crashes: int
     unique: bool
@@ -57,12 +58,18 @@ class CallOptions(CallTurnOptions, total=False):
     """Words to find the job by, in place of the task's own."""
 
 
+ASKED_RETRIES = 25
+"""How often a task may ask for another run with `raise Retry(...)` where neither task nor call set `retries`."""
+
+
 class TaskOptions(Struct, frozen=True, kw_only=True):
     """How a task's jobs run, unless a call says otherwise. Durations in milliseconds."""
 
     queue: str = "default"
     priority: int = 0
     retries: int = 0
+    own_retries: int | None = None
+    """The same if the task says it itself, and it is not the app's default."""
     backoff: Backoff = Backoff()
     retry_on: tuple[type[BaseException], ...] = (Exception,)
     fail_on: tuple[type[BaseException], ...] = ()

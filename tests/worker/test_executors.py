@@ -103,7 +103,8 @@ def test_retry(kind: str) -> None:
 def test_retry_until_there_are_no_more() -> None:
     job = tasks.retrying.using(retries=1).enqueue(5, 0)
     error = failure(job)
-    assert (error.group, error.message) == ("Retry", "not yet")
+    refused = "not yet: the task asked for another run, but using(retries=1) allows 1 of them"
+    assert (error.group, error.message) == ("Retry", refused)
     assert job.attempts == 2
 
 

@@ -14,7 +14,7 @@ from headrace.errors import ArgumentsError, ConfigurationError, Timeout
 from headrace.job import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
-from headrace.task import Task, decode_overrides
+from headrace.task import ASKED_RETRIES, Task, decode_overrides
 from headrace.when import milliseconds, moment
 from headrace.worker.context import Context, reset_current, set_current
 
@@ -258,19 +258,26 @@ def _group(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _attempts_left(run: Context, task: Task[Any, Any]) -> bool:
-    retries = task.options.retries
-    if run.lease.options is not None:
-        override = _overrides(run).retries
-        retries = retries if override is None else override
-    return run.attempt <= retries
+def _refusal(run: Context, task: Task[Any, Any], error: BaseException) -> str | None:
+    """Why the job gets no further attempt; None: it does."""
+    override = None if run.lease.options is None else _overrides(run).retries
+    retries, bound = task.options.retries, f"@app.task(retries={task.options.retries})"
+    if override is not None:
+        retries, bound = override, f"using(retries={override})"
+    elif isinstance(error, Retry) and task.options.own_retries is None:
+        retries, bound = ASKED_RETRIES, "a task without retries="
+    if run.attempt > retries:
+        return f"{bound} allows {f'{retries} of them' if retries else 'none'}"
+    limit = run.lease.attempt_limit
+    return f"its store allows {limit} attempts in all" if limit is not None and run.attempt >= limit else None
 
 
 def _retry(
     run: Context, task: Task[Any, Any], error: BaseException, *, delay: int | None = None, at: int | None = None
 ) -> Outcome:
-    if not _attempts_left(run, task):
-        return _failed(run, task, _group(error), error)
+    refusal = _refusal(run, task, error)
+    if refusal is not None:
+        return _failed(run, task, _group(error), error, refusal if isinstance(error, Retry) else "")
     if delay is None and at is None:
         delay = round(task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
@@ -287,8 +294,12 @@ def _retry(
     )
 
 
-def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException) -> Outcome:
+def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException, refusal: str = "") -> Outcome:
     text = describe_error(error)
+    if refusal:
+        refused = f"the task asked for another run, but {refusal}"
+        # Some stores keep the traceback alone, so it ends with the reason as it would with an exception's own note.
+        text = ErrorText(text.type, f"{text.message}: {refused}", f"{text.traceback}{refused}\n")
     outcome = _ended_badly(run, group, text)
     log.error("job %s (%s) failed: %s: %s", run.id, run.task, text.type, text.message)
     tell_of_failure(run, task, error)

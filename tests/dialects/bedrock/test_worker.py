@@ -261,6 +261,23 @@ def test_a_retry_is_a_retry_job(app: Headrace, wire: Wire) -> None:
     assert seen == [(7, {"seen": 1}, 2)]
 
 
+def test_the_tenth_attempt_is_the_last_that_may_ask_for_another(
+    app: Headrace, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[int] = []
+
+    @app.task
+    def asking() -> None:
+        attempts.append(current().attempt)
+        raise Retry("not yet", delay=0)
+
+    job = int(asking.enqueue().id)
+    with app.worker():
+        eventually(lambda: state_of(wire, job) == "FAILED")
+    assert attempts == list(range(1, 11))
+    assert "the task asked for another run, but its store allows 10 attempts in all" in caplog.text
+
+
 def test_a_snooze_costs_no_attempt(app: Headrace, wire: Wire) -> None:
     @app.task
     def sleepy() -> None:

@@ -121,6 +121,22 @@ def test_failures_retries_moves_snoozes_and_unknown_tasks(app: Headrace, client:
     assert {job.group for job in store.run(store.find(Filter(states=(State.FAILED,)))).jobs} == {"no stock", "broken"}
 
 
+def test_the_record_bounds_how_often_a_task_asks_for_another_run(app: Headrace, client: Client) -> None:
+    attempts: list[int] = []
+
+    @app.task(name="t")
+    def task() -> None:
+        attempts.append(current().attempt)
+        raise Retry("not yet", delay=0)
+
+    jid = task.enqueue().id
+    app.worker().run_until_empty()
+    assert attempts == [1, 2, 3, 4, 5, 6]
+    failure = job_of(client, jid).failure
+    assert failure["group"] == "Retry"
+    assert "the task asked for another run, but its store allows 6 attempts in all" in failure["message"]
+
+
 def test_data_and_progress_are_seen_by_peers_and_by_the_next_attempt(app: Headrace, client: Client) -> None:
     seen: list[object] = []
 

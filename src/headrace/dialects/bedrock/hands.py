@@ -31,7 +31,7 @@ from headrace.dialects.bedrock.mapping import (
     wire_name,
 )
 from headrace.dialects.bedrock.moments import write_moment
-from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
+from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, MOST_TRIES
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
 from headrace.task import Overrides
@@ -275,6 +275,7 @@ class Session:
             options=None if limit is None else _encode(Overrides(timeout=limit)),
             data=data,
             attempts=tries,
+            attempt_limit=MOST_TRIES,
             priority=found.priority - DEFAULT_PRIORITY,
             created=milliseconds_of(found.created) or 0,
             due=milliseconds_of(found.next_run) or 0,

@@ -13,6 +13,8 @@ from headrace.dialects.bedrock.wire import Refused
 
 PRIORITIES = frozenset({0, 250, 500, 750, 850, 1000})
 DEFAULT_PRIORITY = 500
+MOST_TRIES = 10
+"""A job that has been handed out this often without being finished is failed instead."""
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 
 _LEADING_INTEGER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")

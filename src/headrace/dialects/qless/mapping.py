@@ -184,6 +184,7 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         data=data,
         attempts=max(0, whole(job["retries"]) - whole(job["remaining"])),
         max_crashes=whole(job["retries"]) + 1,
+        attempt_limit=whole(job["retries"]) + 1,
         priority=-priority if lower_first else priority,
         created=milliseconds(history[0]["when"]),
         due=milliseconds(history[0]["when"]),

@@ -5,14 +5,20 @@ from __future__ import annotations
 from headrace.dialects.bedrock.line import Wish, next_in_line
 from headrace.dialects.bedrock.moments import next_run, shift
 from headrace.dialects.bedrock.transaction import Answer, Row, Transaction, read_text
-from headrace.dialects.bedrock.values import read_data, read_integer, read_priority, render, render_object, render_text
+from headrace.dialects.bedrock.values import (
+    MOST_TRIES,
+    read_data,
+    read_integer,
+    read_priority,
+    render,
+    render_object,
+    render_text,
+)
 from headrace.dialects.bedrock.wire import Refused, Request
 
 LONGEST_PATTERN = 12_750
 MOST_JOBS = 10_000
 """An answer holds no more jobs than this, however many are asked for: everybody else waits while it is made."""
-MOST_TRIES = 10
-"""A job that has been handed out this often without being finished is failed instead."""
 
 
 class Wanted:
