@@ -11,6 +11,7 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.dialects.bedrock.wire import Limits
+from processes import eventually
 
 from .harness import InProcess, Wire, request
 from .states import create
@@ -133,18 +134,31 @@ def test_four_mebibytes_of_head_are_welcome(wire: Wire) -> None:
     assert wire.ask("QueryJob", jobID=job).json["data"] == {"x": "\\" * 1_000_000}
 
 
-def test_all_that_waits_to_be_completed_is_bounded(make_server: Callable[..., InProcess]) -> None:
+def hoard(server: InProcess, *sizes: int) -> list[Wire]:
+    """Clients with incomplete requests of so many bytes, which have arrived."""
+    wires = []
+    for size in sizes:
+        before = server.server.held
+        wires.append(server.connect())
+        wires[-1].send(b"X\na: ".ljust(size, b"y"))
+        eventually(lambda before=before, size=size: server.server.held == before + size, "the bytes")
+    return wires
+
+
+def test_the_largest_incomplete_request_makes_room(make_server: Callable[..., InProcess]) -> None:
     server = make_server(most_held=1_000_000)
-    hoarders = [server.connect() for _ in range(5)]
-    refused = 0
-    for wire in hoarders:
-        wire.send(b"X\na: " + b"y" * 300_000)
-    other = server.connect()
-    assert other.ask("Ping").status == "200 OK"
-    deadline = time.monotonic() + 5
-    while not refused and time.monotonic() < deadline:
-        refused = sum(not wire.silent(0.02) for wire in hoarders)
-    assert refused >= 1
+    small, large, other = hoard(server, 250_000, 350_000, 300_000)
+    honest = server.connect()
+    job = request("CreateJob", name="x", data={"a": "b" * 200_000}).encode()
+    honest.send(job[:-1])
+    reply = large.read()
+    assert (reply.status, reply.headers["Connection"]) == ("413 Request too large", "close")
+    assert large.at_end()
+    honest.send(job[-1:])
+    assert honest.read().status == "200 OK"
+    assert small.silent()
+    assert other.silent()
+    assert server.server.held == 550_000
 
 
 def test_connections_are_bounded(make_server: Callable[..., InProcess]) -> None:

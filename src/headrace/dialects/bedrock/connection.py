@@ -32,8 +32,8 @@ class Connection(asyncio.Protocol):
     """A client's connection. Requests on it are executed one after another."""
 
     __slots__ = (
-        "_accounted", "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "closing", "ended",
-        "local", "lost", "query", "scheduled", "stopped", "waiter",
+        "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "closing", "ended", "held", "local",
+        "lost", "query", "scheduled", "stopped", "waiter",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -41,7 +41,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._parser = Parser(server.limits)
-        self._accounted = 0
+        self.held = 0
+        """Bytes that have arrived and are not a whole request yet, as of the last look."""
         self._paused = False
         self._reading = True
         self._undelivered: list[int] = []
@@ -103,8 +104,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = self.closing = True
-        self._server.held -= self._accounted
-        self._accounted = 0
+        self.forget()
         if self.waiter is not None:
             self._server.stop_waiting(self.waiter)
         if self.query is not None:
@@ -124,6 +124,11 @@ class Connection(asyncio.Protocol):
     def next_request(self) -> Request | None:
         """The next complete request; raises `Unreadable`."""
         return self._parser.next()
+
+    def forget(self) -> None:
+        """Throw away what has arrived: it will never be a request."""
+        self._parser = Parser(self._server.limits)
+        self._account()
 
     def send(self, data: bytes, ids: list[int]) -> None:
         """Write answers; `ids` are jobs that they hand out."""
@@ -188,8 +193,8 @@ class Connection(asyncio.Protocol):
 
     def _account(self) -> None:
         size = self._parser.buffered
-        self._server.held += size - self._accounted
-        self._accounted = size
+        self._server.held += size - self.held
+        self.held = size
 
     def _throttle(self, *, more: bool = False) -> None:
         """Stop reading from a client that is far ahead of its answers."""

@@ -38,6 +38,7 @@ LONGEST_TURN = 512
 """How many of all."""
 LOOK_AT_CLOCK = 0.5
 """Seconds, at most, between two looks for jobs that have fallen due, while somebody waits."""
+TOO_MUCH = Refused("413 Request too large", ("error", "too much is waiting to be completed"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Options:
     query_rows: int = 100_000
     most_connections: int = 50_000
     most_held: int = 256 * MEBIBYTE
-    """Bytes of incomplete requests, of all clients together."""
+    """Bytes of incomplete requests, of all clients together. Beyond it the largest of them are closed."""
     most_postponed: int = 100_000
     """Commands that wait for their `commandExecuteTime`."""
 
@@ -206,6 +207,8 @@ class Server:
             if more and not connection.busy:
                 self.wake(connection)
             connection.rest(more=more)
+        if self.held > self.options.most_held:
+            self._make_room()
         if self._active or self._detached or self._to_put_back:
             self._schedule_turn()
         self._set_timers()
@@ -218,8 +221,6 @@ class Server:
                 return done
             try:
                 request = connection.next_request()
-                if request is None and self.held > self.options.most_held:
-                    raise Unreadable("413 Request too large", ("error", "too much is waiting to be completed"))
             except Unreadable as refused:
                 turn.refuse(connection, refused, last=True)
                 return done
@@ -229,6 +230,17 @@ class Server:
             self.commands += 1
             execute(self, turn, connection, request)
         return QUOTA
+
+    def _make_room(self) -> None:
+        """Too much is incomplete: the largest go, not the newest, so that small requests still come through."""
+        turn = Turn(self)
+        incomplete = [each for each in self._connections if not each.scheduled and not each.busy]
+        for connection in sorted(incomplete, key=lambda each: each.held, reverse=True):
+            if self.held <= self.options.most_held:
+                break
+            turn.refuse(connection, TOO_MUCH, last=True)
+            connection.forget()
+        turn.finish()
 
     def _put_back_undelivered(self, turn: Turn) -> None:
         if self._to_put_back:
