@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,43 @@ def test_payloads_take_the_type_of_the_handlers_parameter(one_server: Server, on
     bench.start(made.worker)
     eventually(lambda: one_queue.is_empty, "the queue to be empty")
     assert list(one_queue.broken) == [b'["a","text"]']
+
+
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        float("nan"),
+        {"n": [1.5, float("inf")]},
+        {1: "x"},
+        b"bytes",
+        {"k": [b"x"]},
+        {"k": {1, 2}},
+        datetime.now(UTC),
+        ENDLESS,
+    ],
+)
+def test_a_job_that_would_arrive_as_something_else_is_refused(
+    one_server: Server, one_queue: Queue, bench: Bench, job: Any
+) -> None:
+    made = bench.create(one_server, one_queue.name)
+    with pytest.raises(ArgumentsError, match=f"queue {one_queue.name}: argument .job"):
+        made.queue(job)
+    assert one_queue.keys == set()
+
+
+@pytest.mark.parametrize(
+    ("job_type", "job"), [(dict[int, str], {1: "x"}), (bytes, b"bytes"), (datetime, datetime.now(UTC))]
+)
+def test_a_job_arrives_as_its_type_says(
+    one_server: Server, one_queue: Queue, bench: Bench, job_type: Any, job: Any
+) -> None:
+    made = bench.create(one_server, one_queue.name, job_type=job_type)
+    made.queue(job)
+    assert made.jobs() == [job]
 
 
 @pytest.mark.parametrize("exceptions", ["fail", "retry"])

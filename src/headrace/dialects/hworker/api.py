@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from redis import exceptions as wire_errors
 
+from headrace.codec import Arguments
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Request
 from headrace.dialects.hworker.hands import Hands
@@ -19,10 +21,11 @@ from headrace.dialects.hworker.keeping import keep
 from headrace.dialects.hworker.listener import Listener
 from headrace.dialects.hworker.monitor import Monitor
 from headrace.dialects.hworker.options import Options
+from headrace.dialects.hworker.payload import Shape
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record
 from headrace.dialects.hworker.results import Failure, Result, Retry, Success
 from headrace.dialects.hworker.times import to_datetime
-from headrace.errors import ArgumentsError, MaybeApplied, StoreError
+from headrace.errors import MaybeApplied, StoreError
 from headrace.store.redis.operation import Steps
 
 J = TypeVar("J")
@@ -64,6 +67,8 @@ class Hworker(Generic[S, J]):
         self._state = state
         self._exceptions = exceptions
         self._decoder: msgspec.json.Decoder[J] = msgspec.json.Decoder(job_type)
+        self._arguments = _arguments(f"queue {options.name}", job_type)
+        self._shape = Shape(options.name, self._arguments)
         self._logger = logger
         self._debug = debug
         self._stopping = threading.Event()
@@ -74,14 +79,11 @@ class Hworker(Generic[S, J]):
     def queue(self, job: J) -> bool:
         """Put a job in line. True when Redis accepted it, False when it answered with an error.
 
-        Raises `StoreUnavailable` when Redis cannot be reached, and `MaybeApplied` when the connection broke before the
-        answer came: the wire has no way to tell a repeated job from a new one.
+        Raises `ArgumentsError` when the job would not arrive as what it is, `StoreUnavailable` when Redis cannot be
+        reached, and `MaybeApplied` when the connection broke before the answer came: the wire has no way to tell a
+        repeated job from a new one.
         """
-        try:
-            payload = msgspec.json.encode(job)
-            self._decoder.decode(payload)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ArgumentsError(f"queue {self.name}: {error}.") from None
+        payload = self._shape.to_payload(self._arguments.encode((job,), {}, sys.maxsize))
         try:
             self._driver.run(requests.queue([(self.name, wire.write(wire.new_id(), payload))]))
         except StoreError as error:
@@ -274,6 +276,15 @@ class Hworker(Generic[S, J]):
     def _log(self, message: str) -> None:
         with suppress(Exception):  # a logger that fails must not cost a job
             self._logger(self.name, message)
+
+
+def _arguments(name: str, job_type: Any) -> Arguments:
+    """A job is checked as the only argument of a task is."""
+
+    def handler(job: Any) -> None: ...
+
+    handler.__annotations__["job"] = job_type
+    return Arguments(name, handler)
 
 
 def _shown(raw: bytes) -> str:
