@@ -29,8 +29,10 @@ from headrace.store.sqlite.statements import SQL
 T = TypeVar("T")
 
 APPLICATION_ID = 0x68_72_63_65  # "hrce": what `file jobs.db` shows, and how we know a file as ours
-SCHEMA_VERSION = 1
-MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {}
+SCHEMA_VERSION = 2
+MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {
+    1: lambda connection: connection.execute(SQL["migrate_1"]).close(),
+}
 """From a version to the next, each run inside the transaction that records it."""
 
 NOT_OURS = "{} is a SQLite database of another program: choose another file."

@@ -1,4 +1,5 @@
--- Version 1 of the schema. `job` is the table of record; people who want SQL read the view `jobs`.
+-- Version 2 of the schema (migrate_1.sql brings a file of version 1 here; columns that it adds come last in their tables).
+-- `job` is the table of record; people who want SQL read the view `jobs`.
 -- Plain jobs touch `job` alone: the other tables hold what only some jobs have (see `flags`).
 
 -- One row per job: a small head, and small bodies inline (large ones are in `blob`, so that a change of

@@ -1,0 +1,1 @@
+-- From version 1 of the schema to version 2: what schema.sql has and version 1 did not. A test compares the two.
