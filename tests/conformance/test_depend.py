@@ -255,3 +255,14 @@ def test_a_sequence_has_no_other_order(store: Store, worker: Worker) -> None:
     lease = take_named(worker, "c")
     worker.settle(lease, Kind.WAITING, after=("d",))
     assert why(store, "c")[:2] == (State.FAILED, "dependency")
+
+
+def test_depend_releases_those_who_wait_for_a_job_that_fails_by_it(store: Store, worker: Worker) -> None:
+    put(store, "culprit")
+    worker.settle(worker.take_one(), Kind.FAILED, error=b"", group="g")
+    put(store, "other")
+    put(store, "a", after=("other",), if_failed=IfFailed.FAIL)
+    put(store, "b", after=("a",), if_failed=IfFailed.RUN)
+    put(store, "c", after=("a",), if_failed=IfFailed.FAIL)
+    assert depend(store, "a", ["culprit"])
+    assert [state(store, job) for job in "abc"] == [State.FAILED, State.READY, State.FAILED]

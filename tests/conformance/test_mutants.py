@@ -14,10 +14,11 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Charge, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
+from headrace.job import Charge, Event, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 from headrace.store.facets import Edit
 
 from .model import Model
+from .model.core import Step
 from .model.records import WAITING, Edge, Job, LaneRecord, Session
 from .simulation.audit import Violation
 from .simulation.choosing import Seeded
@@ -483,6 +484,33 @@ class TimesOutWithoutANewToken(Model):
         if timed_out:
             self.jobs[job_id].token -= 1
         return timed_out
+
+
+# -- histories --
+
+
+@mutant
+class TellsOfAStartThatWasNone(Model):
+    def _cancel(self, job_id: str) -> bool:
+        job = self.jobs.get(job_id)
+        if job is not None and job.state in WAITING and job.started is not None:
+            self._note(job, "started", at=job.started, worker=job.worker)
+        return super()._cancel(job_id)
+
+
+@mutant
+class TellsTwoStartsOfOneMomentAsOne(Model):
+    def _history(self, job_id: str) -> list[Event]:
+        return list(dict.fromkeys(super()._history(job_id)))
+
+
+@mutant
+class DependReleasesNobody(Model):
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Any:
+        return Step(self._depend, job_id, add, remove)
+
+
+# -- editing --
 
 
 @mutant

@@ -374,3 +374,57 @@ def test_a_failure_is_told_in_its_own_words_and_stays_in_the_history(
         ("revived", ""),
         ("cancelled", ""),
     ]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_a_run_is_told_once_whatever_becomes_of_the_job_later(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a")
+    worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), ended=clock.steady(), error=b"", group="g")
+    store.run(store.revive(["a"]))
+    clock.advance(5)
+    store.run(store.cancel(["a"]))
+    assert told(store, "a") == ["created", "started", "failed", "revived", "cancelled"]
+    assert store.run(store.history("a"))[-1] == Event(clock.now(), "cancelled", "", "")
+    store.run(store.revive(["a"]))
+    assert told(store, "a") == ["created", "started", "failed", "revived", "cancelled", "revived"]
+    worker.settle(worker.take_one(), began=clock.steady(), ended=clock.steady())
+    assert told(store, "a")[-4:] == ["cancelled", "revived", "started", "done"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_a_failed_job_that_is_cancelled_has_run_once(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a")
+    worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), error=b"", group="g")
+    store.run(store.cancel(["a"]))
+    assert told(store, "a") == ["created", "started", "failed", "cancelled"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_two_starts_in_one_millisecond_are_two_lines(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a")
+    worker.settle(worker.take_one(), Kind.AGAIN, began=clock.steady(), ended=clock.steady())
+    worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), error=b"", group="g")
+    store.run(store.revive(["a"]))
+    worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), error=b"", group="g")
+    store.run(store.revive(["a"]))
+    lines = [e for e in store.run(store.history("a")) if e.what == "started"]
+    assert lines == [Event(clock.now(), "started", "", "w")] * 3
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_a_lease_given_back_unbegun_leaves_no_line(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.settle(worker.take_one(), Kind.RELEASED)
+    assert told(store, "a") == ["created"]
+    store.run(store.cancel(["a"]))
+    assert told(store, "a") == ["created", "cancelled"]
+
+
+@pytest.mark.needs(Facet.HISTORY)
+def test_a_run_that_logged_has_begun(store: Store, worker: Worker, clock: ManualClock) -> None:
+    put(store, "a")
+    lease = worker.take_one()
+    worker.report(saying(lease, log=[(clock.steady(), "line")]))
+    worker.settle(lease, Kind.RELEASED)
+    worker.settle(worker.take_one(), began=clock.steady())
+    assert told(store, "a") == ["created", "started", "log", "released", "started", "done"]

@@ -8,19 +8,21 @@ from headrace.job import Event, Snapshot, State
 
 
 def history(job: Snapshot, recorded: Iterable[Event], most: int) -> list[Event]:
-    """What happened to a job, oldest first: how it began, and of the rest the newest, `most` lines in all."""
+    """What happened to a job, oldest first: how it began, and of the rest the newest, `most` lines in all.
+
+    Of the last run and of the end there are lines only if more is to be told than the job itself says: if no run came
+    to this end, or if there is a note. The last line is the end then.
+    """
     events = [Event(job.created, "created")]
     for event in recorded:
         events.insert(_before_its_lines(events) if event.what == "started" else len(events), event)
-    end = Event(job.finished or 0, job.state.value, job.group or "", job.worker)
-    if job.finished is not None and (events[-1].at, events[-1].what) == (end.at, end.what):
-        end = events.pop()  # it was recorded, in more words
-    last_run = Event(job.started or 0, "started", "", job.worker)
-    if job.started is not None and (job.state is State.RUNNING or job.state.final) and last_run not in events:
+    ended = job.state.final and events[-1].what != job.state.value
+    if job.started is not None and (ended or job.state is State.RUNNING):
         # In the order of what happened, not of the clock, which may have been set back.
-        events.insert(_before_its_lines(events), last_run)
-    if job.finished is not None:
-        events.append(end)
+        events.insert(_before_its_lines(events), Event(job.started, "started", "", job.worker))
+    if ended:
+        group = job.group or "" if job.state is State.FAILED else ""
+        events.append(Event(job.finished or 0, job.state.value, group, job.worker))
     return [events[0], *events[1:][1 - most :]]
 
 

@@ -67,6 +67,6 @@ class Core:
     def close(self) -> None:
         pass
 
-    def _note(self, job: Job, what: str, detail: str = "", at: int | None = None) -> None:
-        worker = "" if what in ("created", "revived", "edited") else job.worker
+    def _note(self, job: Job, what: str, detail: str = "", at: int | None = None, worker: str = "") -> None:
+        """Add a line to a job's history. `worker`: whose run it is about."""
         job.events.append(Event(self.clock.now() if at is None else at, what, detail, worker))

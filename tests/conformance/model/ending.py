@@ -26,7 +26,6 @@ class Ending(Core):
             self._tell(session=job.session)
         elif job.state is not State.CANCELLED:
             self._finish(job, State.CANCELLED, self.clock.now())
-            self._note(job, "cancelled")
             self._happened(job, "cancelled")
         return True
 
@@ -63,9 +62,11 @@ class Ending(Core):
         self._wait_in_line(job, self.clock.now())
         return True
 
-    def _finish(self, job: Job, state: State, finished: int) -> None:
+    def _finish(self, job: Job, state: State, finished: int, note: str = "") -> None:
         """Every way to an end."""
         was_final = job.state.final
+        detail = note or job.group or "" if state is State.FAILED else ""
+        self._note(job, state.value, detail, finished, job.worker if job.state is State.RUNNING else "")
         self._leave(job)
         job.state = state
         job.finished = finished

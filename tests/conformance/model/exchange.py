@@ -71,7 +71,7 @@ class Exchange(Core):
         if report.data is not None:
             job.data = report.data
         for at, line in report.log:
-            self._note(job, "log", line, self.clock.now() - (steady - at))
+            self._note(job, "log", line, self.clock.now() - (steady - at), job.worker)
             self._happened(job, "log", line, job.worker)
         return True
 

@@ -33,7 +33,8 @@ class Handing(Core):
             job.handed_out = (number, index)
             job.spare = spare
             job.started = now
-            self._note(job, "started")
+            job.start_line = len(job.events)
+            self._note(job, "started", worker=job.worker)
             self._happened(job, "started", worker=job.worker)
             self._started_in_lane(job)
         for lane in self.lanes.values():

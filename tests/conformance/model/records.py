@@ -63,6 +63,8 @@ class Job:
     followers: set[Job] = field(default_factory=set)
     """The jobs that name it among those they come after."""
     events: list[Event] = field(default_factory=list)
+    start_line: int = 0
+    """Where in `events` the last run was started."""
 
     def place(self) -> tuple[int, int, int]:
         return -self.priority, self.due, self.ref

@@ -96,26 +96,22 @@ class Relations(Core):
             ahead += parents
         return False
 
-    def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
+    def _why_not_wait(self, job: Job, ids: Sequence[str]) -> str:
         lane = self._lane_of(job)
-        why = ""
         if job.lane and lane and lane.lane.sequence:
-            why = rules.no_dependencies_in(job.queue, job.lane)
-        else:
-            try:
-                children = [i for i in ids if i in self.jobs and not self.jobs[i].state.final]
-                why = rules.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
-            except DependencyCycle:
-                why = rules.TOO_DEEP_TO_WAIT
-        if why:
-            self._fail(job, why)
-            return
+            return rules.no_dependencies_in(job.queue, job.lane)
+        children = [i for i in ids if i in self.jobs and not self.jobs[i].state.final]
+        try:
+            return rules.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
+        except DependencyCycle:
+            return rules.TOO_DEEP_TO_WAIT
+
+    def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
         for parent in self._named(job.after):
             parent.followers.discard(job)
         job.after, job.resumed = tuple(ids), True
         self._come_after(job, ids, IfFailed.RUN)
         job.delay = 0 if self._unmet(job) else None
-        self._note(job, "waiting")
         self._wait_in_line(job, self.clock.now())
 
     def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
@@ -165,5 +161,4 @@ class Relations(Core):
     def _fail(self, job: Job, why: str) -> None:
         job.error, job.group = rules.dependency_error(why), rules.DEPENDENCY
         self._finish(job, State.FAILED, self.clock.now())
-        self._note(job, "failed")
         self._happened(job, "failed", rules.DEPENDENCY)

@@ -20,7 +20,8 @@ def tie(world: World) -> None:
     waiting = [job.id for job in world.jobs.values() if job.state in WAITING]
     running = [job.id for job in world.jobs.values() if job.state is State.RUNNING]
     act = choose.one(("edit", "depend", "time_out"))
-    likely = running if act == "time_out" else waiting
+    awaited = [job_id for job_id in waiting if any(job_id in job.after for job in world.jobs.values())]
+    likely = {"time_out": running, "depend": awaited}.get(act) or waiting
     ids = [choose.one(likely or world.ids), choose.one(world.ids)][: 1 + choose.pick(2)]
     known = dict(world.jobs)
     if act == "edit":
@@ -29,7 +30,8 @@ def tie(world: World) -> None:
     elif act == "time_out":
         request = Request(act, f"time out {ids}", lambda _, store: store.time_out(ids), ids)
     else:
-        add = world.some_ids() if choose.pick(3) < 2 else ()
+        failed = [job.id for job in world.jobs.values() if job.state in (State.FAILED, State.CANCELLED)]
+        add = (world.some_ids, lambda: tuple(failed[:1]), tuple)[choose.pick(3)]()
         remove = tuple(known[ids[0]].after[:1]) if ids[0] in known and choose.pick(2) else ()
         words = f"{ids[0]} depends on {add}, not on {remove}"
         request = Request(act, words, lambda _, store: store.depend(ids[0], add, remove), ids)

@@ -71,7 +71,7 @@ def _fate_of(world: World, held: Held) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": kind}
     if kind is Kind.WAITING:
         fields["after"] = world.some_ids()
-    if kind is not Kind.RELEASED and choose.pick(2) == 0:
+    if choose.pick(2) == 0:
         fields["began"], fields["ended"] = held.began, world.clock.steady()
     if choose.rarely():
         fields["data"] = choose.one((b"data", b""))
@@ -99,6 +99,8 @@ def _fate_of(world: World, held: Held) -> dict[str, Any]:
             world.jobs_made += 1
             body = b"moved %d" % world.jobs_made
             fields["task"], fields["body"] = "t2", choose.one((body, LARGE + body))
+    if choose.rarely():
+        fields["note"] = "note"
     return fields
 
 

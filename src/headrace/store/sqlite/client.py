@@ -163,6 +163,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
         if state == FAILED:
             history.remember_end(tx, seq, "failed")
         tx.execute(SQL["cancel_waiting"], (seq, tx.now))
+        history.remember_sudden_end(tx, seq, "cancelled")
         tx.happened(seq, "cancelled")
         tx.ended.append(job_id)
         if state < DONE:

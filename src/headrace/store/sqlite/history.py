@@ -1,4 +1,4 @@
-"""What is written down of a job that had more of a life than put, run, done."""
+"""What is written down of a job that had more of a life than put, run, done (see `told`)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,34 @@ from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
 
 
-def remember_run(
-    tx: Transaction, worker: str, seq: Ref, what: tuple[str, str], started: int | None, ended: int
-) -> None:
-    """A run has ended, and how. (`started` is left out where that is written down already.)"""
-    if started is not None:
-        tx.execute(SQL["remember"], (seq, started, "started", "", worker))
+def remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str], started: int, ended: int) -> None:
+    """A run has ended, and how."""
+    tx.execute(SQL["remember"], (seq, started, "started", "", worker))
     tx.execute(SQL["remember"], (seq, ended, *what, worker))
     trim(tx, seq)
 
 
 def remember_end(tx: Transaction, seq: int, ended: str) -> None:
     """Write down the run that ended and how, before its place in the job's head is used again."""
-    tx.execute(SQL["remember_start"], (seq,))
-    tx.execute(SQL["remember_end"], (seq, ended))
-    tx.execute(SQL["mark_history"], (seq,))
-    trim(tx, seq)
+    if last_line(tx, seq) != ended:
+        tx.execute(SQL["remember_start"], (seq,))
+        tx.execute(SQL["remember_end"], (seq, ended))
+        tx.execute(SQL["mark_history"], (seq,))
+        trim(tx, seq)
+
+
+def remember_sudden_end(tx: Transaction, seq: int, ended: str, detail: str = "") -> None:
+    """A job has ended while it waited. If it has run before, that run must not be taken for the one that ended so."""
+    tx.execute(SQL["remember_sudden_end"], (seq, tx.now, ended, detail))
+    if tx.connection.changes():
+        tx.execute(SQL["mark_history"], (seq,))
+        trim(tx, seq)
+
+
+def last_line(tx: Transaction, seq: Ref) -> str:
+    """What was written down last of a job."""
+    found = tx.rows(SQL["history_last"], (seq,))
+    return found[0][0] if found else ""
 
 
 def edited(tx: Transaction, seq: int, what: str) -> None:

@@ -123,6 +123,12 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
+    waits = _depend(tx, job_id, add, remove)
+    work_off(tx)
+    return waits
+
+
+def _depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
     found = tx.rows(SQL["standing_by_id"], (job_id,))
     if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
         return False
@@ -256,6 +262,8 @@ def _fail_with(tx: Transaction, job: Standing, parent_id: str, how: int) -> None
 
 def _fail(tx: Transaction, job: Standing, why: str) -> None:
     tx.execute(SQL["fail_dependent"], (job.seq, tx.now, rules.dependency_error(why)))
+    if job.state != RUNNING:
+        history.remember_sudden_end(tx, job.seq, "failed", rules.DEPENDENCY)
     tx.happened(job.seq, "failed", rules.DEPENDENCY)
     tx.ended.append(job.id)
     stats.count(tx, job.queue, tx.now, stats.FAILURES)

@@ -294,7 +294,10 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
         attempts, crashes, queue = None, 0, outcome.queue or queue
     flags &= ~(CANCELLING | SPARE)
     final = new_state >= DONE
-    eventful = not final and (began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != "")
+    begun = began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
+    if not final and not begun and flags & HISTORY:
+        begun = history.last_line(tx, outcome.ref) == "log"
+    eventful = begun and not final
     worded = new_state == FAILED and outcome.note != ""  # more is known of the failure than its group
     tx.execute(
         SQL["settle"],
@@ -312,12 +315,9 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
             line.end_of_run(tx, before, queue, due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
         elif not relations.wait_for_children(tx, before, outcome.after):
             return Verdict.OK
-    if eventful:
-        started = handed_out if began is None else began
-        history.remember_run(tx, session.name, outcome.ref, (what, outcome.note), started, ended)
-    elif worded:
-        tx.execute(SQL["remember_start"], (outcome.ref,))
-        history.remember_run(tx, session.name, outcome.ref, ("failed", outcome.note), None, ended)
+    if eventful or worded:
+        told = ("failed" if worded else what, outcome.note)
+        history.remember_run(tx, session.name, outcome.ref, told, handed_out if began is None else began, ended)
     if new_state == FAILED:
         tx.happened(outcome.ref, "failed", group or "", session.name)
     elif new_state == CANCELLED:

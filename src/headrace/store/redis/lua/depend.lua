@@ -17,6 +17,9 @@ end
 
 local job = find_job(ARGV[2])
 if not job or job.state == RUNNING or job.state >= DONE then
+  if work_off() then
+    commit(even_when_full)
+  end
   return 0
 end
 local add, gone = names_in(ARGV[3]), names_in(ARGV[4])

@@ -1,14 +1,12 @@
 -- How a job ended goes into its history before it is overwritten, unless it is there already.
 local function remember_end(job)
-  local story = story_of(job)
   local ended = job.state == FAILED and 'failed' or 'cancelled'
-  local last = band(job.flags, HISTORY) ~= 0 and call('LINDEX', PREFIX .. 'history:' .. job.id, -1)
-  local known = pack('>dHc0', job.finished, #ended, ended)
-  if last and last:sub(1, #known) == known then
+  if last_line(job) == ended then
     return
   end
+  local story = story_of(job)
   if job.started > 0 then
     remember(job, job.started, 'started', '', story.worker)
   end
-  remember(job, job.finished, ended, story.group, story.worker)
+  remember(job, job.finished, ended, job.state == FAILED and story.group or '', story.worker)
 end

@@ -156,17 +156,11 @@ local function end_run(session, job, outcome)
     keep_group(job, story, group)
   end
   local what = outcome.what or charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
-  if not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING) then
-    if job.started > 0 then
-      remember(job, job.started, 'started', '', session.name)
-    end
-    remember(job, ended, what, outcome.note or '', session.name)
-  elseif state == FAILED and outcome.note then
-    -- More is known of the failure than its group.
-    if job.started > 0 then
-      remember(job, job.started, 'started', '', session.name)
-    end
-    remember(job, math.max(ended, 1), 'failed', outcome.note, session.name)
+  -- Of a failure more may be known than its group. A run that wrote lines has begun, whatever its worker says.
+  local worded = state == FAILED and outcome.note and not (kind == K_WAITING)
+  if worded or not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
+    remember(job, job.started, 'started', '', session.name)
+    remember(job, math.max(ended, 1), worded and 'failed' or what, outcome.note or '', session.name)
   end
   tell(job, story)
   if state then

@@ -215,12 +215,30 @@ end
 
 local fold, tally_up -- stats.lua has them
 
+local function remember(job, at, what, detail, worker)
+  job.flags = with(job.flags, HISTORY)
+  append(plan.history, PREFIX .. 'history:' .. job.id,
+    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker))
+end
+
+-- What was written last into a job's history; '' if nothing was.
+local function last_line(job)
+  local key = PREFIX .. 'history:' .. job.id
+  local planned = plan.history[key]
+  local line = planned and planned[#planned] or band(job.flags, HISTORY) ~= 0 and call('LINDEX', key, -1)
+  return line and unpack_from('>Hc0', line, 9) or ''
+end
+
 -- To a final state.
 local function finish(job, state, finished)
-  local is_end = job.state < DONE
+  local is_end, sudden = job.state < DONE, job.state ~= RUNNING and job.started > 0
   job.state = state
   job.finished = math.max(finished, 1)
   job.flags = with(job.flags, RUN)
+  if sudden then
+    -- It has run before: that run must not be taken for the one that ended so.
+    remember(job, job.finished, state == FAILED and 'failed' or 'cancelled', state == FAILED and story_of(job).group or '', '')
+  end
   append(plan.ended_in, state, job.finished)
   append(plan.ended_in, state, job.id)
   plan.fresh[job.id] = true
@@ -351,10 +369,4 @@ end
 -- Tell those who wait for what has ended. True: that is something to be written.
 local function work_off()
   return (rawget(relations, 'write') or call('EXISTS', PREFIX .. 'releasing') == 1) and relations.work_off()
-end
-
-local function remember(job, at, what, detail, worker)
-  job.flags = with(job.flags, HISTORY)
-  append(plan.history, PREFIX .. 'history:' .. job.id,
-    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker))
 end
