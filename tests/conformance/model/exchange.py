@@ -95,5 +95,5 @@ class Exchange(Core):
         return next((job for job in self.jobs.values() if job.ref == ref), None)
 
     def _lease(self, job: Job) -> Lease:
-        same = [name for name in Lease.__struct_fields__ if name not in ("cancelled", "problem")]
+        same = [name for name in Lease.__struct_fields__ if name not in ("cancelled", "problem", "attempt_limit")]
         return Lease(**{name: getattr(job, name) for name in same}, cancelled=job.cancelling)
