@@ -312,11 +312,9 @@ class Headrace:
                 facet(self.store, Tags)
         jobs = [call.new for call in calls]
         if len({job.id for job in jobs}) < len(jobs):
-            plain = [job.id for job in jobs if not job.unique_key]
-            if len(set(plain)) < len(plain):
-                raise ArgumentsError(
-                    "A call stands for one job: the same call is in this batch twice. Make one call per job."
-                )
+            raise ArgumentsError(
+                "A call stands for one job: the same call is in this batch twice. Make one call per job."
+            )
         return jobs
 
     def _handles(self, puts: list[Put]) -> list[Job[Any]]:

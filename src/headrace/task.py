@@ -141,9 +141,9 @@ class Using(Generic[P, R]):
         if lane is not None and names_arguments(lane.key):
             key = fill_in(lane.key, task.arguments.by_name(args, kwargs))
             fields = fields | {"lane": msgspec.structs.replace(lane, key=key)}
-        if self._unique is None:
-            return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
-        return Call(task, NewJob(task=task.name, body=body, **(fields | self._unique_fields(body))))
+        if self._unique is not None:
+            fields = fields | self._unique["fields"] | {"unique_key": self._unique_key(body)}
+        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Put one job into the store."""
@@ -174,14 +174,14 @@ class Using(Generic[P, R]):
 
         return BoundSchedule(self, kind, text, options)
 
-    def _unique_fields(self, body: bytes) -> dict[str, Any]:
+    def _unique_key(self, body: bytes) -> str:
+        """The task's name, and the caller's key or one that is made from the arguments."""
         assert self._unique is not None
-        name = self._task.name
-        if self._unique["key"] is not None:
-            return {**self._unique["fields"], "unique_key": f"{name}\n{self._unique['key']}", "id": new_id()}
-        content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
-        digest = blake2b(content, digest_size=16).hexdigest()
-        return {**self._unique["fields"], "unique_key": f"{name}\n{digest}", "id": digest}
+        name, key = self._task.name, self._unique["key"]
+        if key is None:
+            content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
+            key = blake2b(content, digest_size=16).hexdigest()
+        return f"{name}\n{key}"
 
 
 def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -66,26 +66,48 @@ def test_the_same_call_twice_in_a_batch(native: Headrace) -> None:
 
 
 def test_one_call_twice_in_a_batch(app: Headrace) -> None:
-    """A plain call stands for one job, whatever is beside it."""
+    """A call stands for one job, whatever is beside it."""
     task = app.tasks["send"]
-    call = task.call("bob")
-    for beside in ([], [task.using(unique=True).call("ada")]):
+    plain, once = task.call("bob"), task.using(unique=True).call("ada")
+    for batch in ([plain, plain], [plain, once, plain], [once, plain, once]):
         with pytest.raises(ArgumentsError, match="the same call is in this batch twice"):
-            app.enqueue_many([call, *beside, call])
+            app.enqueue_many(batch)
     assert app.store.run(app.store.counts()) == []
 
 
-def test_an_id_that_is_derived_from_the_content(app: Headrace) -> None:
-    """Another process, another day: the same id."""
-    job = unique(app, "ada")
-    assert job.id == unique(another_app(), "ada").id
-    assert len(job.id) == 32
+def test_every_unique_job_has_an_id_of_its_own(native: Headrace) -> None:
+    """So `current().id` tells one charge from the next, and each run keeps its result."""
+    charged = []
+
+    @native.task(name="charge")
+    def charge(customer: str) -> int:
+        charged.append(current().id)
+        return len(charged)
+
+    jobs = []
+    for _ in range(3):
+        jobs.append(charge.using(unique=True).enqueue("ada"))
+        assert charge.using(unique=True).enqueue("ada") == jobs[-1]
+        native.worker().run_until_empty()
+    assert charged == [job.id for job in jobs]
+    assert len(set(charged)) == 3
+    assert [job.result(timeout=0) for job in jobs] == [1, 2, 3]
 
 
-def another_app() -> Headrace:
-    other = Headrace("sqlite:///:memory:")
-    other.task(name="send")(send)
-    return other
+def test_the_next_run_leaves_a_failed_unique_job_and_its_dependent_alone(native: Headrace) -> None:
+    native.task(name="send")(send)
+
+    @native.task(name="fail")
+    def fail() -> None:
+        raise ValueError("no way")
+
+    first = fail.using(unique=True).enqueue()
+    dependent = native.tasks["send"].using(after=[first], if_failed="wait").enqueue("bob")
+    native.worker().run_until_empty()
+    fail.using(unique=True).enqueue()
+    native.worker().run_until_empty()
+    assert first.refresh().state is State.FAILED
+    assert dependent.refresh().state is State.BLOCKED
 
 
 def test_a_finished_job_makes_way(app: Headrace) -> None:
@@ -93,6 +115,7 @@ def test_a_finished_job_makes_way(app: Headrace) -> None:
     app.worker().run_until_empty()
     assert first.result(timeout=0) == "ada hi"
     second = unique(app, "ada")
+    assert second != first
     assert second.created_now
     assert second.refresh().state is State.READY
     app.worker().run_until_empty()

@@ -334,6 +334,14 @@ class PutsTheSameIdTwice(Model):
 
 
 @mutant
+class PutsTheSameUniqueJobTwice(Model):
+    def _put_one(self, new: NewJob) -> Any:
+        if new.unique_key is not None and new.id in self.jobs and self.jobs[new.id].state.final:
+            self._delete(new.id)
+        return super()._put_one(new)
+
+
+@mutant
 class PutsTheRestOfARefusedBatch(Model):
     def _put(self, jobs: Sequence[NewJob]) -> Any:
         for new in jobs:

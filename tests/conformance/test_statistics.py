@@ -66,15 +66,6 @@ def test_waits_and_runs_are_summed_up_and_outlive_their_jobs(
         assert leftovers(store) == {}
 
 
-def test_a_replaced_job_that_was_done_still_counts(store: Store, worker: Worker, clock: ManualClock) -> None:
-    settle_in(clock)
-    run(store, worker, clock, 1, 2)
-    for _ in range(2):
-        put(store, "a", unique_key="k")
-        worker.run_one()
-    assert stats(store, clock).run.count == 3
-
-
 def test_days_are_apart(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     run(store, worker, clock, 1, 2)

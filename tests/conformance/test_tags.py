@@ -177,12 +177,12 @@ def test_nothing_remains_of_tags_when_a_job_is_gone(
     assert leftovers(store) == {}
 
 
-def test_a_job_replaced_by_one_of_the_same_id_has_the_tags_of_that(store: Store) -> None:
+def test_the_tags_of_a_replaced_job_go_and_those_of_the_new_one_come(store: Store) -> None:
     put(store, "a", tags=("red", "blue"), unique_key="k")
-    put(store, "a", tags=("blue", "green"), unique_key="k", replace=True)
-    assert look(store, "a").tags == ("blue", "green")
+    put(store, "b", tags=("blue", "green"), unique_key="k", replace=True)
+    assert look(store, "b").tags == ("blue", "green")
     assert tags(store) == [("blue", 1), ("green", 1)]
-    assert (find(store, tag="red"), find(store, tag="blue")) == ("", "a")
+    assert (find(store, tag="red"), find(store, tag="blue")) == ("", "b")
 
 
 def test_failures_are_counted_by_group(store: Store, worker: Worker) -> None:

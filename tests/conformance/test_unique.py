@@ -76,15 +76,32 @@ def test_a_deleted_job_makes_way(store: Store) -> None:
     assert put(store, "b", unique_key="k") == [Put("b", True)]
 
 
-def test_a_finished_job_with_the_same_id_is_removed_for_the_new_one(
-    store: Store, worker: Worker, clock: ManualClock
+@pytest.mark.parametrize("where", [State.READY, State.RUNNING, State.DONE, State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_put_that_repeats_changes_nothing(
+    store: Store, worker: Worker, clock: ManualClock, where: State, replace: bool
 ) -> None:
+    put(store, "a", unique_key="k", replace=replace)
+    if where is State.RUNNING:
+        worker.take_one()
+    elif where is State.CANCELLED:
+        store.run(store.cancel(["a"]))
+    elif where is not State.READY:
+        worker.run_one(Kind.DONE if where is State.DONE else Kind.FAILED, result=b"R")
+    clock.advance(5)
+    before, history = look(store, "a"), store.run(store.history("a"))
+    assert before.state is where
+    assert put(store, "a", unique_key="k", replace=replace) == [Put("a", True)]
+    assert (look(store, "a"), store.run(store.history("a"))) == (before, history)
+
+
+def test_a_put_that_repeats_leaves_the_job_that_has_the_key_now(store: Store, worker: Worker) -> None:
     put(store, "a", unique_key="k")
     worker.run_one(result=b"R")
-    clock.advance(5)
-    assert put(store, "a", unique_key="k") == [Put("a", True)]
-    job = look(store, "a")
-    assert (job.state, job.result, job.token, job.created) == (State.READY, None, 0, clock.now())
+    put(store, "b", unique_key="k")
+    before = [look(store, "a"), look(store, "b")]
+    assert put(store, "a", unique_key="k", replace=True) == [Put("a", True)]
+    assert [look(store, "a"), look(store, "b")] == before
 
 
 @pytest.mark.parametrize("kind", [Kind.AGAIN, Kind.RELEASED, Kind.CRASHED])
@@ -164,12 +181,12 @@ def test_a_put_that_replaces_can_be_repeated(store: Store, worker: Worker) -> No
     assert ids(worker.take(5)) == "b"
 
 
-def test_a_put_under_the_id_of_another_unfinished_job_changes_nothing(store: Store, worker: Worker) -> None:
+def test_a_put_under_the_id_of_another_job_changes_nothing(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.take_one()
     put(store, "b", unique_key="k")
     before = [look(store, "a"), look(store, "b")]
-    assert put(store, "a", unique_key="k", replace=True) == [Put("a", False)]
+    assert put(store, "a", unique_key="k", replace=True) == [Put("a", True)]
     assert [look(store, "a"), look(store, "b")] == before
 
 

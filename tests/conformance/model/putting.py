@@ -28,20 +28,16 @@ class Putting(Core):
         return answers
 
     def _put_one(self, new: NewJob) -> Put:
-        if new.unique_key is None:
-            if new.id in self.jobs:
-                return Put(new.id, True)
-        else:
+        if new.id in self.jobs:
+            return Put(new.id, True)
+        if new.unique_key is not None:
             holder = self._holder(new.unique_key)
             if holder and not (new.replace and holder.state in WAITING):
                 return Put(holder.id, False)
-            same_id = self.jobs.get(new.id)
-            if same_id and same_id is not holder and not same_id.state.final:
-                return Put(new.id, False)
             if holder:
                 self._happened(holder, "deleted", "replaced")
                 self._remove(holder)
-            self._make_way(new)
+            self._make_way(new.unique_key)
         self._insert(new)
         return Put(new.id, True)
 
@@ -59,12 +55,9 @@ class Putting(Core):
                 return job
         return None
 
-    def _make_way(self, new: NewJob) -> None:
-        if new.id in self.jobs:
-            self._happened(self.jobs[new.id], "deleted", "replaced")
-            self._remove(self.jobs[new.id])
+    def _make_way(self, key: str) -> None:
         for job in self.jobs.values():
-            if job.unique_key == new.unique_key:
+            if job.unique_key == key:
                 job.former_key, job.unique_key = job.unique_key, None
 
     def _insert(self, new: NewJob) -> None:

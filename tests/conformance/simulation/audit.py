@@ -207,6 +207,7 @@ class Audit:
         for job_id in self.before.keys() & after.keys():
             old, new = self.before[job_id], after[job_id]
             if request.name == "put" and new != old:
+                # Replaced by a job of the batch, and put anew behind it.
                 excused = any(makes_way(old, job) for job in request.about) and new.token == 0
                 excused |= old.state.final and new == msgspec.structs.replace(old, unique_key=None)
                 if not excused:  # a parent was replaced, or a lane put to another use
@@ -262,7 +263,4 @@ def members(jobs: dict[str, Snapshot]) -> dict[tuple[str, str], list[Snapshot]]:
 
 def makes_way(old: Snapshot, new: NewJob) -> bool:
     """Whether a put may remove this job."""
-    same_id = old.id == new.id and old.state.final
-    return new.unique_key is not None and (
-        same_id or (new.replace and old.unique_key == new.unique_key and old.state in WAITING)
-    )
+    return new.replace and old.id != new.id and old.unique_key == new.unique_key and old.state in WAITING

@@ -132,12 +132,9 @@ class RedisStore(OnRedis):
         def read_plain(_: Reply, __: bool) -> list[Put]:
             return [Put(job.id, True) for job in jobs]
 
-        def read(reply: Reply, repeated: bool) -> list[Put]:
-            if not any(reply[1:]):
-                return [Put(job.id, True) for job in jobs]
-            # A request that was sent again may meet its own job: that is no clash.
+        def read(reply: Reply, _: bool) -> list[Put]:
             return [
-                Put(name(clash), repeated and name(clash) == job.id) if clash else Put(job.id, True)
+                Put(name(clash), False) if clash else Put(job.id, True)
                 for job, clash in zip(jobs, reply[1:], strict=True)
             ]
 

@@ -96,6 +96,8 @@ def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
 
 def _put_one(tx: Transaction, job: NewJob) -> Put:
     if job.unique_key is not None:
+        if tx.rows(SQL["by_id"], (job.id,)):
+            return Put(job.id, True)  # a repeat, whatever has become of the job or its key
         clash = _make_way(tx, job)
         if clash is not None:
             return Put(clash, False)
@@ -120,23 +122,14 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    doomed: dict[int, tuple[int, int]] = {}
     holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
     if holder:
         seq, job_id, state, until, flags = holder[0]
         if state < DONE or (until is not None and until > tx.now):
             if not job.replace or state == RUNNING or state >= DONE:
                 return str(job_id)
-            doomed[seq] = (state, flags)
-    same_id = tx.rows(SQL["by_id"], (job.id,))
-    if same_id:
-        seq, state, flags, *_ = same_id[0]
-        if state < DONE and seq not in doomed:
-            return job.id
-        doomed[seq] = (state, flags)
-    for seq, (state, flags) in doomed.items():
-        tx.happened(seq, "deleted", "replaced")
-        remove(tx, seq, state, flags)
+            tx.happened(seq, "deleted", "replaced")
+            remove(tx, seq, state, flags)
     return None
 
 

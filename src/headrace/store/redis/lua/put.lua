@@ -98,24 +98,12 @@ end
 local function put_unique(job)
   local holder = holder_of(job.key)
   local held = holder and find_job(holder.id)
-  local same = find_job(job.id)
   if held and (held.state < DONE or holder.till > now) then
     if job.replace == 0 or held.state == RUNNING or held.state >= DONE then
       return held.id
     end
-    if same and same.id ~= held.id and same.state < DONE then
-      return same.id
-    end
     happened(held, 'deleted', 'replaced')
     remove(held)
-    same = find_job(job.id)
-  end
-  if same then
-    if same.state < DONE then
-      return same.id
-    end
-    happened(same, 'deleted', 'replaced')
-    remove(same)
   end
   return insert(job)
 end
@@ -131,10 +119,10 @@ for i = 1, #ids do
   else
     local job =
       new_job(id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay, data)
-    if key then
+    if find_job(id) then
+      answer[i + 1] = '' -- a repeat, whatever has become of the job or its key
+    elseif key then
       answer[i + 1] = put_unique(job)
-    elseif find_job(id) then
-      answer[i + 1] = ''
     else
       answer[i + 1] = insert(job)
     end
