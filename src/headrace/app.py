@@ -18,7 +18,7 @@ from headrace.events import AsyncEvents, Events, wanted
 from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
-from headrace.names import check_count, check_name, check_priority, check_queue, check_tags
+from headrace.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
@@ -172,6 +172,7 @@ class Headrace:
         isolate: bool = False,
         scratch: bool = False,
         max_crashes: int = 3,
+        keep_result: bool = True,
         on_failure: Callable[[Context, BaseException], Any] | None = None,
         tags: Iterable[str] = (),
         **turns: Unpack[TurnOptions],
@@ -185,7 +186,8 @@ class Headrace:
         `timeout`: how long a run may take. `heartbeat`: how long it may go without calling `current().heartbeat()`.
         `isolate`: run each job in a process of its own; with `scratch`, in an empty directory of its own too.
         `max_crashes`: how often the process may die under a job before it is failed. `on_failure`: called with the
-        context and the exception when a job has failed for good. `tags`: words to find its jobs by. `lane`, `limit`,
+        context and the exception when a job has failed for good. `keep_result`: False for a task whose result nobody
+        asks for; it is neither checked nor stored. `tags`: words to find its jobs by. `lane`, `limit`,
         `rate`, `sequence`: whom its jobs wait for, see `TurnOptions`.
         """
 
@@ -220,6 +222,7 @@ class Headrace:
         fields.setdefault("backoff", self._backoff)
         check_count("retries", fields["retries"])
         check_count("max_crashes", fields.get("max_crashes", 3), 1)
+        check_flag("keep_result", fields.get("keep_result", True))
         check_priority(fields.get("priority", 0))
         check_queue(fields.get("queue", "default"))
         fields["tags"] = check_tags(fields.get("tags", ()))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -20,7 +20,26 @@ from msgspec.inspect import AnyType, CustomType, Field, Type, type_info
 DEEPEST = 64
 """How deep arguments may be nested: far below where any JSON reader gives up."""
 
+
+class Wording(NamedTuple):
+    """How refusals name a value: its place, the annotation that it has to fit, and what to do about it."""
+
+    place: str
+    fit: str
+    cure: str
+
+
+ARGUMENT = Wording(
+    "argument {!r}", "an argument does not fit its annotation",
+    "Annotate the parameter with its type, or pass plain JSON values",
+)  # fmt: skip
+RESULT = Wording(
+    "its {}", "its result does not fit its annotation",
+    "Annotate the return value with its type, or return plain JSON values",
+)  # fmt: skip
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
 _JSON = _SCALARS | {list, dict}
 _ARRAYS = (list, tuple)
 _SETS = (set, frozenset)
@@ -47,7 +66,23 @@ def leaves_open(annotation: Any) -> bool:
     return False
 
 
-def changed(value: Any, found: Any, path: str, exact: bool, depth: int = DEEPEST) -> str:
+def is_plain(value: Any, depth: int = DEEPEST) -> bool:
+    """Whether a value is made of nothing but what JSON itself has, and so arrives as it is where nothing is annotated.
+
+    >>> is_plain({"a": [1, None, "b"]}), is_plain({"a": (1,)}), is_plain({1: "a"})
+    (True, False, False)
+    """
+    kind = type(value)
+    if depth == 0 or (kind is not dict and kind is not list):
+        return kind in _SCALARS
+    if kind is dict:
+        if not _TEXT.issuperset(map(type, value)):
+            return False
+        value = value.values()
+    return _SCALARS.issuperset(map(type, value)) or all(is_plain(inner, depth - 1) for inner in value)
+
+
+def changed(value: Any, found: Any, path: str, exact: bool, depth: int = DEEPEST, *, words: Wording = ARGUMENT) -> str:
     """What is wrong with a value that arrives as `found`, or nothing. `exact`: being equal is not enough.
 
     >>> changed([1, "2020-02-29"], [1, "2020-02-29"], "days", exact=True)
@@ -59,12 +94,12 @@ def changed(value: Any, found: Any, path: str, exact: bool, depth: int = DEEPEST
     if (kind is type(found) and kind in _SCALARS) or (not exact and equal(value, found)):
         return ""
     if depth == 0:
-        return f"argument {re.split(r'[.[]', path)[0]!r} is nested too deeply, or contains itself"
-    inside = _inside(value, found, path, exact, depth - 1)
+        return f"{words.place.format(re.split(r'[.[]', path)[0])} is nested too deeply, or contains itself"
+    inside = _inside(value, found, path, exact, depth - 1, words)
     if inside is not None:
         return next(filter(None, inside), "")
     untyped = exact and type(found) in _JSON and (type(value), type(found)) != (int, float)
-    return "" if not untyped and equal(value, found) else _told(value, found, path, untyped)
+    return "" if not untyped and equal(value, found) else _told(value, found, path, untyped, words)
 
 
 def equal(value: Any, found: Any) -> bool:
@@ -95,52 +130,57 @@ def inner_values(value: Any, path: str) -> Iterator[tuple[Any, str]]:
             yield getattr(value, name, UNSET), f"{path}.{name}"
 
 
-def _inside(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str] | None:
+def _inside(value: Any, found: Any, path: str, exact: bool, depth: int, words: Wording) -> Iterator[str] | None:
     """What is wrong inside of two values of the same make; None if they are not."""
     kind = type(value)
     if isinstance(found, _ARRAYS):
         # A tuple and a list stand for each other: JSON has one kind of array.
         fits = kind in _ARRAYS or kind is type(found) if exact else isinstance(value, _ARRAYS)
-        return _elements(value, found, path, exact, depth) if fits and len(value) == len(found) else None
+        return _elements(value, found, path, exact, depth, words) if fits and len(value) == len(found) else None
     if isinstance(found, dict):
         fits = kind is dict if exact else isinstance(value, dict)
-        return _entries(value, found, path, exact, depth) if fits else None
+        return _entries(value, found, path, exact, depth, words) if fits else None
     if isinstance(found, _SETS) and isinstance(value, _SETS):
-        return _members(value, found, path, exact)
-    return _fields(value, found, path, exact, depth) if kind is type(found) and _field_names(value) else None
+        return _members(value, found, path, exact, words)
+    return _fields(value, found, path, exact, depth, words) if kind is type(found) and _field_names(value) else None
 
 
-def _elements(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str]:
+def _elements(value: Any, found: Any, path: str, exact: bool, depth: int, words: Wording) -> Iterator[str]:
     for index, (inner, arrived) in enumerate(zip(value, found, strict=True)):
         if type(inner) is not type(arrived) or type(inner) not in _SCALARS:  # the others arrive as they are
-            yield changed(inner, arrived, f"{path}[{index}]", exact, depth)
+            yield changed(inner, arrived, f"{path}[{index}]", exact, depth, words=words)
 
 
-def _entries(value: dict[Any, Any], found: dict[Any, Any], path: str, exact: bool, depth: int) -> Iterator[str]:
+def _entries(
+    value: dict[Any, Any], found: dict[Any, Any], path: str, exact: bool, depth: int, words: Wording
+) -> Iterator[str]:
+    place = words.place.format(path)
     if len(value) != len(found):
         lost = next((key for key in value if key not in found), None)
-        yield f"argument {path!r} has the key {_short(lost)}, which would not arrive"
+        yield f"{place} has the key {_short(lost)}, which would not arrive"
     for (key, inner), (found_key, arrived) in zip(value.items(), found.items(), strict=False):
         if (type(key) is not str or type(found_key) is not str) and changed(key, found_key, path, exact, depth):
             if isinstance(found_key, str):
-                yield f"argument {path!r} has the key {_short(key)}, which would arrive as text. Use text as keys"
-            yield f"argument {path!r} has the key {_short(key)}, which would arrive as {_short(found_key)}"
+                yield f"{place} has the key {_short(key)}, which would arrive as text. Use text as keys"
+            yield f"{place} has the key {_short(key)}, which would arrive as {_short(found_key)}"
         if type(inner) is not type(arrived) or type(inner) not in _SCALARS:  # the others arrive as they are
-            yield changed(inner, arrived, f"{path}[{_short(key)}]", exact, depth)
+            yield changed(inner, arrived, f"{path}[{_short(key)}]", exact, depth, words=words)
 
 
-def _fields(value: Any, found: Any, path: str, exact: bool, depth: int) -> Iterator[str]:
+def _fields(value: Any, found: Any, path: str, exact: bool, depth: int, words: Wording) -> Iterator[str]:
     for name in _field_names(value):
-        yield changed(getattr(value, name, UNSET), getattr(found, name, UNSET), f"{path}.{name}", exact, depth)
+        yield changed(
+            getattr(value, name, UNSET), getattr(found, name, UNSET), f"{path}.{name}", exact, depth, words=words
+        )
 
 
-def _members(value: Any, found: Any, path: str, exact: bool) -> Iterator[str]:
+def _members(value: Any, found: Any, path: str, exact: bool, words: Wording) -> Iterator[str]:
     known = {(type(item), item) for item in found} if exact else found
     for item in value:
         if ((type(item), item) if exact else item) not in known:
             yield (
-                f"argument {path!r} contains a {type(item).__name__}, which would arrive as something else. "
-                "Annotate the parameter with its type, or use plain JSON values"
+                f"{words.place.format(path)} contains a {type(item).__name__}, which would arrive as something else. "
+                f"{words.cure}"
             )
 
 
@@ -153,17 +193,17 @@ def _field_names(value: Any) -> tuple[str, ...]:
     return tuple(field.name for field in getattr(type(value), "__attrs_attrs__", ()))
 
 
-def _told(value: Any, found: Any, path: str, untyped: bool) -> str:
+def _told(value: Any, found: Any, path: str, untyped: bool, words: Wording) -> str:
     given, arrived = type(value), type(found)
     if untyped:
         return (
-            f"argument {path!r} is of type {given.__name__}, which would arrive as something else. "
-            "Annotate the parameter with its type, or pass plain JSON values"
+            f"{words.place.format(path)} is of type {given.__name__}, which would arrive as something else. "
+            f"{words.cure}"
         )
     if given is arrived or (given is int and arrived is float):
-        return f"argument {path!r} cannot be carried exactly: {_short(value)} would arrive as {_short(found)}"
+        return f"{words.place.format(path)} cannot be carried exactly: {_short(value)} would arrive as {_short(found)}"
     names = f"Expected `{arrived.__name__}`, got `{given.__name__}`"
-    return f"an argument does not fit its annotation: {names} - at `$.{path}`"
+    return f"{words.fit}: {names} - at `$.{path}`"
 
 
 def _short(value: Any) -> str:

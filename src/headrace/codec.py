@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headrace.arrival import changed, inner_values, leaves_open
+from headrace.arrival import ARGUMENT, RESULT, Wording, changed, equal, inner_values, is_plain, leaves_open
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
 
 _encoder = msgspec.json.Encoder()
@@ -158,7 +159,7 @@ class Arguments:
     def _refusal(self, bound: Struct, error: Exception) -> ArgumentsError:
         if isinstance(error, msgspec.ValidationError):
             return ArgumentsError(f"{self._task}: an argument does not fit its annotation: {error}.")
-        culprits = (_culprit(getattr(bound, name), name) for name in self._names)
+        culprits = (_culprit(getattr(bound, name), name, ARGUMENT) for name in self._names)
         return ArgumentsError(f"{self._task}: {next(filter(None, culprits), error)}.")
 
     def _compare(self, bound: Struct, arrives: Struct) -> None:
@@ -259,38 +260,99 @@ def _default(parameter: inspect.Parameter) -> Any:
     return {} if parameter.kind is parameter.VAR_KEYWORD else parameter.default
 
 
-def _culprit(value: Any, path: str) -> str:
+def _culprit(value: Any, path: str, words: Wording) -> str:
     """What of a value cannot be encoded, or nothing."""
     try:
         _encode(value)
     except RecursionError:
-        return f"argument {path!r} is nested too deeply, or contains itself"
+        return f"{words.place.format(path)} is nested too deeply, or contains itself"
     except Exception as reason:
-        inside = (_culprit(inner, inner_path) for inner, inner_path in inner_values(value, path))
-        return next(filter(None, inside), f"argument {path!r} cannot be encoded: {reason}")
+        inside = (_culprit(inner, inner_path, words) for inner, inner_path in inner_values(value, path))
+        return next(filter(None, inside), f"{words.place.format(path)} cannot be encoded: {reason}")
     return ""
 
 
 # -- results, data, errors ---------------------------------------------------------------------------
 
 
-class Results:
-    """What a task returns, by its return annotation."""
+_PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None), list, dict})
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+
+class Results:
+    """What a task returns: checks, encodes and decodes it by the return annotation, as `Arguments` does arguments."""
+
+    def __init__(self, task: str, function: Callable[..., Any], *, kept: bool = True) -> None:
+        self._task = task
+        annotation = typing.get_type_hints(function, include_extras=True).get("return", Any)
         try:
-            annotation = typing.get_type_hints(function, include_extras=True).get("return", Any)
-            self._decoder = msgspec.json.Decoder(Any if annotation is type(None) else annotation)
-        except (TypeError, NameError):
-            self._decoder = msgspec.json.Decoder(Any)
+            self._use(type(None) if annotation in (typing.NoReturn, typing.Never) else annotation)
+        except TypeError as error:
+            if kept:
+                raise ConfigurationError(
+                    f"Task {task}: {error}. Annotate what it returns with a type that JSON can carry, or say "
+                    "keep_result=False."
+                ) from error
+            self._use(Any)
+
+    def _use(self, annotation: Any) -> None:
+        self._decoder = msgspec.json.Decoder(annotation)
+        self._open = leaves_open(annotation)
+        self._as_is = _taken_as_is(annotation)
+        try:
+            self._decoder.decode(b"null")
+        except msgspec.ValidationError:
+            self.allows_none = False
+        else:
+            self.allows_none = True
+
+    def encode(self, value: Any, limit: int) -> bytes:
+        """Check a result and encode it. Everything wrong with it is said here."""
+        try:
+            encoded = _encode(value)
+            kind = type(value)
+            if kind not in self._as_is or ((kind is dict or kind is list) and not is_plain(value)):
+                self._check(value, self._decoder.decode(encoded))
+        except ArgumentsError:
+            raise
+        except msgspec.ValidationError as error:
+            raise self._refusal(f"{RESULT.fit}: {error}") from None
+        except Exception as error:
+            raise self._refusal(_culprit(value, "result", RESULT) or str(error)) from None
+        if len(encoded) > limit:
+            raise PayloadTooLarge("The result", len(encoded), limit)
+        return encoded
+
+    def _check(self, value: Any, arrives: Any) -> None:
+        if self._open or not equal(value, arrives):
+            problem = changed(value, arrives, "result", self._open, words=RESULT)
+            if problem:
+                raise self._refusal(problem)
+
+    def _refusal(self, problem: str) -> ArgumentsError:
+        return ArgumentsError(f"{self._task}: {problem}. If nobody asks for the result, say keep_result=False.")
 
     def decode(self, result: bytes | None) -> Any:
         if result is None:
             return None
         try:
             return self._decoder.decode(result)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # the function did not keep to its annotation
+        except (msgspec.DecodeError, UnicodeDecodeError):  # of a task with another annotation, or another program's
             return decode_value(result)
+
+
+def _taken_as_is(annotation: Any) -> frozenset[type]:
+    """The types whose values an annotation takes as they are, provided that they are plain JSON.
+
+    >>> sorted(kind.__name__ for kind in _taken_as_is(int | dict[str, Any] | None))
+    ['NoneType', 'dict', 'int']
+    """
+    if annotation is Any:
+        return _PLAIN
+    if annotation in (list[Any], dict[str, Any]):
+        return frozenset({list} if annotation == list[Any] else {dict})
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return frozenset(kind for one in typing.get_args(annotation) for kind in _taken_as_is(one))
+    return frozenset({annotation}) if annotation in _PLAIN else frozenset()
 
 
 def encode_value(what: str, value: Any, limit: int) -> bytes:

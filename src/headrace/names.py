@@ -77,6 +77,17 @@ def check_priority(value: object) -> int:
     return value
 
 
+def check_flag(what: str, value: object) -> bool:
+    """
+    >>> check_flag("isolate", "yes")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: isolate is True or False, not 'yes'.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{what} is True or False, not {value!r}.")
+    return value
+
+
 def check_count(what: str, value: object, least: int = 0) -> int:
     """A whole number that every store can keep.
 

@@ -17,7 +17,7 @@ from headrace.codec import Arguments, Results
 from headrace.errors import ConfigurationError
 from headrace.ids import new_id
 from headrace.job import NewJob
-from headrace.names import check_count, check_name, check_priority, check_queue, check_tags
+from headrace.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.turns import CallTurnOptions, check_after, check_lane, fill_in, lane_options, names_arguments
@@ -44,6 +44,8 @@ class CallOptions(CallTurnOptions, total=False):
     """Further attempts after the first, whether an exception or `raise Retry` asks for them."""
     timeout: Duration | None
     max_crashes: int
+    keep_result: bool
+    """False: what the task returns is neither checked nor stored, and `result()` gives None."""
     unique: bool
     """The same task with the same arguments: a second call returns the unfinished job already there."""
     unique_key: str
@@ -78,6 +80,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     isolate: bool = False
     scratch: bool = False
     max_crashes: int = 3
+    keep_result: bool = True
     on_failure: Callable[..., Any] | None = None
     tags: tuple[str, ...] = ()
     turns: dict[str, Any] = {}
@@ -90,6 +93,7 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     retries: int | None = None
     timeout: int | None = None
     """0: no time limit."""
+    keep_result: bool | None = None
 
 
 _overrides_encoder = msgspec.json.Encoder()
@@ -212,6 +216,7 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     overrides = Overrides(
         retries=check_count("retries", options["retries"]) if "retries" in options else None,
         timeout=_timeout_override(options),
+        keep_result=check_flag("keep_result", options["keep_result"]) if "keep_result" in options else None,
     )
     if overrides != Overrides():
         fields["options"] = _overrides_encoder.encode(overrides)
@@ -231,7 +236,8 @@ def edited_overrides(options: CallOptions, before: bytes | None) -> dict[str, An
         fields["tags"] = check_tags(options["tags"])
     if "retries" in options or "timeout" in options:
         known = Overrides() if before is None else decode_overrides(before)
-        overrides = Overrides(
+        overrides = msgspec.structs.replace(
+            known,
             retries=check_count("retries", options["retries"]) if "retries" in options else known.retries,
             timeout=_timeout_override(options) if "timeout" in options else known.timeout,
         )
@@ -282,7 +288,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.limited = options.timeout is not None or options.heartbeat is not None
         self.arguments = Arguments(self.name, function)
-        self.results = Results(function)
+        self.results = Results(self.name, function, kept=options.keep_result)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", self.name)
         self.__wrapped__ = function

@@ -273,7 +273,7 @@ def test_that_cannot_be_sent(app: Headrace, function: Callable[..., Any], value:
 DAY = date(2020, 2, 29)
 MOMENT = datetime(2020, 2, 29, tzinfo=UTC)
 NUMBER = UUID(int=7)
-INSIDE = "which would arrive as something else. Annotate the parameter with its type, or use plain JSON values."
+INSIDE = "which would arrive as something else. Annotate the parameter with its type, or pass plain JSON values."
 
 
 @dataclass

@@ -33,7 +33,7 @@ def new(app: Headrace, **options: Any) -> NewJob:
 
 KNOWN = (
     "lane, limit, rate, sequence, after, if_failed, "
-    "queue, priority, run_after, retries, timeout, max_crashes, "
+    "queue, priority, run_after, retries, timeout, max_crashes, keep_result, "
     "unique, unique_key, unique_for, on_clash, require_worker, tags"
 )
 
@@ -44,6 +44,7 @@ KNOWN = (
         ({"prioriti": 1}, f"using() does not know the option 'prioriti'. It takes {KNOWN}."),
         ({"priority": 1.5}, "priority is a whole number, not 1.5."),
         ({"priority": True}, "priority is a whole number, not True."),
+        ({"keep_result": 0}, "keep_result is True or False, not 0."),
         ({"priority": 1_000_001}, "priority goes from -1,000,000 to 1,000,000, not 1,000,001."),
         ({"queue": ""}, "A queue needs a name: '' is empty."),
         ({"queue": 5}, "A queue is named by text, not by int: 5."),
@@ -157,9 +158,10 @@ def test_the_task_decides_unless_the_call_does() -> None:
     [
         (
             {"colour": 1},
-            "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, lane, ",
+            "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, keep_result, lane, ",
         ),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
+        ({"keep_result": "no"}, "keep_result is True or False, not 'no'."),
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
         ({"max_crashes": 2**63}, "max_crashes goes up to "),
         ({"timeout": 0}, "timeout must be longer than nothing."),

@@ -36,6 +36,9 @@ CANCELLED = "the job was cancelled"
 TIMED_OUT = "the job ran out of time"
 SILENT = "the job gave no heartbeat"
 
+_SWALLOWED: Any = object()
+"""In place of a result, if a middleware swallows an exception."""
+
 _DONE, _ATTEMPT = Kind.DONE, Charge.ATTEMPT  # asked for once: Python 3.11 takes its time for members of enumerations
 
 
@@ -71,7 +74,7 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
-        value = None  # what counts if a middleware swallows an exception
+        value = _SWALLOWED
         with _around(run, task.app):
             value = await task.function(*args, **kwargs)
         outcome = _done(run, task, value)
@@ -90,7 +93,7 @@ def _call_within(
     run: Context, task: Task[Any, Any], resources: Resources, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What takes more than calling a function: middlewares around it, a loop."""
-    value = None  # what counts if a middleware swallows an exception
+    value = _SWALLOWED
     with _around(run, task.app):
         value = task.function(*args, **kwargs)
         if task.is_async:
@@ -155,13 +158,24 @@ def _overrides(run: Context) -> Any:
 def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
     lease = run.lease
     outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=_DONE, charge=_ATTEMPT)
-    if value is not None:
-        try:
-            outcome.result = encode_value("The result", value, task.app.payload_limit)
-        except ArgumentsError as error:
-            # It has run, with all its effects: running it again would not make its result smaller.
-            return _failed(run, task, "result", _forgotten(value) or error)
+    results = task.results
+    if (value is None and results.allows_none) or value is _SWALLOWED:
+        return outcome
+    forgotten = _forgotten(value)
+    try:
+        if forgotten is not None:
+            raise forgotten
+        if _keeps_result(run, task):
+            outcome.result = results.encode(value, task.app.payload_limit)
+    except ArgumentsError as error:
+        # It has run, with all its effects: running it again would not make its result fit.
+        return _failed(run, task, "result", error)
     return outcome
+
+
+def _keeps_result(run: Context, task: Task[Any, Any]) -> bool:
+    override = None if run.lease.options is None else _overrides(run).keep_result
+    return task.options.keep_result if override is None else bool(override)
 
 
 def _forgotten(value: Any) -> ArgumentsError | None:

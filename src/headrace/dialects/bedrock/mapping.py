@@ -98,6 +98,8 @@ def check(job: NewJob, tasks: Tasks) -> None:
         overrides = decode_overrides(job.options)
         if overrides.retries is not None:
             raise Unsupported("Bedrock has no field for the retries of one call: set retries= on the task.")
+        if overrides.keep_result is not None:
+            raise Unsupported("Bedrock has no field for the keep_result of one call: set keep_result= on the task.")
         task = tasks.get(job.task)
         longest = None if task is None else task.options.timeout
         if overrides.timeout == 0 or (longest is not None and (overrides.timeout or 0) > longest):

@@ -54,7 +54,7 @@ log = logging.getLogger("headrace.hworker")
 _REFUSALS: tuple[tuple[str, Callable[[NewJob], bool]], ...] = (
     ("a delay or a time to run (run_after=)", lambda job: job.run_at is not None or bool(job.delay)),
     ("a priority", lambda job: job.priority != 0),
-    ("options of its own (using(retries=, timeout=))", lambda job: job.options is not None),
+    ("options of its own (using(retries=, timeout=, keep_result=))", lambda job: job.options is not None),
     ("a limit of crashes (max_crashes=): crashes are not counted", lambda job: job.max_crashes != 3),
     ("uniqueness (unique=, unique_key=)", lambda job: job.unique_key is not None),
     ("a roll call of workers (require_worker=)", lambda job: job.require_worker),

@@ -284,5 +284,5 @@ def _with_retries(definition: Definition, found: dict[str, Any], task: Task[Any,
         float(stored) if task is None else retries_of(definition.options, definition.max_crashes, task)
     ):
         return definition
-    options = msgspec.json.encode(Overrides(retries=retries, timeout=_overrides(definition).timeout))
+    options = msgspec.json.encode(replace(_overrides(definition), retries=retries))
     return replace(definition, options=options, max_crashes=retries + 1)

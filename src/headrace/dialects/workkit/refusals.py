@@ -18,6 +18,8 @@ def refuse_options(job: NewJob) -> None:
             "be kept. Leave unique, unique_key, unique_for and on_clash out."
         )
     if job.options is not None:
-        raise Unsupported("A WorkKit payload carries no options of a call: set retries and timeout on the task.")
+        raise Unsupported(
+            "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task."
+        )
     if job.require_worker:
         raise Unsupported("A WorkKit schedule does not say who listens to it, so require_worker can't be answered.")
