@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -25,20 +26,22 @@ from rich.console import Console
 
 from headrace import Headrace
 from headrace.cli import top
-from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Look, Rates, State, press, render, seen
+from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Look, State, press, render, seen
 from headrace.job import State as JobState
+from headrace.ops import overview
+from headrace.ops.overview import QueueLine, Rates, take_look
 from headrace.store.facets import Happening
 from processes import WorkerProcess, environment
 from store.redis import servers
 
 LOOK = Look(
-    0,
     (
         tuple((f"q{i}", (f"q{i}", "1", "0", "0", "2", "3", "1.0", "0.5")) for i in range(30)),
         tuple((f"j{i}", (f"j{i}", "shop.mail:send", f"q{i}", "host-17", "3 s", "25 %")) for i in range(30)),
         tuple((f"f{i}", (f"f{i}", "shop.mail:send" * 5, "q0", "ValueError", "3 s ago")) for i in range(30)),
         (("s", ("host-17", "alive", "3", "q0, q1")),),
     ),
+    (30, 30, 30, 1),
 )
 
 
@@ -99,7 +102,7 @@ def test_help_comes_and_goes() -> None:
 
 def test_the_selection_stays_within_what_there_is() -> None:
     state, _ = pressed(["j"] * 20)
-    fewer = Look(1, (LOOK.lines[0][:5], (), (), ()))
+    fewer = Look((LOOK.lines[0][:5], (), (), ()))
     assert seen(state, fewer).selected == 4
     assert seen(state, Look()).selected == 0
 
@@ -159,7 +162,7 @@ def test_a_narrow_terminal_keeps_the_queue_and_drops_numbers() -> None:
 def test_jobs_that_were_put_together_can_be_told_apart() -> None:
     ids = [f"01a1df82c60d70a18bcd62c4e0a9{number:04x}" for number in range(3)]
     lines = tuple((i, (i, "shop.mail:send_newsletter", "mail", "host-17-1", "3 s", "25 %")) for i in ids)
-    state = State(look=Look(0, ((), lines, (), ())), view=JOBS)
+    state = State(look=Look(((), lines, (), ())), view=JOBS)
     wide = "\n".join(screen(state, 80))
     assert all(job_id in wide for job_id in ids)
     narrow = "\n".join(screen(state, 40))
@@ -180,7 +183,7 @@ def test_nothing_is_shown_as_nothing() -> None:
 
 def test_what_jobs_say_cannot_draw() -> None:
     line = ("j", ("j", "evil\x1b[2Jtask", "q", "w", "1 s", ""))
-    text = "\n".join(screen(State(look=Look(0, ((), (line,), (), ())), view=JOBS), 120))
+    text = "\n".join(screen(State(look=Look(((), (line,), (), ())), view=JOBS), 120))
     assert "evil\\x1b[2Jtask" in text
 
 
@@ -191,7 +194,7 @@ def test_help_and_messages_are_shown() -> None:
 
 def test_rates_come_from_events(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(top.time, "monotonic", lambda: now)
+    monkeypatch.setattr(overview.time, "monotonic", lambda: now)
     rates = Rates()
     now = 105.0
     rates.hear([Happening(0, "created", "j", "t", "q")] * 10 + [Happening(0, "done", "j", "t", "q")] * 5)
@@ -219,6 +222,50 @@ def test_once_for_programs(app: Headrace, ask: Callable[..., Any]) -> None:
     assert found["jobs"] == []
 
 
+def test_numbers_are_numbers_with_their_units(
+    app: Headrace, ask: Callable[..., Any], worker: WorkerProcess, tmp_path: Path
+) -> None:
+    app.tasks["cli.shop:hold"].enqueue(str(tmp_path / "began"), str(tmp_path / "until"))
+    while not (tmp_path / "began").exists():
+        pass
+    while not (found := ask("top", "--once"))["jobs"][0]["progress_percent"]:
+        pass  # its report is under way
+    (tmp_path / "until").touch()
+    (job,) = found["jobs"]
+    assert job["progress_percent"] == 25.0
+    assert job["running_seconds"] > 0
+    (queue,) = found["queues"]
+    assert (queue["running"], queue["paused"], queue["in_per_second"]) == (1, False, 0.0)
+
+
+def test_a_single_look_has_measured_rates(app: Headrace) -> None:
+    putting = threading.Event()
+
+    def put() -> None:
+        while not putting.is_set():
+            app.tasks["cli.shop:send"].enqueue("ada")
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    rates = overview.measure_rates(app.store, 0.3)
+    putting.set()
+    thread.join()
+    assert rates is not None
+    (queue,) = take_look(app.store, rates).queues
+    assert queue.in_per_second is not None
+    assert queue.in_per_second > 0
+
+
+def test_all_failures_are_counted_and_the_latest_listed(app: Headrace) -> None:
+    before = take_look(app.store, None)
+    app.enqueue_many([app.tasks["cli.shop:fail"].call() for _ in range(overview.LIMIT + 50)])
+    app.worker(queues=("default",)).run_until_empty()
+    look = take_look(app.store, None, before)  # no event has said that anything failed
+    assert (look.failed, len(look.failures)) == (overview.LIMIT + 50, overview.LIMIT)
+    text = "\n".join(screen(State(look=top.shown(look))))
+    assert f"failures ({overview.LIMIT + 50})" in text
+
+
 def test_once_for_people(app: Headrace, run: Callable[..., Any]) -> None:
     app.tasks["cli.shop:send"].enqueue("ada")
     output = run("top", "--once").output
@@ -234,7 +281,7 @@ def test_without_a_terminal_it_prints_when_something_happens(app: Headrace, url:
         app.tasks["cli.shop:add"].enqueue(1, 2)
         second = json.loads(process.stdout.readline())
         assert second["queues"][0]["ready"] == 1
-        assert second["queues"][0]["in/s"] > 0
+        assert second["queues"][0]["in_per_second"] > 0
         process.kill()
 
 
@@ -374,10 +421,9 @@ def test_on_redis() -> None:
         jobs = [add.enqueue(a) for a in (0, 1, 2)]
         app.worker().run_until_empty()
         add.enqueue(3)
-        look = top.take_look(app.store, Rates())
-        (queue,) = look.lines[QUEUES]
-        assert queue == ("default", ("default", "1", "0", "0", "0", "1", "0.0", "0.0"))
-        assert [job_id for job_id, _ in look.lines[FAILURES]] == [jobs[0].id]
+        look = take_look(app.store, Rates())
+        assert look.queues == (QueueLine("default", False, 1, 0, 0, 0, 1, 0.0, 0.0),)
+        assert [line.job for line in look.failures] == [jobs[0].id]
         assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: revived"
         assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: not revived"
         assert top.act(app.store, Action("cancel", jobs[0].id)) == f"{jobs[0].id}: cancelled"
@@ -387,6 +433,6 @@ def test_on_redis() -> None:
 def test_a_queue_is_paused_and_resumed(app: Headrace) -> None:
     app.tasks["cli.shop:send"].enqueue("ada")
     assert top.act(app.store, Action("pause", "mail")) == "mail: paused"
-    assert [cells[0] for _, cells in top.take_look(app.store, Rates()).lines[QUEUES]] == ["mail (paused)"]
+    assert [cells[0] for _, cells in top.shown(take_look(app.store, None)).lines[QUEUES]] == ["mail (paused)"]
     assert top.act(app.store, Action("pause", "mail")) == "mail: resumed"
-    assert top.paused_queues(app.store) == set()
+    assert overview.paused_queues(app.store) == set()

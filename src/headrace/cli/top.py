@@ -1,51 +1,57 @@
 """`headrace top`: queues, running jobs, failures and workers, live.
 
 Three parts that know nothing of each other: `State` and what keys do to it, a renderer, and the loop that has the
-terminal. Counts are asked for when events say that something happened, at most once a second.
+terminal. What there is to see comes from `headrace.ops.overview`. Counts are asked for when events say that something
+happened, at most once a second.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from headrace.cli import visible
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import cell, console, show_json
 from headrace.events import PASSING
-from headrace.spoken import iso, length, now_ms
+from headrace.ops.overview import (
+    FailedLine,
+    Overview,
+    QueueLine,
+    Rates,
+    RunningLine,
+    WorkerLine,
+    measure_rates,
+    paused_queues,
+    take_look,
+)
+from headrace.spoken import iso, length
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
-    from headrace.job import Counts, SessionSnapshot, Snapshot
     from headrace.store import Store
-    from headrace.store.facets import Happening
 
 REFRESH = 1.0
 """Seconds between two looks at the counts, at least."""
 QUIET = 5.0
 """And when nothing happens."""
-WINDOW = 10
-"""Seconds over which rates are measured."""
+ONCE = 1.0
+"""Seconds for which --once measures rates."""
 SHOWN_STATES = ("ready", "scheduled", "blocked", "running", "failed")
-LIMIT = 200
-"""Running jobs and failures that are looked at."""
 ENDS_OR_REVIVES = ("failed", "cancelled", "revived", "deleted")
 """Events after which other jobs are failed than before."""
 
@@ -80,11 +86,56 @@ VIEWS = (
 QUEUES, JOBS, FAILURES, WORKERS = range(len(VIEWS))
 
 
-class Look(Struct, frozen=True):
-    """What a store has, at one moment: per view, its lines, each with what an action on it needs to know."""
+Line = tuple[str, tuple[str, ...]]
+"""What an action on a line needs to know, and its cells."""
 
-    at: int = 0
-    lines: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ((), (), (), ())
+
+class Look(NamedTuple):
+    """What is shown of a store: per view its lines, and how many there are in all."""
+
+    lines: tuple[tuple[Line, ...], ...] = ((), (), (), ())
+    totals: tuple[int, ...] = (0, 0, 0, 0)
+
+
+def shown(overview: Overview) -> Look:
+    """An overview as lines of text."""
+    lines = (
+        tuple(map(_queue_line, overview.queues)),
+        tuple(map(_running_line, overview.jobs)),
+        tuple(map(_failed_line, overview.failures)),
+        tuple(map(_worker_line, overview.workers)),
+    )
+    totals = [len(view) for view in lines]
+    totals[FAILURES] = max(overview.failed, totals[FAILURES])
+    return Look(lines, tuple(totals))
+
+
+def _queue_line(line: QueueLine) -> Line:
+    numbers = [str(getattr(line, state)) for state in SHOWN_STATES]
+    rates = ["-" if rate is None else f"{rate:.1f}" for rate in (line.in_per_second, line.out_per_second)]
+    return line.queue, (f"{line.queue} (paused)" if line.paused else line.queue, *numbers, *rates)
+
+
+def _running_line(line: RunningLine) -> Line:
+    progress = "" if line.progress_percent is None else f"{line.progress_percent:.0f} %"
+    since = length(int(line.running_seconds * 1000))
+    return line.job, (
+        line.job,
+        line.task,
+        line.queue,
+        line.worker,
+        since,
+        "cancelling" if line.cancelling else progress,
+    )
+
+
+def _failed_line(line: FailedLine) -> Line:
+    when = time.strftime("%m-%d %H:%M:%S", time.localtime(line.failed_at / 1000))
+    return line.job, (line.job, line.task, line.queue, line.group, when)
+
+
+def _worker_line(line: WorkerLine) -> Line:
+    return line.session, (line.worker, "alive" if line.alive else "dead", str(line.running), ", ".join(line.queues))
 
 
 class State(Struct, frozen=True):
@@ -98,7 +149,7 @@ class State(Struct, frozen=True):
     where: str = ""
 
     @property
-    def lines(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def lines(self) -> tuple[Line, ...]:
         return self.look.lines[self.view]
 
 
@@ -206,6 +257,8 @@ def _title_numbers(state: State) -> str:
     queues = state.look.lines[QUEUES]
     if not queues:
         return "no jobs"
+    if any(cells[-1] == "-" for _, cells in queues):
+        return ""
     rates = [sum(float(cells[at]) for _, cells in queues) for at in (-2, -1)]
     return f"in {rates[0]:.1f}/s  out {rates[1]:.1f}/s"
 
@@ -214,9 +267,7 @@ def _heading(state: State, view: int) -> RenderableType:
     from rich.text import Text
 
     mark = "▸ " if view == state.view else "  "
-    return Text(
-        f"{mark}{VIEWS[view].name} ({len(state.look.lines[view])})", style="bold cyan" if mark.strip() else "cyan"
-    )
+    return Text(f"{mark}{VIEWS[view].name} ({state.look.totals[view]})", style="bold cyan" if mark.strip() else "cyan")
 
 
 def _table(state: State, view: int, lines: int, width: int) -> Table:
@@ -292,127 +343,16 @@ def _end_of(text: Text, width: int) -> Text:
     return Text(f"…{plain}", style=text.style)
 
 
-# -- looking ------------------------------------------------------------------------------------------
+# -- for programs -------------------------------------------------------------------------------------
 
 
-class Rates:
-    """How many jobs come and go per second, per queue, from events."""
-
-    def __init__(self) -> None:
-        self._moments: deque[tuple[float, str, str]] = deque()
-        self._began = time.monotonic()
-
-    def hear(self, events: Sequence[Happening]) -> None:
-        now = time.monotonic()
-        self._moments.extend((now, event.what, event.queue) for event in events if event.what in ("created", "done"))
-
-    def now(self) -> dict[str, tuple[float, float]]:
-        """Per queue: in and out per second, over the last ten seconds or since the beginning."""
-        now = time.monotonic()
-        while self._moments and self._moments[0][0] < now - WINDOW:
-            self._moments.popleft()
-        span = max(1.0, min(WINDOW, now - self._began))
-        counted = Counter((queue, what) for _, what, queue in self._moments)
-        return {queue: (counted[queue, "created"] / span, counted[queue, "done"] / span) for queue, _ in list(counted)}
-
-
-def take_look(store: Store, rates: Rates, before: Look | None = None) -> Look:
-    """All that is shown, from the store. With a look `before`, no job has failed or ceased to be since."""
-    now = now_ms()
-    counts = store.run(store.counts())
-    sessions = store.run(store.sessions())
-    return Look(
-        now,
-        (
-            tuple(_queue_lines(store, counts, rates.now())),
-            tuple(_running_line(job, now) for job in _running(store, sessions)),
-            tuple(map(_failed_line, _failed(store))) if before is None else before.lines[FAILURES],
-            tuple(map(_worker_line, sessions)),
-        ),
-    )
-
-
-def _running(store: Store, sessions: Sequence[SessionSnapshot]) -> list[Snapshot]:
-    """What runs: where it can be asked for by worker, without a search through all that waits."""
-    from headrace.job import Filter
-    from headrace.job import State as JobState
-    from headrace.store.contract import Facet
-
-    states = (JobState.RUNNING,)
-    if Facet.TAGS not in store.facets:
-        return store.run(store.find(Filter(states=states, limit=LIMIT))).jobs
-    found: list[Snapshot] = []
-    for name in sorted({session.info.name for session in sessions if session.running}):
-        found += store.run(store.find(Filter(states=states, worker=name, limit=LIMIT))).jobs
-        if len(found) >= LIMIT:
-            break
-    return found[:LIMIT]
-
-
-def _failed(store: Store) -> list[Snapshot]:
-    """The latest failures, the newest first."""
-    from headrace.job import Filter
-    from headrace.job import State as JobState
-
-    found = store.run(store.find(Filter(states=(JobState.FAILED,), limit=LIMIT))).jobs
-    return sorted(found, key=lambda job: -(job.finished or 0))
-
-
-def _queue_lines(
-    store: Store, counts: Sequence[Counts], rates: dict[str, tuple[float, float]]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    from headrace.job import State as JobState
-
-    paused = paused_queues(store)
-    by_queue = {entry.queue: entry.by_state for entry in counts}
-    for queue in sorted({*by_queue, *paused, *rates}):
-        numbers = [str(by_queue.get(queue, {}).get(JobState(state), 0)) for state in SHOWN_STATES]
-        come, go = rates.get(queue, (0.0, 0.0))
-        name = f"{queue} (paused)" if queue in paused else queue
-        yield queue, (name, *numbers, f"{come:.1f}", f"{go:.1f}")
-
-
-def paused_queues(store: Store) -> set[str]:
-    """The queues that somebody has paused, where a store knows of such."""
-    from headrace.store.contract import Facet
-    from headrace.store.facets import Queues, facet
-
-    if Facet.QUEUES not in store.facets:
-        return set()
-    controls = store.run(facet(store, Queues).controls())
-    return {control.queue for control in controls if control.paused_at is not None}
-
-
-def _running_line(job: Snapshot, now: int) -> tuple[str, tuple[str, ...]]:
-    done = "" if job.progress is None else f"{100 * job.progress[0] / (job.progress[1] or 1):.0f} %"
-    since = length(max(0, now - (job.started or now)))
-    return job.id, (job.id, job.task, job.queue, job.worker, since, "cancelling" if job.cancelling else done)
-
-
-def _failed_line(job: Snapshot) -> tuple[str, tuple[str, ...]]:
-    when = time.strftime("%m-%d %H:%M:%S", time.localtime((job.finished or 0) / 1000))
-    return job.id, (job.id, job.task, job.queue, job.group or "", when)
-
-
-def _worker_line(session: SessionSnapshot) -> tuple[str, tuple[str, ...]]:
-    state = "alive" if session.alive else "dead"
-    return session.info.id, (session.info.name, state, str(session.running), ", ".join(session.info.queues))
-
-
-def document(look: Look) -> dict[str, Any]:
-    """For programs."""
+def document(overview: Overview) -> dict[str, Any]:
+    """An overview as `--json` shows it: numbers are numbers, and their units are in the names."""
     return {
-        "at": iso(look.at),
-        **{
-            view.name: [
-                {
-                    heading: json.loads(text) if heading in view.numbers.split() else text
-                    for heading, text in zip(view.headings, cells, strict=True)
-                }
-                for _, cells in lines
-            ]
-            for view, lines in zip(VIEWS, look.lines, strict=True)
-        },
+        **to_builtins(overview),
+        "at": iso(overview.at),
+        "failed": overview.failed,
+        "failures": [{**to_builtins(line), "failed_at": iso(line.failed_at)} for line in overview.failures],
     }
 
 
@@ -445,7 +385,7 @@ def act(store: Store, action: Action) -> str:
 @click.command("top")
 @store_options
 @json_option
-@click.option("--once", is_flag=True, help="Look once, print, end.")
+@click.option("--once", is_flag=True, help="Measure rates for a second, look once, print, end.")
 @click.option("--plain", is_flag=True, help="Print the screen again and again instead of drawing it.")
 def top_command(store: str | None, app_path: str | None, as_json: bool, once: bool, plain: bool) -> None:
     """Watch queues, running jobs and failures live.
@@ -464,11 +404,11 @@ def top_command(store: str | None, app_path: str | None, as_json: bool, once: bo
     with existing_store(store, app_path) as opened:
         where = shown_url(opened.url)
         if once:
-            look = take_look(opened, Rates())
+            overview = take_look(opened, measure_rates(opened, ONCE))
             if as_json:
-                show_json(document(look))
+                show_json(document(overview))
             else:
-                _print(State(look=look, where=where))
+                _print(State(look=shown(overview), where=where))
         elif plain or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             _print_for_ever(opened, where, as_json)
         else:
@@ -487,11 +427,11 @@ def _print_for_ever(store: Store, where: str, as_json: bool) -> None:
         away = False
         while True:
             try:
-                look = follow.look()
+                overview = follow.look()
                 if as_json:
-                    show_json(document(look), indent=None)
+                    show_json(document(overview), indent=None)
                 else:
-                    _print(State(look=look, where=where))
+                    _print(State(look=shown(overview), where=where))
                     click.echo()
                 away = False
                 follow.wait()
@@ -510,7 +450,7 @@ class _Follower:
 
         self.rates = Rates()
         self._looked = 0.0
-        self._failures: Look | None = None
+        self._failures: Overview | None = None
         """The last look, as long as its failures are those that there are."""
         self._store = store
         self._facet = facet(store, Events)
@@ -518,7 +458,7 @@ class _Follower:
         self._ear = self._facet.hearer()
         self._attention = threading.Event()
 
-    def look(self) -> Look:
+    def look(self) -> Overview:
         self._looked = time.monotonic()
         self._failures = take_look(self._store, self.rates, self._failures)
         return self._failures
@@ -619,7 +559,7 @@ def _draw(store: Store, where: str) -> None:
         while state is not None:
             try:
                 if due:
-                    state = seen(state, follow.look())
+                    state = seen(state, shown(follow.look()))
                 live.update(render(state, terminal.width, terminal.height), refresh=True)
                 due = follow.wait()
                 state, acted = _obey(store, state, typed)
