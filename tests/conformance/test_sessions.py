@@ -145,8 +145,11 @@ def test_a_session_that_has_settled_all_its_leases_has_nothing_to_lose(
 ) -> None:
     put(store, "a")
     worker.run_one()
-    clock.advance(TIMEOUT - 1)
+    clock.advance(TIMEOUT)
+    assert store.run(store.sweep()).sessions_closed == 0
     worker.renew()
+    put(store, "b")
+    worker.run_one()
 
 
 def test_time_outs_are_on_the_steady_clock(store: Store, worker: Worker, clock: ManualClock) -> None:
