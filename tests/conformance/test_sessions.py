@@ -130,14 +130,34 @@ def test_a_session_lives_until_the_last_millisecond_of_its_time_out(
         request_(worker)
 
 
-def test_a_settle_by_an_expired_session_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
+def test_a_settle_by_an_expired_session_counts_until_somebody_ends_it(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """The tokens of its leases are still the last ones. It is not brought back, and takes nothing."""
+    put(store, "a", "b", "c")
+    a, b = worker.take(2)
+    clock.advance(TIMEOUT)
+    assert worker.settle(a) is Verdict.OK
+    assert worker.exchange([outcome(a)], number=worker.number).verdicts == [Verdict.OK], "the same answer again"
+    assert state(store, "a") is State.DONE
+    with pytest.raises(SessionGone):
+        worker.renew(b)
+    with pytest.raises(SessionGone):
+        worker.exchange([outcome(b)], worker.asks())
+    assert [state(store, job_id) for job_id in "bc"] == [State.RUNNING, State.READY]
+    assert store.run(store.sweep()).jobs_returned == 1
+    with pytest.raises(SessionGone):
+        worker.settle(b)
+
+
+def test_an_expired_session_that_has_settled_everything_goes_on(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a", "b")
     lease = worker.take_one()
     clock.advance(TIMEOUT)
-    running = look(store, "a")
-    with pytest.raises(SessionGone):
-        worker.settle(lease)
-    assert look(store, "a") == running
+    assert worker.settle(lease) is Verdict.OK
+    assert worker.take_one().id == "b"
 
 
 def test_a_session_that_has_settled_all_its_leases_has_nothing_to_lose(

@@ -33,14 +33,16 @@ class Exchange(Core):
         steady: int,
         started: Sequence[Ref],
     ) -> Turn:
-        session = self._live(session_id)
+        session = self._live(session_id, settles=take is None)
+        expired = self._expired(session)
         if not self._is_repeat(session, number):
             self._mark_started(session, started)
             session.answer = [self._settle(session, outcome, steady) for outcome in outcomes]
             self._work_off()
             if take is not None:
                 self._take(session, number, take)
-        self._mark_seen(session)
+        if not expired:
+            self._mark_seen(session)
         handed_out = [job for job in self._held(session) if job.handed_out[0] == number]
         scheduled = [job.due for job in self.jobs.values() if job.state is State.SCHEDULED]
         return Turn(

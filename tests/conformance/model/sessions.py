@@ -76,9 +76,9 @@ class Sessions(Core):
             for session in self._open_sessions()
         ]
 
-    def _live(self, session_id: str) -> Session:
+    def _live(self, session_id: str, *, settles: bool = False) -> Session:
         session = self.known_sessions.get(session_id)
-        if session is None or session.closed or self._expired(session):
+        if session is None or session.closed or (self._expired(session) and not settles):
             raise SessionGone
         return session
 

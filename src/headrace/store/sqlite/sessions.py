@@ -68,17 +68,22 @@ class Session(NamedTuple):
     name: str
 
 
-def find_session(tx: Transaction, session_id: str) -> Session:
-    """The session a request comes from, if it may still make requests."""
+def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:
+    """The session a request comes from, if it may still make requests. `settles`: it takes nothing."""
     found = tx.rows(SQL["session_get"], (session_id,))
     if not found:
         raise SessionGone(f"Session {session_id} is not known here.")
     session = Session(*found[0])
     if session.closed is not None:
         raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
-    if run_out(tx, session.seen, session.timeout) and tx.rows(SQL["holds_any"], (session.seq,)):
+    if not settles and has_expired(tx, session):
         raise SessionGone(f"Session {session.name} ({session_id}) was not renewed in time; its jobs go to others.")
     return session
+
+
+def has_expired(tx: Transaction, session: Session) -> bool:
+    """Only a session with leases has anything to lose."""
+    return run_out(tx, session.seen, session.timeout) and bool(tx.rows(SQL["holds_any"], (session.seq,)))
 
 
 def run_out(tx: Transaction, seen: int, timeout: int) -> bool:

@@ -17,6 +17,7 @@ from headrace.store.sqlite.reads import large_value
 from headrace.store.sqlite.sessions import (
     Session,
     find_session,
+    has_expired,
     is_repeat,
     mark_started,
 )
@@ -60,9 +61,13 @@ def exchange(
     *,
     one_by_one: bool = False,
 ) -> Turn:
-    session = find_session(tx, session_id)
+    session = find_session(tx, session_id, settles=take is None)
+    seen: tuple[int | None, int | None] = tx.steady, tx.now
+    if take is None and has_expired(tx, session):
+        seen = None, None  # what it still holds goes to others all the same
     if is_repeat(session, number):
-        tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+        if None not in seen:
+            tx.execute(SQL["session_seen"], (session.seq, *seen))
         verdicts = [VERDICTS[code] for code in session.answer]
         leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
         unreleased = bool(tx.rows(SQL["ended_first"]))
@@ -92,7 +97,7 @@ def exchange(
             tx.happened(lease.ref, "started", worker=session.name)
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, unreleased)
-    tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(verdicts)))
+    tx.execute(SQL["session_answer"], (session.seq, *seen, number, bytes(verdicts)))
     return Turn(verdicts, leases, tx.now, next_due, next_tick)
 
 

@@ -8,7 +8,8 @@
 -- Answers  {now, next due or -1, verdicts, leases (see take.lua), numbers that were dropped}
 --@include prelude record held session take
 
-local session, number = guard(ARGV[2]), tonumber(ARGV[3])
+local wanted = cmsgpack.unpack(ARGV[6])
+local session, number = guard(ARGV[2], not wanted), tonumber(ARGV[3])
 if number < session.number then
   fail('STALE', 'request ' .. ARGV[3] .. ' of session ' .. ARGV[2] .. ' comes after ' .. digits(session.number))
 end
@@ -49,7 +50,6 @@ end
 if not repeated and (verdicts[1] or session.verdicts ~= '') then
   call('HSET', session_key(session.id), 'verdicts', table.concat(verdicts))
 end
-local wanted = cmsgpack.unpack(ARGV[6])
 if repeated then
   leases = taken_before()
 elseif wanted then

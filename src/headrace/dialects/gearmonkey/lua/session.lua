@@ -23,13 +23,15 @@ local function read_session(id)
   }
 end
 
--- The session, if it may still ask for anything.
-local function guard(id)
+-- The session, if it may still ask for anything. One that `settles` and takes nothing may be expired: as long as nobody has closed
+-- it, its tokens are the last ones given out.
+local function guard(id, settles)
   local session = read_session(id)
   if not session or session.closed then
     fail('GONE', 'session ' .. id .. ' is unknown or closed')
   end
-  if expired(session) and call('HLEN', held_key(id)) > 0 then
+  session.expired = expired(session) and call('HLEN', held_key(id)) > 0
+  if session.expired and not settles then
     fail('GONE', 'session ' .. id .. ' has expired')
   end
   return session
@@ -57,6 +59,10 @@ local function unregister(session)
 end
 
 local function mark_seen(session, number)
+  if session.expired then
+    call('HSET', session_key(session.id), 'number', digits(number))
+    return
+  end
   call('HSET', session_key(session.id), 'seen', digits(steady), 'number', digits(number or session.number))
   call('ZADD', SESSIONS, steady + session.timeout, session.id)
   if not session.registered then

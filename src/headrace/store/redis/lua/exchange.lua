@@ -1,4 +1,4 @@
--- exchange: settle, then take, in one step. Marks the session as seen.
+-- exchange: settle, then take, in one step. Marks the session as seen, unless it has expired.
 --
 -- ARGV[2]  session id
 -- ARGV[3]  number of the request
@@ -14,7 +14,7 @@
 -- Fails    GONE, STALE, REFUSED
 --@include prelude job session busy quick
 
-local session = live_session(ARGV[2])
+local session = live_session(ARGV[2], ARGV[6] == '')
 local request = tonumber(ARGV[3])
 local is_again = is_repeat(session, request)
 
@@ -102,8 +102,10 @@ if is_again then
   relations.unfinished = call('EXISTS', PREFIX .. 'releasing') == 1
   local due = ARGV[6] ~= '' and queues.left_by(session).again and stamp or next_due(0)
   local answer = answer_with(due, session.answer, given, next_tick())
-  even_when_full()
-  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp)
+  if not session.expired then
+    even_when_full()
+    call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp)
+  end
   return answer
 end
 
@@ -212,7 +214,10 @@ for _, hint in ipairs(passed_on) do
     wake(hint[2], 1)
   end
 end
-call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp, 'request', string.format('%.0f', request),
+if not session.expired then
+  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', stamp)
+end
+call('HSET', session.key, 'request', string.format('%.0f', request),
   'answer', verdicts, 'handed', given[1] and cmsgpack.pack(given) or '', 'hungry',
   hungry[1] and cmsgpack.pack(hungry) or '', 'unfinished', session.unfinished)
 return answer_with(due, verdicts, given, tick)

@@ -30,14 +30,19 @@ local function expired(session)
   return steady >= session.seen + session.timeout and call('SCARD', session.held) > 0
 end
 
--- The session that a request comes from, if it may still make requests.
-local function live_session(id)
+-- The session that a request comes from, if it may still make requests. One that `settles` and takes nothing may be expired: as
+-- long as nobody has closed it, its tokens are the last ones given out.
+local function live_session(id, settles)
   local session = read_session(id)
   if not session then
     fail('GONE', 'Session ' .. id .. ' is not known here.')
   elseif session.closed then
     fail('GONE', 'Session ' .. id .. ' has been closed; its jobs were given to others.')
   elseif expired(session) then
+    session.expired = true
+    if settles then
+      return session
+    end
     fail('GONE', 'Session ' .. session.name .. ' (' .. id .. ') was not renewed in time; its jobs go to others.')
   end
   return session

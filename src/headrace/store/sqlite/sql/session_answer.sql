@@ -1,2 +1,2 @@
--- Record a request as answered, and the session as seen.
-UPDATE session SET seen = ?2, seen_at = ?3, number = ?4, answer = ?5 WHERE seq = ?1
+-- Record a request as answered, and the session as seen (unless these are null).
+UPDATE session SET seen = ifnull(?2, seen), seen_at = ifnull(?3, seen_at), number = ?4, answer = ?5 WHERE seq = ?1
