@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.clock import SystemClock
 from headrace.declared import reconcile
-from headrace.errors import ConfigurationError, SessionGone, StoreError
+from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUnavailable
 from headrace.loading import path_of, refuse_while_loading
 from headrace.names import check_count, check_name
 from headrace.settings import session_timeout as session_timeout_of
@@ -28,6 +28,8 @@ log = logging.getLogger("headrace.worker")
 MARGIN = 1_000
 """Jobs of a session that can't be renewed are stopped this many milliseconds before others may take them (or a quarter
 of the time-out, if that is less)."""
+PAUSE = 0.5
+"""Seconds before a worker looks again for a store that is not there."""
 
 
 def default_queues(app: Headrace) -> tuple[str, ...]:
@@ -97,6 +99,11 @@ class Worker:
                 self._run_session(burst=False)
             except SessionGone as error:
                 log.warning("%s Opening a new session.", error)
+            except StoreUnavailable as error:
+                if not self._ready.is_set():
+                    raise  # it has never worked: that is for the caller to know
+                log.warning("%s Trying again in %g s.", error, PAUSE)
+                self._stopped.wait(PAUSE)
             else:
                 return
 

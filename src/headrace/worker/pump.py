@@ -66,6 +66,10 @@ RENEW_SECONDS = 0.05
 """But not more often than this."""
 
 
+class CutOff(SessionGone):
+    """The session could not be renewed in time: others may have its jobs by now."""
+
+
 class Pump:
     """The worker's heart. `run` belongs to one thread; `begin`, `end` and `spoke` are called by executors."""
 
@@ -115,6 +119,13 @@ class Pump:
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
         self._stop_at: float | None = None
         self._gone = False
+        """The session is over, or may be: nothing is taken any more, and nothing started."""
+        self._lost = False
+        """The store has said so."""
+        self._parting = False
+        """What is left to do is to settle what has ended."""
+        self._unanswered: tuple[int, list[Outcome]] | None = None
+        """An exchange that the store may have heard of, or not."""
         self._closed = False
         self._spare = 0
         self._rate = 0.0
@@ -148,7 +159,7 @@ class Pump:
     @property
     def _room(self) -> int:
         """How many more jobs may start. Below zero while spare leases wait."""
-        room = 0 if self.stopping else self.slots - self.in_hand
+        room = 0 if self.stopping or self._gone else self.slots - self.in_hand
         return room if self._left is None else min(room, self._left)
 
     def begin(self, run: Context, *, entering: bool = True) -> bool:
@@ -157,6 +168,10 @@ class Pump:
         self._running[run] = True  # first, so that at no moment it seems to be in nobody's hands
         if not self._waiting.pop(run, False):
             del self._running[run]
+            return False
+        if self._gone:  # looked at after it is in `_running`: `abandon` finds it there, or is seen here
+            del self._running[run]
+            self._give_back(run)
             return False
         limit = None
         if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
@@ -218,6 +233,8 @@ class Pump:
 
     def abandon(self) -> None:
         """The session is gone, or about to be: stop everything before somebody else starts it."""
+        if not self._gone:
+            log.error("cut off from the store: stopping %d jobs before others may start them", self.in_hand)
         self._gone = True
         self._stop_everything(LOST)  # from here: the pump may be waiting for the store
         self._waiter.poke()
@@ -233,8 +250,9 @@ class Pump:
             self._pump()
         except (SessionGone, StaleRequest) as error:
             self._gone = True
+            self._lost = not isinstance(error, CutOff)
             log.error("the session is gone: stopping its %d jobs. %s", self.in_hand, error)
-            self._stop_everything(LOST)
+            self._part()
             raise SessionGone(str(error)) from error
         finally:
             self.close()
@@ -252,7 +270,7 @@ class Pump:
         while True:
             self._ledger.beat(self.steady())
             if self._gone:
-                raise SessionGone(f"Session {self.session} could not be renewed in time.")
+                raise self._cut_off()
             if self._left == 0 and not self._waiting and not self.stopping:
                 self._make_way("its last job has started")
             if self._stop_at is not None and not self._go_on_stopping():
@@ -296,25 +314,29 @@ class Pump:
             self._report()  # what a run said comes before its outcome
         if self._renewed:
             self._renew_tokens(outcomes)
-        spare = 0 if self.stopping or free < 0 else self._spare_wanted(len(outcomes), free)
+        spare = 0 if self.stopping or self._gone or free < 0 else self._spare_wanted(len(outcomes), free)
         if self._left is not None:
             spare = min(spare, self._left - free)
         take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
             self._hungry = False
             return
-        self._waiter.arm()
+        if not self._closed:
+            self._waiter.arm()
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
+        number = next(self._numbers)
         request = self._store.exchange(
-            self.session, next(self._numbers), outcomes, take, steady=self.steady(), started=self._started_spares()
+            self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
         )
+        self._unanswered = number, outcomes
         self._heed(outcomes, take, self._insist(request))
 
     def _heed(self, outcomes: list[Outcome], take: Take | None, turn: Turn) -> None:
         """What the store has answered."""
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
+        self._unanswered = None
         self._turned = time.monotonic()
         later = self._judge(outcomes, turn)
         self._dispatch(turn)
@@ -322,7 +344,9 @@ class Pump:
         self._hungry = bool(asked) and len(turn.leases) == asked and not self.stopping
         self._next_due = None if turn.next_due is None else turn.next_due - turn.now + self.steady()
         self._tick_in(None if turn.next_tick is None else turn.next_tick - turn.now)
-        if later and self._waiter.wait(LATER_SECONDS):
+        if later and self._closed:
+            time.sleep(LATER_SECONDS)
+        elif later and self._waiter.wait(LATER_SECONDS):
             self._hungry = self._told = True
 
     # -- schedules --
@@ -351,16 +375,45 @@ class Pump:
     def _insist(self, operation: Operation[T]) -> T:
         """Send a request until it is answered. It has a number: the store knows a repeat."""
         for attempt in itertools.count():
+            if self._gone and not self._parting:
+                raise self._cut_off()
             try:
                 return self._store.run(operation)
             except (StoreUnavailable, MaybeApplied) as error:
+                if self._gives_up:
+                    raise self._cut_off() from error
                 pause = min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0)  # noqa: S311
                 log.warning("%s Trying again in %.1f s.", error, pause)
                 self._ledger.beat(self.steady())
-                if self._gone:
-                    raise SessionGone(f"Session {self.session} could not be renewed in time.") from error
                 time.sleep(pause)
         raise AssertionError("unreachable")
+
+    @property
+    def _gives_up(self) -> bool:
+        """Whether a pump that is cut off lets outcomes be: somebody waits for its end."""
+        patient = self._parting and not self.burst and (self._stop_at is None or time.monotonic() < self._stop_at)
+        return self._gone and not patient
+
+    def _cut_off(self) -> CutOff:
+        return CutOff(f"Session {self.session} could not be renewed in time.")
+
+    def _part(self) -> None:
+        """Settle what has ended, as soon as the store answers: as long as nobody has closed the session it counts.
+
+        A request that was under way keeps its number, and takes nothing if the store has not heard of it before.
+        """
+        self._parting = True
+        self._stop_everything(LOST)
+        self._wait_for_stopped()
+        try:
+            if self._unanswered is not None:
+                number, outcomes = self._unanswered
+                request = self._store.exchange(self.session, number, outcomes, steady=self.steady())
+                self._heed(outcomes, None, self._insist(request))
+            self._settle_rest()
+        except (SessionGone, StaleRequest) as error:
+            self._lost = self._lost or not isinstance(error, CutOff)
+            log.warning("what ended after that does not count: its jobs run again. %s", error)
 
     def _spare_wanted(self, ended: int, free: int) -> int:
         """How many more leases to hold ready: none at first, doubled whenever they ran out, within bounds."""
@@ -397,6 +450,9 @@ class Pump:
     def _dispatch(self, turn: Turn) -> None:
         """Hand leases to the executors that can run them."""
         if not turn.leases:
+            return
+        if self._gone:  # before or after we were cut off: it is not worth knowing
+            self._outcomes.extend(release(Context(lease, None, self)) for lease in turn.leases)
             return
         self._filled = self._turned
         self._hurried = False
@@ -475,10 +531,13 @@ class Pump:
         """Give back a lease that nobody has started. False: somebody has."""
         if not self._waiting.pop(run, False):
             return False
+        self._give_back(run)
+        return True
+
+    def _give_back(self, run: Context) -> None:
         self._outcomes.append(release(run))
         if self._left is not None:
             self._left += 1
-        return True
 
     def _may_report(self) -> bool:
         return time.monotonic() - self._reported >= REPORT_SECONDS
@@ -614,7 +673,9 @@ class Pump:
         """Be handed work in the moment that there is some. Done by a thread that can run it, while the pump rests."""
         assert self._taking is not None
         take = Take(self._queues, self._room, 0, self._round_robin)
-        request = self._store.exchange(self.session, next(self._numbers), (), take, steady=self.steady())
+        number = next(self._numbers)
+        request = self._store.exchange(self.session, number, (), take, steady=self.steady())
+        self._unanswered = number, []
         turn = self._taking.turn(request, self._meanwhile)
         self._asleep = False
         if self._closed:
@@ -663,11 +724,14 @@ class Pump:
 
     def settle_late(self) -> None:
         """After `run`: wait for threads that did not stop, and settle what they did after all."""
-        while self._running and not self._gone:
+        self._parting = True
+        while self._running and not self._lost:
+            if time.monotonic() - self._checked >= self._renew_seconds:
+                self._checked = time.monotonic()
+                self._check_leases()
             time.sleep(0.05)
-        outcomes = list(_drain(self._outcomes))
-        if outcomes:
-            self._insist(self._store.exchange(self.session, next(self._numbers), outcomes, steady=self.steady()))
+        if not self._lost:
+            self._settle_rest()
 
     def _stop_everything(self, reason: str) -> None:
         self._release_waiting()

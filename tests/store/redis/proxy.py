@@ -1,4 +1,4 @@
-"""A proxy between store and server that cuts connections at a chosen byte, or swallows what passes."""
+"""A proxy between store and server that cuts connections at a chosen byte, swallows what passes, or keeps it back."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ class Proxy:
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
         self.cuts = 0
         self._closed = False
+        self._flows = threading.Event()
+        self._flows.set()
+        self._refuses = False
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -51,6 +54,20 @@ class Proxy:
             self._swallowing = {id(pair[0]) for pair in self.pairs}
             self._direction = direction
 
+    def hold(self) -> None:
+        """Until `restore` nothing arrives, either way: a network that stands still."""
+        self._flows.clear()
+
+    def refuse(self) -> None:
+        """Until `restore` nobody is connected: a server that is down."""
+        self._refuses = True
+        self.hang_up()
+
+    def restore(self) -> None:
+        """The outage is over. What was kept back arrives."""
+        self._refuses = False
+        self._flows.set()
+
     def hang_up(self) -> None:
         """Close all connections."""
         with self._lock:
@@ -62,6 +79,7 @@ class Proxy:
 
     def close(self) -> None:
         self._closed = True
+        self._flows.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -80,6 +98,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self._refuses:
+                client.close()
+                continue
             server = socket.socket(socket.AF_UNIX)
             try:
                 server.connect(self._path)
@@ -112,6 +133,7 @@ class Proxy:
     def _pass(
         self, pair: tuple[socket.socket, socket.socket], direction: int, target: socket.socket, data: bytes
     ) -> bool:
+        self._flows.wait()
         with self._lock:
             if id(pair[0]) in self._swallowing and direction == self._direction:
                 return True
