@@ -11,14 +11,15 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace import crashpoints
+from headrace import crashpoints, loading
 from headrace.clock import Clock, SystemClock
 from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
 from headrace.events import AsyncEvents, Events, wanted
 from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
-from headrace.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
+from headrace.names import check_count, check_name
+from headrace.options import check_failure_hook, check_hook, task_function, task_options
 from headrace.retry import Backoff
 from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
@@ -28,9 +29,9 @@ from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.store.pieces import counting, pieces
 from headrace.store.urls import shown_url
-from headrace.task import AsyncTask, Call, Task, TaskOptions
-from headrace.turns import TurnOptions, check_lane
-from headrace.when import Duration, milliseconds
+from headrace.task import AsyncTask, Call, Task
+from headrace.turns import TurnOptions
+from headrace.when import Duration
 
 if TYPE_CHECKING:
     from headrace.queue import Queue
@@ -192,9 +193,9 @@ class Headrace:
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
-            _check_function(function)
+            function = task_function(function, name)
             kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-            made: Task[Any, Any] = kind(self, function, name, self._task_options(options))
+            made: Task[Any, Any] = kind(self, function, name, task_options(options, self._retries, self._backoff))
             if made.name in self.tasks:
                 raise ConfigurationError(f"There is a task {made.name!r} already: give this one another name=.")
             missing = set(made.arguments.injected.values()) - set(self.providers)
@@ -207,40 +208,6 @@ class Headrace:
             return made
 
         return decorate if function is None else decorate(function)
-
-    def _task_options(self, given: dict[str, Any]) -> TaskOptions:
-        known = {*TaskOptions.__struct_fields__, *TurnOptions.__annotations__} - {"turns", "own_retries"}
-        unknown = set(given) - known
-        if unknown:
-            raise ConfigurationError(f"@app.task does not know {min(unknown)!r}. It takes {', '.join(sorted(known))}.")
-        fields = {name: value for name, value in given.items() if value is not None and value is not ...}
-        turns = {name: fields.pop(name) for name in TurnOptions.__annotations__ if name in fields}
-        check_lane(turns)
-        fields["turns"] = turns
-        fields["own_retries"] = fields.get("retries")
-        fields.setdefault("retries", self._retries)
-        fields.setdefault("backoff", self._backoff)
-        check_count("retries", fields["retries"])
-        check_count("max_crashes", fields.get("max_crashes", 3), 1)
-        check_flag("keep_result", fields.get("keep_result", True))
-        check_priority(fields.get("priority", 0))
-        check_queue(fields.get("queue", "default"))
-        fields["tags"] = check_tags(fields.get("tags", ()))
-        for option in ("timeout", "heartbeat"):
-            if option in fields:
-                fields[option] = milliseconds(fields[option], option)
-                if fields[option] == 0:
-                    raise ConfigurationError(f"{option} must be longer than nothing.")
-        for option in ("retry_on", "fail_on"):
-            if option in fields:
-                fields[option] = _exception_types(option, fields[option])
-        if not isinstance(fields["backoff"], Backoff):
-            raise ConfigurationError(f"backoff is a headrace.Backoff(...), not {fields['backoff']!r}.")
-        if "on_failure" in fields:
-            _check_failure_hook(fields["on_failure"])
-        if fields.get("scratch") and not fields.get("isolate"):
-            raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
-        return TaskOptions(**fields)
 
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""
@@ -283,6 +250,8 @@ class Headrace:
         return Job(self, put.id, created_now=put.created)
 
     def _put(self, jobs: list[NewJob]) -> list[Put]:
+        if loading.under_way:
+            loading.warn_of_enqueue()
         operation = self.store.put(jobs)
         if crashpoints.armed:
             crashpoints.reach("put.before")
@@ -293,6 +262,8 @@ class Headrace:
 
     async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""
+        if loading.under_way:
+            loading.warn_of_enqueue()
         puts: list[Put] = []
         jobs = self._new_jobs(calls)
         for piece in pieces(jobs, self.store.put_at_once):
@@ -507,19 +478,19 @@ class Headrace:
 
     def on_start(self, hook: F) -> F:
         """Call this when a process that runs tasks starts (a worker process, or an isolated job's own)."""
-        _check_hook("on_start", hook)
+        check_hook("on_start", hook)
         self.start_hooks.append(hook)
         return hook
 
     def on_stop(self, hook: F) -> F:
         """Call this before such a process ends in good order."""
-        _check_hook("on_stop", hook)
+        check_hook("on_stop", hook)
         self.stop_hooks.append(hook)
         return hook
 
     def on_failure(self, hook: F) -> F:
         """Call this with the context and the exception when a job has failed for good."""
-        _check_failure_hook(hook)
+        check_failure_hook(hook)
         self.failure_hooks.append(hook)
         return hook
 
@@ -571,39 +542,6 @@ class Headrace:
         from headrace.testing import Testing  # noqa: PLC0415
 
         return Testing(self, schedules=schedules)
-
-
-def _check_function(function: object) -> None:
-    if not callable(function):
-        raise ConfigurationError(f"@app.task takes a function, not {function!r}.")
-    if _is_generator(function):
-        raise ConfigurationError(
-            f"{function!r} is a generator function: a job would end before its first line. "
-            "Return a list, or enqueue a job for each item."
-        )
-
-
-def _check_hook(what: str, hook: object) -> None:
-    if not callable(hook) or _is_generator(hook):
-        raise ConfigurationError(f"@app.{what} takes a function or a coroutine function, not {hook!r}.")
-
-
-def _check_failure_hook(hook: object) -> None:
-    if not callable(hook) or _is_generator(hook) or any(map(inspect.iscoroutinefunction, (hook, hook.__call__))):
-        raise ConfigurationError(
-            f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
-        )
-
-
-def _is_generator(function: Callable[..., Any]) -> bool:
-    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-
-
-def _exception_types(option: str, value: Any) -> tuple[type[BaseException], ...]:
-    types = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in types):
-        raise ConfigurationError(f"{option} is an exception type or a tuple of them, not {value!r}.")
-    return types
 
 
 class TaskDecorator(Protocol):

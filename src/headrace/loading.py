@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 import traceback
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from headrace.app import Headrace
 
 
@@ -47,22 +50,46 @@ def load_app(path: str) -> Headrace:
     return found_app
 
 
-_under_way: list[str] = []
+under_way: list[str] = []
+"""The apps that are being imported at this moment, the outermost first."""
+
+WARNED_VARIABLE = "HEADRACE_WARNED_OF"
+"""The app whose import was found to enqueue: a worker's other processes import it, too, and need not say it again."""
+
+log = logging.getLogger("headrace")
 
 
 def refuse_while_loading() -> None:
     """Running a worker is nothing that an app may do while a worker imports it: that one would import it, too."""
-    if _under_way:
+    if under_way:
         raise ConfigurationError(
-            f"Importing {_under_way[0]} runs a worker, and it is imported to run its tasks. "
+            f"Importing {under_way[0]} runs a worker, and it is imported to run its tasks. "
             'Put it under `if __name__ == "__main__":`.'
         )
+
+
+def warn_of_enqueue() -> None:
+    """Say once that an app enqueues while it is imported: each process of each worker would do so again."""
+    path = under_way[0]
+    if os.environ.get(WARNED_VARIABLE) == path:
+        return
+    os.environ[WARNED_VARIABLE] = path
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "headrace":
+        frame = frame.f_back
+    place = "" if frame is None else f" ({frame.f_code.co_filename}, line {frame.f_lineno})"
+    log.warning(
+        "importing %s enqueues a job%s: each process that imports it, such as every worker process, enqueues another. "
+        'Put it under `if __name__ == "__main__":`.',
+        path,
+        place,
+    )
 
 
 def _import(name: str, path: str) -> object:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-    _under_way.append(path)
+    under_way.append(path)
     try:
         return _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -77,7 +104,7 @@ def _import(name: str, path: str) -> object:
     except BaseException as error:
         raise ConfigurationError(_broken(path, error)) from error
     finally:
-        _under_way.pop()
+        under_way.pop()
 
 
 def _broken(path: str, error: BaseException) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.handle import Job
 from headrace.job import NewJob
-from headrace.names import check_count, check_name
+from headrace.names import check_count, check_flag, check_name
 from headrace.schedule import Repeat, ScheduleError, parse, parse_repeat
 from headrace.schedule.parsing import looks_like_cron
 from headrace.store import Operation, Store
@@ -124,7 +124,7 @@ def _check_options(options: Mapping[str, Any], app: Headrace, now: int) -> dict[
             at, delay = moment(options[name], app.zone, name, now)
             fields[name] = at if at is not None else now + (delay or 0)
     if "carry_data" in options:
-        fields["carry_data"] = bool(options["carry_data"])
+        fields["carry_data"] = check_flag("carry_data", options["carry_data"])
     return fields
 
 

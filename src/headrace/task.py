@@ -205,6 +205,8 @@ def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str
     tags = check_tags(options["tags"]) if "tags" in options else task.options.tags
     if tags:
         fields["tags"] = tags
+    for flag in ("require_worker", "unique"):
+        check_flag(flag, options.get(flag, False))
     if options.get("require_worker"):
         fields["require_worker"] = True
     lane = check_lane(lane_options(task.options.turns, options))
@@ -283,7 +285,7 @@ class Task(Generic[P, R]):
     def __init__(self, app: Headrace, function: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
         self.app = app
         self.function = function
-        self.name = check_name("task", name or task_name(function))
+        self.name = check_name("task", task_name(function) if name is None else name)
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self.limited = options.timeout is not None or options.heartbeat is not None

@@ -80,6 +80,66 @@ def test_a_task_is_a_function(app: Headrace) -> None:
     assert refusal(lambda: app.task(name="five")(5)) == "@app.task takes a function, not 5."  # type: ignore[type-var]
 
 
+class Mailer:
+    def send(self) -> None: ...
+
+    @classmethod
+    def count(cls) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("name", [None, "named"])
+@pytest.mark.parametrize("function", [Mailer.send, Mailer().send, Mailer.count, vars(Mailer)["count"]])
+def test_a_task_is_no_method(app: Headrace, function: Any, name: str | None) -> None:
+    assert refusal(lambda: app.task(name=name)(function)) == (
+        f"@app.task takes a function, and {function.__qualname__} is a method: a worker has no object to call it on. "
+        "Write a function outside of the class, or put @app.task above @staticmethod."
+    )
+    assert app.tasks == {}
+
+
+def test_a_method_is_refused_where_it_is_decorated(app: Headrace) -> None:
+    with pytest.raises(ConfigurationError, match=r"Shop\.pack is a method"):
+
+        class Shop:
+            @app.task
+            def pack(self) -> None: ...
+
+
+def test_a_static_method_is_a_function(app: Headrace) -> None:
+    class Shop:
+        @app.task
+        @staticmethod
+        def price(number: int) -> int:
+            return number * 2
+
+    job = Shop.price.enqueue(4)
+    app.worker().run_until_empty()
+    assert (job.result(timeout=0), Shop().price(4)) == (8, 8)
+
+
+@pytest.mark.parametrize("name", [None, "named"])
+def test_a_task_is_no_class(app: Headrace, name: str | None) -> None:
+    assert refusal(lambda: app.task(name=name)(Mailer)) == (
+        "@app.task takes a function, and Mailer is a class. Write a function that makes one."
+    )
+
+
+def test_a_lambda_needs_a_name(app: Headrace) -> None:
+    words = "A lambda has no name for workers to find it by: pass @app.task(name=...)."
+    assert refusal(lambda: app.task(lambda: None)) == words
+    assert refusal(lambda: app.task(queue="mail")(lambda: None)) == words
+    assert app.task(name="named")(lambda: None).name == "named"
+
+
+def test_a_function_inside_a_function_is_one(app: Headrace) -> None:
+    @app.task
+    def inner() -> int:
+        return 1
+
+    assert inner.name.endswith(":inner")
+
+
 def test_a_wrapper_that_forgets_to_await(app: Headrace, recwarn: pytest.WarningsRecorder) -> None:
     """That is seen when it is run, and said as what it is."""
 

@@ -77,11 +77,11 @@ def test_options(app: Headrace, run: Run) -> None:
 def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -> None:
     parent = shop.add.enqueue(1)
     options = ["--after", parent.id, "--if-failed", "run", "--lane", "k", "--limit", "3", "--rate", "10/minute"]
-    more = ["--tag", "a", "--tag", "b", "--run-timeout", "30s", "--max-crashes", "5", "--priority", "0"]
+    more = ["--tag", "a", "--tag", "b", "--run-timeout", "30s", "--max-crashes", "5", "--no-result", "--priority", "0"]
     job = app.job(run("enqueue", "add", "1", *options, *more, *APP).stdout.strip())
     seen = job.snapshot
     assert (seen.after, seen.lane, seen.tags) == ((parent.id,), Lane("k", 3, 10, 60_000), ("a", "b"))
-    assert (seen.options, seen.max_crashes) == (b'{"timeout":30000}', 5)
+    assert (seen.options, seen.max_crashes) == (b'{"timeout":30000,"keep_result":false}', 5)
     parent.cancel()
     assert job.refresh().state is State.READY
     last = app.job(run("enqueue", "add", "1", "--sequence", "{a}", *APP).stdout.strip())

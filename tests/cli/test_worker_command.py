@@ -81,6 +81,26 @@ def test_an_app_that_cannot_be_imported(content: str, path: str, message: str, t
     assert "Traceback" not in result.stderr
 
 
+def test_an_app_that_enqueues_while_it_is_imported(tmp_path: Path, headrace: Shell) -> None:
+    file = tmp_path / "eager_app.py"
+    file.write_text(
+        """from headrace import Headrace
+app = Headrace("sqlite:///eager.db")
+@app.task
+def plain(): ...
+@app.task(isolate=True)
+def isolated(): ...
+plain.enqueue()
+app.enqueue_many([plain.call(), isolated.call()])
+"""
+    )
+    result = headrace("worker", "eager_app:app", "--burst", "--processes", "2")
+    assert result.returncode == 0, result.stderr
+    warnings = [line for line in result.stderr.splitlines() if "enqueues a job" in line]
+    assert len(warnings) == 1, result.stderr
+    assert f"importing eager_app:app enqueues a job ({file}, line 7): each process that imports it" in warnings[0]
+
+
 def test_no_app(headrace: Shell) -> None:
     result = headrace("worker")
     assert result.returncode == exits.USAGE

@@ -34,6 +34,7 @@ _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 @click.option("--retries", type=click.IntRange(0), help="Further attempts after the first.")
 @click.option("--run-timeout", "run_timeout", type=DURATION, help="How long a run may take.")
 @click.option("--max-crashes", type=int, help="How often its process may die under it.")
+@click.option("--no-result", is_flag=True, help="Neither check nor keep what it returns.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A word to find it by. May be repeated.")
 @click.option("--after", multiple=True, metavar="ID", help="Run it when this job is done. May be repeated.")
 @click.option("--if-failed", type=click.Choice(["wait", "fail", "run"]), help="When one of --after fails.")
@@ -93,6 +94,8 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     for option, name in (("run_timeout", "timeout"), ("unique_for", "unique_for")):
         if option in options:
             options[name] = options.pop(option) / 1000
+    if options.pop("no_result", False):
+        options["keep_result"] = False
     return options
 
 

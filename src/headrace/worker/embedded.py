@@ -11,7 +11,7 @@ from headrace.clock import SystemClock
 from headrace.declared import reconcile
 from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUnavailable
 from headrace.loading import path_of, refuse_while_loading
-from headrace.names import check_count, check_name
+from headrace.names import check_count, check_flag, check_name
 from headrace.settings import session_timeout as session_timeout_of
 from headrace.store.contract import Guard
 from headrace.when import Duration, milliseconds
@@ -77,11 +77,11 @@ class Worker:
         self.app = app
         self.queues = tuple(check_name("queue", queue) for queue in queues or default_queues(app))
         self.slots = check_count("slots", default_slots(app) if slots is None else slots, 1)
-        self.round_robin = queues is None if round_robin is None else round_robin
+        self.round_robin = queues is None if round_robin is None else check_flag("round_robin", round_robin)
         self.timeout = None if session_timeout is None else milliseconds(session_timeout, "session_timeout")
         if self.timeout is not None and self.timeout < 1000:
             raise ConfigurationError("session_timeout must be at least a second.")
-        self._monitor = monitor
+        self._monitor = check_flag("monitor", monitor)
         self._max_jobs = None if max_jobs is None else check_count("max_jobs", max_jobs, 1)
         self._pump: Pump | None = None
         self._thread: threading.Thread | None = None
