@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +51,11 @@ GRACE = 30_000
 @click.option("--reload", is_flag=True, help="For development: start again when a Python file of yours changes.")
 @click.option("--log-json", is_flag=True, help="Log lines as JSON.")
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), default="info", show_default=True)
+@click.option(
+    "--log-jobs/--no-log-jobs",
+    default=None,
+    help="A line for each job that is done. Default: if standard error is a terminal.",
+)
 def worker_command(
     app_path: str,
     store: str | None,
@@ -66,6 +72,7 @@ def worker_command(
     reload: bool,
     log_json: bool,
     log_level: str,
+    log_jobs: bool | None,
 ) -> None:
     """Run the jobs of an app until told to stop.
 
@@ -83,10 +90,11 @@ def worker_command(
     if session_timeout is not None and session_timeout < 1000:
         raise click.BadParameter("at least a second.", param_hint="'--session-timeout'")
 
-    from headrace.worker.logs import set_up_logging
+    from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
     from headrace.worker.supervisor import Settings, Supervisor
 
-    set_up_logging(log_level, as_json=log_json)
+    logging_choice = LogChoice(log_level.upper(), log_json, sys.stderr.isatty() if log_jobs is None else log_jobs)
+    prepare_logging(logging_choice)
     if reload:
         from headrace.cli.reload import load_or_wait
 
@@ -95,6 +103,7 @@ def worker_command(
         from headrace.loading import load_app
 
         app = load_app(app_path)
+    finish_logging()
     _settle_store(app, store)
 
     from headrace.worker.embedded import default_queues, default_slots
@@ -112,8 +121,7 @@ def worker_command(
         grace=((RELOAD_GRACE if reload else GRACE) if grace is None else grace) / 1000,
         max_jobs=max_jobs,
         max_memory=max_memory,
-        log_json=log_json,
-        log_level=log_level.upper(),
+        logging=logging_choice,
     )
     _announce(app, settings)
     if reload:

@@ -1,54 +1,81 @@
-"""Log lines that say which job they belong to."""
+"""The log of a worker: lines that name the job they belong to, for people or as JSON.
+
+An app that has set up logging itself keeps its handlers. Only where there is none does a worker add one.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 
+from msgspec import Struct
+from msgspec.json import decode, encode
+
+from headrace.spoken import iso
 from headrace.worker.context import find_current
+
+_HEADRACE = logging.getLogger("headrace")
+
+jobs_log = logging.getLogger("headrace.jobs")
+"""One line per finished job, at `LogChoice.job_level`."""
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""What every record has. The rest was given as `extra=`."""
+
+
+class LogChoice(Struct, frozen=True):
+    """How a worker logs: what its command line said, for the processes that it starts."""
+
+    level: str = "INFO"
+    as_json: bool = False
+    jobs: bool = False
+    """A line per finished job at the level `info` instead of `debug`."""
+
+    @property
+    def job_level(self) -> int:
+        return logging.INFO if self.jobs else logging.DEBUG
 
 
 class JobFilter(logging.Filter):
     """Puts the current job's id and task on every record, the application's own included."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        run = find_current(None)
-        record.job_id = run.id if run is not None else ""
-        record.task = run.task if run is not None else ""
+        if not hasattr(record, "job_id"):
+            run = find_current(None)
+            record.job_id = run.id if run is not None else ""
+            record.task = run.task if run is not None else ""
         return True
 
 
 class LineFormatter(logging.Formatter):
-    """For people: one line per record, control characters made visible."""
+    """For people: one line per record and a traceback below it, control characters made visible."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        time = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         job = f" [{record.__dict__['job_id']} {record.__dict__['task']}]" if record.__dict__.get("job_id") else ""
-        line = f"{time} {record.levelname[0]} {record.process}{job} {_visible(record.getMessage())}"
+        line = f"{time} {record.levelname[0]} {record.process}{_visible(job)} {_visible(record.getMessage())}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "".join(f"\n{_visible(part)}" for part in self.formatException(record.exc_info).splitlines())
         return line
 
 
 class JsonFormatter(logging.Formatter):
-    """For machines: one JSON object per line."""
+    """For programs: one JSON object per line, with everything that was given as `extra=`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": iso(int(record.created * 1000)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "process": record.process,
             "message": record.getMessage(),
         }
-        for name in ("job_id", "task"):
-            if record.__dict__.get(name):
-                fields[name] = record.__dict__[name]
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+        extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD and value != ""}
+        return json.dumps({**extra, **fields}, default=str)
 
 
 def _visible(text: str) -> str:
@@ -56,28 +83,45 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-_chosen = ""
+_chosen: LogChoice | None = None
+_own: logging.Handler | None = None
 
 
-def chosen_logging() -> str:
-    """What `set_up_logging` was told, for a process that this one starts; empty if it was not called."""
-    return _chosen
+def job_level() -> int:
+    """The level of a line per finished job."""
+    return logging.DEBUG if _chosen is None else _chosen.job_level
 
 
-def set_up_logging_as(chosen: str) -> None:
-    """Log as the process did that started this one."""
-    if chosen:
-        level, _, form = chosen.partition(" ")
-        set_up_logging(level, as_json=form == "json")
+def encoded_choice() -> str:
+    """What `prepare_logging` was given, for a process that this one starts; empty if it was not called."""
+    return "" if _chosen is None else encode(_chosen).decode()
 
 
-def set_up_logging(level: str, *, as_json: bool) -> None:
-    """Send everything to standard error, with the job it belongs to."""
-    global _chosen  # noqa: PLW0603
-    _chosen = f"{level} {'json' if as_json else 'text'}"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(JobFilter())
-    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+def decoded_choice(text: str) -> LogChoice | None:
+    """What the process that started this one was given."""
+    return decode(text, type=LogChoice) if text else None
+
+
+def prepare_logging(choice: LogChoice) -> None:
+    """Send headrace's own lines to standard error. The root logger is left to the app, which is imported next."""
+    global _chosen, _own  # noqa: PLW0603
+    _chosen = choice
+    _own = logging.StreamHandler(sys.stderr)
+    _own.addFilter(JobFilter())
+    _own.setFormatter(JsonFormatter() if choice.as_json else LineFormatter())
+    _HEADRACE.handlers[:] = [_own]
+    _HEADRACE.setLevel(choice.level.upper())
+
+
+def finish_logging() -> None:
+    """The app is imported: if it has handlers of its own they get everything, else the app's lines go where ours go."""
+    if _chosen is None or _own is None:
+        return
+    _HEADRACE.removeHandler(_own)
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    if not root.handlers:
+        root.addHandler(_own)
+        root.setLevel(_chosen.level.upper())
+    for handler in root.handlers:
+        if not any(isinstance(found, JobFilter) for found in handler.filters):
+            handler.addFilter(JobFilter())

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
 from headrace.loading import load_app
 from headrace.store import open_store
 from headrace.worker.ledger import Ledger
-from headrace.worker.logs import set_up_logging
+from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
 from headrace.worker.pump import Pump
 from headrace.worker.zygote import die_with_parent
 
@@ -56,8 +56,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     """Descriptor of the shared memory that says what is held."""
     lifeline: int
     """Descriptor of a pipe that closes when the supervisor dies."""
-    log_json: bool
-    log_level: str
+    logging: LogChoice
 
 
 def main() -> NoReturn:
@@ -68,7 +67,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    set_up_logging(config.log_level, as_json=config.log_json)
+    prepare_logging(config.logging)
     sys.setswitchinterval(SWITCH_SECONDS)  # before the app is loaded, which may know better
     code = _run(config)
     logging.shutdown()
@@ -84,6 +83,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return EXIT_BAD_APP
+    finish_logging()
     try:
         reconcile(app)
     except Unsupported as error:

@@ -13,10 +13,12 @@ from headrace.codec import ErrorText, clean, describe_error, encode_error, encod
 from headrace.errors import ArgumentsError, ConfigurationError, Timeout
 from headrace.job import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
+from headrace.spoken import length
 from headrace.store.contract import Facet
 from headrace.task import ASKED_RETRIES, Task, decode_overrides
 from headrace.when import milliseconds, moment
 from headrace.worker.context import Context, reset_current, set_current
+from headrace.worker.logs import job_level, jobs_log
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -63,6 +65,8 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
         reset_current(variable)
     outcome.began = run.began
     outcome.ended = steady()
+    if outcome.kind is _DONE and jobs_log.isEnabledFor(job_level()):
+        _log_done(run, outcome)
     return outcome
 
 
@@ -86,6 +90,8 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
         reset_current(variable)
     outcome.began = run.began
     outcome.ended = steady()
+    if outcome.kind is _DONE and jobs_log.isEnabledFor(job_level()):
+        _log_done(run, outcome)
     return outcome
 
 
@@ -173,6 +179,12 @@ def _done(run: Context, task: Task[Any, Any], value: Any) -> Outcome:
     return outcome
 
 
+def _log_done(run: Context, outcome: Outcome) -> None:
+    took = (outcome.ended or 0) - (outcome.began or 0)
+    extra = {"event": "job_done", "job_id": run.id, "task": run.task, "took_ms": took}
+    jobs_log.log(job_level(), "job %s (%s) done in %s", run.id, run.task, length(took), extra=extra)
+
+
 def _keeps_result(run: Context, task: Task[Any, Any]) -> bool:
     override = None if run.lease.options is None else _overrides(run).keep_result
     return task.options.keep_result if override is None else bool(override)
@@ -203,7 +215,7 @@ def outcome_of(run: Context, kind: Kind, *, note: str = "", group: str | None = 
 def quarantine(run: Context, reason: str) -> Outcome:
     """A job that cannot be run at all is kept, with the reason, where people will find it."""
     shown = run.id.encode(errors="backslashreplace").decode()  # of a broken job that may be anything
-    log.error("job %s (%s) is broken: %s", shown, run.task, reason)
+    log.error("job %s (%s) is broken: %s", shown, run.task, reason, extra={"event": "job_broken"})
     return outcome_of(run, Kind.BROKEN, error=encode_error(ErrorText("", clean(reason))), note=reason)
 
 
@@ -213,7 +225,9 @@ def put_off(run: Context, now: int) -> Outcome:
     waited = 0 if since is None else now - since
     if waited >= UNKNOWN_FOR:
         return quarantine(run, f"no worker that took it in the last hour knows the task {run.task!r}")
-    log.warning("job %s: the task %r is not known here; putting it off", run.id, run.task)
+    log.warning(
+        "job %s: the task %r is not known here; putting it off", run.id, run.task, extra={"event": "task_unknown"}
+    )
     return outcome_of(
         run,
         Kind.AGAIN,
@@ -252,7 +266,7 @@ def _conclude(run: Context, task: Task[Any, Any], error: BaseException) -> Outco
     if reason in (TIMED_OUT, SILENT):
         error = Timeout(f"{reason} ({_limit_in_words(run)})")
     elif reason == CANCELLED:
-        log.info("job %s (%s) stopped: it was cancelled", run.id, run.task)
+        log.info("job %s (%s) stopped: it was cancelled", run.id, run.task, extra={"event": "job_cancelled"})
         return _ended_badly(run, "cancelled", describe_error(error))
     if isinstance(error, Signal) and not isinstance(error, Cancelled):
         return _obey(run, task, error)
@@ -295,7 +309,12 @@ def _retry(
     if delay is None and at is None:
         delay = round(task.options.backoff.delay(run.attempt) * 1000)
     text = describe_error(error)
-    log.warning("job %s (%s): attempt %d ended: %s: %s", run.id, run.task, run.attempt, text.type, text.message)
+    log.warning(
+        "job %s (%s): attempt %d failed, and it will run again: %s: %s",
+        *(run.id, run.task, run.attempt, text.type, text.message),
+        exc_info=error,
+        extra={"event": "attempt_failed"},
+    )
     return outcome_of(
         run,
         Kind.AGAIN,
@@ -315,7 +334,12 @@ def _failed(run: Context, task: Task[Any, Any], group: str, error: BaseException
         # Some stores keep the traceback alone, so it ends with the reason as it would with an exception's own note.
         text = ErrorText(text.type, f"{text.message}: {refused}", f"{text.traceback}{refused}\n")
     outcome = _ended_badly(run, group, text)
-    log.error("job %s (%s) failed: %s: %s", run.id, run.task, text.type, text.message)
+    log.error(
+        "job %s (%s) failed: %s: %s",
+        *(run.id, run.task, text.type, text.message),
+        exc_info=error,
+        extra={"event": "job_failed"},
+    )
     tell_of_failure(run, task, error)
     return outcome
 

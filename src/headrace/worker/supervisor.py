@@ -31,6 +31,7 @@ from headrace.store.contract import Guard
 from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
+from headrace.worker.logs import LogChoice
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     grace: float = 30.0
     max_jobs: int | None = None
     max_memory: int | None = None
-    log_json: bool = False
-    log_level: str = "INFO"
+    logging: LogChoice = LogChoice()
 
 
 class Child:
@@ -227,8 +227,7 @@ class Supervisor:
             max_memory=settings.max_memory,
             ledger=ledger.descriptor,
             lifeline=self._lifeline,
-            log_json=settings.log_json,
-            log_level=settings.log_level,
+            logging=settings.logging,
         )
         self._store.run(self._store.open(info))
         if crashpoints.armed:

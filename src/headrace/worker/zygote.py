@@ -32,7 +32,7 @@ from headrace.errors import HeadraceError
 from headrace.job import Lease, Outcome
 from headrace.loading import load_app
 from headrace.worker.context import Context
-from headrace.worker.logs import set_up_logging_as
+from headrace.worker.logs import decoded_choice, finish_logging, prepare_logging
 from headrace.worker.resources import Resources
 from headrace.worker.run import perform
 
@@ -102,12 +102,15 @@ def main() -> NoReturn:
     """Arguments: how to import the app, the descriptor of the socket to the worker process, how to log."""
     path, descriptor = sys.argv[1], int(sys.argv[2])
     control = socket.socket(fileno=descriptor)
-    set_up_logging_as(sys.argv[3])
+    choice = decoded_choice(sys.argv[3])
+    if choice is not None:
+        prepare_logging(choice)
     try:
         app = load_app(path)
     except HeadraceError as error:
         log.error("the app can't be imported to isolate its jobs. %s", error)
         sys.exit(1)
+    finish_logging()
     app.url = os.environ.pop(STORE_VARIABLE)  # what an isolated job enqueues goes where it came from
     # Children share what is loaded so far, untouched: the collector must not write into it.
     gc.collect()

@@ -22,7 +22,7 @@ from headrace.codec import ErrorText, encode_error
 from headrace.errors import HeadraceError
 from headrace.job import Kind, Outcome
 from headrace.worker.context import Context
-from headrace.worker.logs import chosen_logging
+from headrace.worker.logs import encoded_choice
 from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude, outcome_of, tell_of_failure
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
@@ -248,7 +248,7 @@ class Zygote:
     def __init__(self, app_path: str, store: str, folder: str) -> None:
         self._control, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno()), chosen_logging()],
+            [sys.executable, "-c", ENTRY, app_path, str(theirs.fileno()), encoded_choice()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             cwd=folder,
