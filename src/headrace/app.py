@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -216,7 +216,7 @@ class Headrace:
 
     # -- jobs --
 
-    def enqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Put a batch of calls into the store in one step: all of them or none.
 
         Stores on Redis serve nobody else meanwhile: there more than 1,000 jobs, or 8 MB, are put in several such steps.
@@ -238,7 +238,7 @@ class Headrace:
                 puts += self._put(piece)
         return self._handles(puts)
 
-    def _enqueue_whole(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+    def _enqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """In one step, however many they are: for jobs that make no sense without each other."""
         return self._handles(self._put(self._new_jobs(calls)))
 
@@ -260,7 +260,7 @@ class Headrace:
             crashpoints.reach("put.after")
         return puts
 
-    async def aenqueue_many(self, calls: Sequence[Call[R]]) -> list[Job[R]]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """The same, from async code."""
         if loading.under_way:
             loading.warn_of_enqueue()
@@ -272,7 +272,7 @@ class Headrace:
             puts += step
         return self._handles(puts)
 
-    def _new_jobs(self, calls: Sequence[Call[Any]]) -> list[NewJob]:
+    def _new_jobs(self, calls: Iterable[Call[Any]]) -> list[NewJob]:
         if not isinstance(calls, Iterable):
             raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
         calls = list(calls)

@@ -14,6 +14,18 @@ class ConfigurationError(HeadraceError, ValueError):
     """An option, a URL or a task definition that cannot work. Says which, and what to write instead."""
 
 
+class ScheduleError(HeadraceError, ValueError):
+    """A time, duration or schedule that could not be understood; the message says which word and why.
+
+    >>> from headrace.schedule import parse
+    >>> parse("every blue moon")
+    Traceback (most recent call last):
+        ...
+    headrace.errors.ScheduleError: 'blue' could not be placed in 'every blue moon': \
+after 'every' comes a unit, a weekday or a date, as in 'every 5 minutes' or 'every Monday at 9am'
+    """
+
+
 class ArgumentsError(HeadraceError, TypeError):
     """The arguments of a call cannot be queued: wrong number, wrong type, or not encodable."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.events import AsyncEvents, Events
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 LOOK_AGAIN = 5.0
 """Seconds after which whoever waits for a job looks again, should the news of its end have been lost."""
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
         return self.done / self.total if self.total else 0.0
 
 
-class Job(Generic[R]):
+class Job(Generic[R_co]):
     """A handle on one job. Attributes show the job as it was when last looked at; `refresh()` looks again.
 
     `R` is what the task returns: `job.result()` has that type.
@@ -74,15 +74,15 @@ class Job(Generic[R]):
 
     # -- looking --
 
-    def refresh(self) -> Job[R]:
+    def refresh(self) -> Job[R_co]:
         """Look at the job again. Raises `JobNotFound` when it is gone."""
         return self._seen(self.app.store.run(self.app.store.get([self.id]))[0])
 
-    async def arefresh(self) -> Job[R]:
+    async def arefresh(self) -> Job[R_co]:
         """The same, from async code."""
         return self._seen((await self.app.store.arun(self.app.store.get([self.id])))[0])
 
-    def _seen(self, snapshot: Snapshot | None) -> Job[R]:
+    def _seen(self, snapshot: Snapshot | None) -> Job[R_co]:
         if snapshot is None:
             raise JobNotFound(self.id)
         self._snapshot = snapshot
@@ -156,7 +156,7 @@ class Job(Generic[R]):
 
     # -- waiting --
 
-    def result(self, timeout: Duration | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R_co:
         """Wait for the job to end, and return what it returned.
 
         Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
@@ -174,7 +174,7 @@ class Job(Generic[R]):
         finally:
             watcher.close()
 
-    async def aresult(self, timeout: Duration | None = None) -> R:
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """The same, from async code. `await job` is `await job.aresult()`."""
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         if (await self.arefresh()).state.final:
@@ -189,7 +189,7 @@ class Job(Generic[R]):
         finally:
             watcher.close()
 
-    def __await__(self) -> Generator[Any, None, R]:
+    def __await__(self) -> Generator[Any, None, R_co]:
         return self.aresult().__await__()
 
     def _left(self, end: float | None) -> float:
@@ -200,14 +200,14 @@ class Job(Generic[R]):
             raise Timeout(f"Job {self.id} is still {self.state}; it was waited for as long as asked.")
         return min(left, LOOK_AGAIN)
 
-    def _outcome(self) -> R:
+    def _outcome(self) -> R_co:
         snapshot = self.snapshot
         if snapshot.state is State.DONE:
             if snapshot.result_dropped:
                 raise ResultGone(self.id)
             task = self.app.tasks.get(snapshot.task)
             decode = decode_value if task is None else task.results.decode
-            return cast("R", decode(snapshot.result))
+            return cast("R_co", decode(snapshot.result))
         if snapshot.state is State.CANCELLED:
             raise JobCancelled(self.id)
         error = decode_error(snapshot.error)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.recurring import BoundSchedule, ScheduleOptions
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class CallOptions(CallTurnOptions, total=False):
@@ -104,23 +104,23 @@ def decode_overrides(options: bytes) -> Overrides:
     return _overrides_decoder.decode(options)
 
 
-class Call(Struct, Generic[R], frozen=True, eq=False, gc=False):
+class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     """A call that is ready to be enqueued: checked, encoded, with its options. Made by `task.call(...)`.
 
     It stands for one job: enqueueing it again after an error is safe, and after a success changes nothing.
     """
 
-    task: Task[Any, R]
+    task: Task[Any, R_co]
     new: NewJob
 
     def __repr__(self) -> str:
         return f"<call of {self.task.name}>"
 
 
-class Using(Generic[P, R]):
+class Using(Generic[P, R_co]):
     """A task together with options for one call or several. Made by `task.using(...)`."""
 
-    def __init__(self, task: Task[P, R], options: CallOptions) -> None:
+    def __init__(self, task: Task[P, R_co], options: CallOptions) -> None:
         self._task = task
         self._fields, self._unique = _check_options(task, options)
         if "after" in self._fields:
@@ -131,7 +131,7 @@ class Using(Generic[P, R]):
         self._words = run_after if isinstance(run_after, str) else None
         self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
 
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
@@ -149,16 +149,16 @@ class Using(Generic[P, R]):
             fields = fields | self._unique["fields"] | {"unique_key": self._unique_key(body)}
         return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
         return self._task.app._enqueue(self.call(*args, **kwargs))
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
         return (await self._task.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
 
     @property
-    def task(self) -> Task[P, R]:
+    def task(self) -> Task[P, R_co]:
         return self._task
 
     def every(self, phrase: str, **options: Unpack[ScheduleOptions]) -> BoundSchedule[P]:
@@ -279,7 +279,7 @@ def _check_unique(options: CallOptions) -> dict[str, Any] | None:
     return {"key": None if key is None else check_name("unique_key", key), "fields": fields}
 
 
-class Task(Generic[P, R]):
+class Task(Generic[P, R_co]):
     """A function made callable through a queue. Made by `@app.task`; still callable as the function it is."""
 
     def __init__(self, app: Headrace, function: Callable[P, Any], name: str | None, options: TaskOptions) -> None:
@@ -298,27 +298,27 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here and now, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def using(self, **options: Unpack[CallOptions]) -> Using[P, R]:
+    def using(self, **options: Unpack[CallOptions]) -> Using[P, R_co]:
         """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`."""
         return Using(self, options)
 
     @cached_property
-    def _without_options(self) -> Using[P, R]:
+    def _without_options(self) -> Using[P, R_co]:
         return Using(self, {})
 
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
         return self._without_options.call(*args, **kwargs)
 
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put a job into the store that will call this function with these arguments."""
         return self._without_options.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
         return await self._without_options.aenqueue(*args, **kwargs)
 
@@ -339,10 +339,10 @@ class Task(Generic[P, R]):
         return self._without_options.repeat(rule, **options)
 
 
-class AsyncTask(Task[P, R]):
+class AsyncTask(Task[P, R_co]):
     """A coroutine function made callable through a queue."""
 
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:  # type: ignore[override]
         """Run the coroutine function here, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 

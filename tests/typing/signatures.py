@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
-from headrace import Call, Headrace, Job, current
+from headrace import Call, Headrace, Job, WaitFor, current, flow
 from headrace.dialects import qless
 from headrace.handle import Progress
 from headrace.recurring import StoredSchedule
@@ -48,7 +48,28 @@ def enqueuing_has_the_signature_of_the_function() -> None:
     assert_type(app.enqueue_many([add.call(1), add.call(2)]), list[Job[int]])
 
 
+def lists_of_different_tasks() -> None:
+    jobs = app.enqueue_many([add.call(1), send.call("ada"), nothing.call()])
+    for job in jobs:
+        assert_type(job.id, str)
+    app.enqueue_many(add.call(number) for number in range(3))
+    number, text = add.enqueue(1), send.enqueue("ada")
+    add.using(after=[number, text, "0" * 32]).enqueue(1)
+    both = [number, text]
+    add.using(after=both).enqueue(1)
+    add.using(after=(*both, *jobs)).enqueue(1)
+    add.enqueue(1).depend(add=both, remove=[text, number])
+    calls = [add.call(1), send.call("ada")]
+    app.enqueue_many(calls)
+    flow.chain(add.call(1), send.call("ada"))
+    flow.group(*calls, then=nothing.call())
+    wide: Job[object] = number
+    assert_type(wide.result(), object)
+    raise WaitFor(*both)
+
+
 async def enqueuing_from_async_code() -> None:
+    await app.aenqueue_many([add.call(1), send.call("ada")])
     assert_type(await add.aenqueue(1), Job[int])
     assert_type(await send.using(queue="slow").aenqueue("ada", subject="x"), Job[list[str]])
     assert_type(await app.aenqueue_many([send.call("ada")]), list[Job[list[str]]])
