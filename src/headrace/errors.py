@@ -69,8 +69,9 @@ class NoWorkers(HeadraceError):
 class JobNotFound(HeadraceError, LookupError):
     """No job has this id: it never existed, was deleted, or its retention ran out."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"There is no job {job_id}: it never existed, was deleted, or was purged.")
+    def __init__(self, job_id: str, retention: str = "") -> None:
+        text = f"There is no job {job_id}: it was purged or deleted, or never existed."
+        super().__init__(f"{text} {retention}".rstrip())
         self.job_id = job_id
 
 

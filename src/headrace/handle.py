@@ -11,6 +11,7 @@ from headrace.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
 from headrace.job import Snapshot, State
 from headrace.names import check_priority, check_queue, check_tags
+from headrace.settings import retention_of
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.turns import ids_of
@@ -84,7 +85,7 @@ class Job(Generic[R_co]):
 
     def _seen(self, snapshot: Snapshot | None) -> Job[R_co]:
         if snapshot is None:
-            raise JobNotFound(self.id)
+            raise JobNotFound(self.id, retention_of(self.app.store))
         self._snapshot = snapshot
         return self
 

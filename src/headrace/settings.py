@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 MOST = 3_650 * DAY
 HEARTBEAT = 15 * SECOND
+RESULTS_KEPT = 10 * MINUTE
+"""A done job that returned a value is kept at least this long, however many there are (`jobs-history-count`)."""
 
 
 class Definition(Struct, frozen=True):
@@ -50,19 +52,20 @@ DEFINITIONS = {
             HEARTBEAT, SECOND, DAY, per_queue=True,
         ),
         Definition("jobs-history", "how long done jobs are kept", 7 * DAY, 0, MOST),
-        Definition("jobs-history-count", "how many done jobs are kept at most", 50_000, 0, 10_000_000, duration=False),
-        Definition("results-history", "how long results are kept, if not as long as their jobs", None, 0, MOST),
-        Definition("failed-history", "how long failed and cancelled jobs are kept", 30 * DAY, 0, MOST),
         Definition(
-            "failed-history-count", "how many failed jobs, and how many cancelled ones, are kept at most",
+            "jobs-history-count", "how many done jobs are kept; those with a result 10 minutes at least",
             50_000, 0, 10_000_000, duration=False,
         ),
+        Definition("results-history", "how long results are kept, if not as long as their jobs", None, 0, MOST),
+        Definition("failed-history", "how long failed and cancelled jobs are kept", 30 * DAY, 0, MOST),
         Definition("max-job-history", "how many lines of a job's history are kept", 100, 2, 10_000, duration=False),
         Definition("stats-history", "how long statistics are kept", 30 * DAY, DAY, MOST),
         Definition("histogram-history", "how long statistics are kept with their histograms", 7 * DAY, DAY, MOST),
         Definition("max-worker-age", "after how long a silent worker is forgotten", DAY, MINUTE, MOST),
     )
 }  # fmt: skip
+
+RETENTION = ("jobs-history", "jobs-history-count", "failed-history")
 
 CONCURRENCY = "max-concurrency"
 """The limit of a queue: set and shown with the others, and kept where limits are."""
@@ -136,6 +139,14 @@ def in_store(store: Store) -> list[str]:
     return [name for name in DEFINITIONS if name not in absent]
 
 
+def retention_of(store: Store) -> str:
+    """A sentence that names the settings which decide how long a store keeps ended jobs; empty if it has none."""
+    if Facet.SETTINGS not in store.facets:
+        return ""
+    *others, last = (name for name in RETENTION if name in in_store(store))
+    return f"The settings {', '.join(others)} and {last} decide how long ended jobs are kept: see 'headrace settings'."
+
+
 def check_in_store(store: Store, name: str) -> None:
     """Refuse a setting that means nothing in this store."""
     why = facet(store, Settings).absent_settings.get(name.partition(":")[0])
@@ -143,12 +154,18 @@ def check_in_store(store: Store, name: str) -> None:
         raise Unsupported(why)
 
 
+def found_in(store: Store) -> dict[str, int]:
+    """What has been set in a store. What another version has set there, and this one does not know, is passed over."""
+    found = store.run(facet(store, Settings).settings())
+    return {name: value for name, value in found.items() if name.partition(":")[0] in DEFINITIONS}
+
+
 def session_timeout(store: Store, queues: Sequence[str]) -> int:
     """How long a worker of these queues may be silent: the shortest that any of them asks for.
 
     A pattern asks for the shortest that is set for a queue that it stands for.
     """
-    found = store.run(facet(store, Settings).settings()) if Facet.SETTINGS in store.facets else {}
+    found = found_in(store) if Facet.SETTINGS in store.facets else {}
     common = found.get("heartbeat", HEARTBEAT)
     prefix = "heartbeat:"
     own = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
@@ -179,7 +196,7 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
             return self._limits().get(_queue_of(name, queue))
         definition = definition_of(name)
         check_in_store(self._app.store, name)
-        found = self._found()
+        found = found_in(self._app.store)
         return _shown(definition, found.get(name, found.get(base, definition.default)))
 
     def __setitem__(self, name: str, value: Duration | int | None) -> None:
@@ -202,12 +219,8 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
 
     def changed(self) -> dict[str, timedelta | int | None]:
         """Only what somebody has set, by name."""
-        found = self._found()
+        found = found_in(self._app.store)
         return {name: _shown(definition_of(name), found[name]) for name in sorted(found)}
-
-    def _found(self) -> dict[str, int]:
-        store = self._app.store
-        return store.run(facet(store, Settings).settings())
 
     def _limits(self) -> dict[str, int | None]:
         store = self._app.store

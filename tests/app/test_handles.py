@@ -154,13 +154,33 @@ def test_deleting_leaves_no_trace(app: Headrace) -> None:
     app.worker().run_until_empty()
     assert job.delete()
     assert not job.delete()
-    with pytest.raises(JobNotFound) as caught:
+    with pytest.raises(JobNotFound):
         job.refresh()
-    assert str(caught.value) == f"There is no job {job.id}: it never existed, was deleted, or was purged."
     assert job.history == []
     assert app.store.run(app.store.counts()) == []
-    with pytest.raises(JobNotFound):
+
+
+def test_the_result_of_a_job_that_was_purged(native: Headrace) -> None:
+    """The error names the settings that decide, from sync and async code alike."""
+
+    @native.task(name="echo")
+    def echo(text: str) -> str:
+        return text
+
+    job = echo.enqueue("x")
+    native.worker().run_until_empty()
+    native.settings["jobs-history"] = 0
+    while list(native.jobs(state="done")):
+        native.store.run(native.store.sweep())
+    with pytest.raises(JobNotFound) as caught:
         job.result(timeout=1)
+    with pytest.raises(JobNotFound) as caught_async:
+        asyncio.run(job.aresult(timeout=1))
+    assert str(caught.value) == str(caught_async.value)
+    gone, *settings = str(caught.value).split(" The settings ")
+    assert gone == f"There is no job {job.id}: it was purged or deleted, or never existed."
+    assert settings[0].startswith("jobs-history, jobs-history-count")
+    assert "failed-history" in settings[0]
 
 
 def test_deleting_what_is_waited_for(app: Headrace) -> None:

@@ -169,7 +169,7 @@ def test_a_job_that_is_not_there(app: Headrace, run: Run) -> None:
     for command in ("job", "why"):
         result = run(command, "0" * 32)
         assert result.exit_code == exits.NOT_DONE
-        assert f"There is no job {'0' * 32}: it never existed, was deleted, or was purged." in result.stderr
+        assert f"There is no job {'0' * 32}: it was purged or deleted, or never existed." in result.stderr
         result = run(command, "01a1dd")
         assert result.exit_code == exits.USAGE
         assert "'01a1dd' is not a whole id: an id has 32 characters." in result.stderr

@@ -28,12 +28,12 @@ def test_settings_are_shown_with_their_defaults(app: Headrace, ask: Ask, run: Ru
     day = 86_400_000
     assert values(ask) == {
         "heartbeat": 15_000, "jobs-history": 7 * day, "jobs-history-count": 50_000, "results-history": None,
-        "failed-history": 30 * day, "failed-history-count": 50_000, "max-job-history": 100, "stats-history": 30 * day,
+        "failed-history": 30 * day, "max-job-history": 100, "stats-history": 30 * day,
         "histogram-history": 7 * day, "max-worker-age": day,
     }  # fmt: skip
     text = run("settings").stdout
-    assert "jobs-history-count    50,000" in text
-    assert "results-history       no limit" in text
+    assert "jobs-history-count  50,000" in text
+    assert "results-history     no limit" in text
     assert "how long done jobs are kept" in text
 
 

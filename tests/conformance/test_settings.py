@@ -10,7 +10,7 @@ import pytest
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.job import Kind, State
-from headrace.settings import DAY, DEFINITIONS, session_timeout
+from headrace.settings import DAY, DEFINITIONS, RESULTS_KEPT, session_timeout
 from headrace.store.contract import Facet, Store
 from headrace.store.redis.scripts import NATIVE
 
@@ -83,22 +83,67 @@ def test_ended_jobs_are_kept_as_long_as_set(
     assert not exists(store, "a")
 
 
-@pytest.mark.parametrize(
-    ("how", "name"),
-    [("done", "jobs-history-count"), ("failed", "failed-history-count"), ("cancelled", "failed-history-count")],
-)
-def test_at_most_as_many_are_kept_as_set_the_newest(
-    store: Store, worker: Worker, clock: ManualClock, how: str, name: str
+def test_of_done_jobs_at_most_as_many_are_kept_as_set_the_newest(
+    store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     for job_id in "abcdefgh":
-        end(store, worker, job_id, how)
+        end(store, worker, job_id, "done")
         clock.advance(10)
-    end(store, worker, "other", "cancelled" if how == "done" else "done")
-    store.run(store.set_settings({name: 3}))
+    set_(store, jobs_history_count=3)
     sweep(store)
     left = [job_id for job_id in "abcdefgh" if exists(store, job_id)]
     assert left == ["f", "g", "h"]
-    assert exists(store, "other")
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+def test_failed_and_cancelled_jobs_are_kept_however_many(
+    store: Store, worker: Worker, clock: ManualClock, how: str
+) -> None:
+    set_(store, jobs_history_count=0)
+    with pytest.raises(ConfigurationError, match="There is no setting 'failed-history-count'"):
+        set_(store, failed_history_count=0)
+    for job_id in "abc":
+        end(store, worker, job_id, how)
+        clock.advance(10)
+    clock.advance(30 * DAY - 30)
+    assert sweep(store).jobs_purged == 0
+    clock.advance(11)
+    assert sweep(store).jobs_purged == 2
+    assert exists(store, "c")
+
+
+@pytest.mark.parametrize("size", [1, 5_000], ids=["small", "large"])
+def test_a_done_job_with_a_result_is_kept_ten_minutes_beyond_the_number(
+    store: Store, worker: Worker, clock: ManualClock, size: int
+) -> None:
+    set_(store, jobs_history_count=1)
+    for job_id, result in (("a", b"R" * size), ("b", None), ("c", b"R" * size), ("d", None), ("last", None)):
+        put(store, job_id)
+        worker.run_one(result=result)
+        clock.advance(10)
+    assert sweep(store).jobs_purged == 2
+    assert [job_id for job_id in "abcd" if exists(store, job_id)] == ["a", "c"]
+    clock.advance(RESULTS_KEPT - 49)
+    assert sweep(store).jobs_purged == 1
+    assert [job_id for job_id in "abcd" if exists(store, job_id)] == ["c"]
+    set_(store, jobs_history=RESULTS_KEPT // 2)
+    assert sweep(store).jobs_purged == 2, "the age decides for all"
+
+
+def test_results_that_are_kept_do_not_keep_other_done_jobs(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """However many there are, and whether they ended in the same moment or not."""
+    set_(store, jobs_history_count=0)
+    for batch in range(4):
+        store.run(store.put([new(f"{batch} {i}") for i in range(400)]))
+        leases = worker.take(400)
+        worker.exchange([outcome(lease, result=b"R" if i < 390 else None) for i, lease in enumerate(leases)])
+        clock.advance(batch % 2)
+    for _ in range(8):
+        store.run(store.sweep())
+    (counts,) = store.run(store.counts())
+    assert counts.by_state == {State.DONE: 4 * 390}
+    clock.advance(RESULTS_KEPT + 1)
+    assert sweep(store).jobs_purged == 4 * 390
 
 
 def test_more_done_jobs_than_are_kept_go_while_others_come(store: Store, worker: Worker, clock: ManualClock) -> None:

@@ -161,7 +161,7 @@ def test_nothing_is_left_of_days_that_are_past_keeping(
             worker.settle(lease, Kind.FAILED)
         clock.jump(DAY)
     clock.jump(40 * DAY)
-    set_(store, failed_history_count=0)
+    set_(store, failed_history=0)
     for _ in range(10):
         sweep(store)
     assert left_of_statistics(store) == 0

@@ -9,7 +9,17 @@ import click
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
 from headrace.names import check_name, check_queue, read_number
-from headrace.settings import CONCURRENCY, DEFINITIONS, check_in_store, checked, definition_of, in_store, read, spoken
+from headrace.settings import (
+    CONCURRENCY,
+    DEFINITIONS,
+    check_in_store,
+    checked,
+    definition_of,
+    found_in,
+    in_store,
+    read,
+    spoken,
+)
 from headrace.store.contract import Facet
 from headrace.store.facets import Queues, Settings, facet
 
@@ -55,7 +65,7 @@ def settings_command(
         if value is not None or unset:
             assert name is not None
             _change(opened, name, queue, value)
-        found = opened.run(facet(opened, Settings).settings())
+        found = found_in(opened)
         entries = _all(opened, found)
         if name is not None:
             check_in_store(opened, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.job import State, Swept
+from headrace.settings import RESULTS_KEPT
 
 from .core import Core, Step
 from .records import Job
@@ -38,9 +39,12 @@ class Sweeping(Core):
         done = job.state is State.DONE
         given = self.keep_done if done else self.keep_failed
         keep = self._setting("jobs-history" if done else "failed-history") if given is None else given
-        most = self._setting("jobs-history-count" if done else "failed-history-count")
+        if job.finished + keep < self.clock.now():
+            return True
+        if not done or (job.result is not None and job.finished + RESULTS_KEPT >= self.clock.now()):
+            return False
         newer = sum(other.state is job.state and other.finished > job.finished for other in self.jobs.values())
-        return job.finished + keep < self.clock.now() or newer >= most
+        return newer >= self._setting("jobs-history-count")
 
     def _drop_results(self) -> None:
         keep = self._setting("results-history")

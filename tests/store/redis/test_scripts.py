@@ -16,7 +16,8 @@ from conformance.helpers import Worker, look, new, outcome, put, saying
 from headrace.clock import ManualClock, SystemClock
 from headrace.errors import SchemaTooNew, StoreFull
 from headrace.ids import new_id
-from headrace.job import Kind, NewJob, State, Verdict
+from headrace.job import Filter, Kind, NewJob, State, Verdict
+from headrace.settings import RESULTS_KEPT
 from headrace.stats import DAY
 from headrace.store.redis import RedisStore, scripts
 from headrace.store.redis.keys import TYPES
@@ -311,14 +312,35 @@ def test_what_is_done_beyond_the_number_to_keep_goes_as_fast_as_it_comes(
         put(store, ids[0], unique_key=f"k {batch}", body=b"B" * 5_000)
         clock.advance(1)
         leases = worker.take(100)
-        worker.exchange(
-            [outcome(lease, began=0, result=b"R" * (10 + 3_000 * (i == 5))) for i, lease in enumerate(leases)]
-        )
+        worker.exchange([outcome(lease, began=0) for lease in leases])
     assert 50 <= store.run(store.counts())[0].by_state[State.DONE] < 350
     while store.run(store.sweep()).more:
         pass
     assert store.run(store.counts())[0].by_state == {State.DONE: 50}
     assert len(visible(store)["job"]) == len(visible(store)["done"]) / 2 == 50
+
+
+def test_results_that_are_kept_do_not_hold_up_others_that_go(
+    make: Callable[..., RedisStore], clock: ManualClock
+) -> None:
+    """Neither in exchanges nor in sweeps."""
+    store = make(clock, keep_count=50)
+    worker = Worker(store, clock)
+    for batch in range(10):
+        put(store, *(f"job {batch}.{i}" for i in range(200)))
+        clock.advance(1)
+        leases = worker.take(200)
+        worker.exchange([outcome(lease, began=0, result=b"R" if i % 2 else None) for i, lease in enumerate(leases)])
+    done = store.run(store.find(Filter(states=(State.DONE,), limit=2_000))).jobs
+    assert sum(job.result is not None for job in done) == 1_000
+    assert sum(job.result is None for job in done) < 400
+    while store.run(store.sweep()).more:
+        pass
+    assert store.run(store.counts())[0].by_state == {State.DONE: 1_025}
+    clock.advance(RESULTS_KEPT + 1)
+    while store.run(store.sweep()).more:
+        pass
+    assert store.run(store.counts())[0].by_state == {State.DONE: 50}
 
 
 # -- a full server --

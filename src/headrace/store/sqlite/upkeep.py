@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.job import Ref, Swept
+from headrace.settings import RESULTS_KEPT
 from headrace.store.sqlite import lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.audience import forgotten, newest
@@ -31,47 +32,86 @@ PURGE_STEP = 500
 _RETAINED = (DONE, FAILED, CANCELLED)
 _KEPT = "kept {}"
 """In `progress`: the last job of a state that others still needed, when there were many to look at."""
+_LOOKED_AT = "surplus"
+"""In `progress`: the last done job that was looked at and stayed, because it returned something or was needed."""
 _BEGINNING = (-1, "", 0)
 
 
-def _kept(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, int]:
-    """For how long, and how many, ended jobs of a state are kept."""
-    kind = "jobs" if state == DONE else "failed"
-    age = overrides.keep_done if state == DONE else overrides.keep_failed
-    count = overrides.keep_count
-    return (
-        tx.number(f"{kind}-history") if age is None else age,
-        tx.number(f"{kind}-history-count") if count is None else count,
-    )
+class _Bounds(NamedTuple):
+    """The times that decide.
+
+    Ended jobs of a state are given up if they ended before `before[state]`, and done jobs that returned nothing if they
+    ended before `surplus`: those are beyond the number to keep.
+    """
+
+    before: dict[int, int]
+    surplus: int
 
 
-def _expired(tx: Transaction, state: int, overrides: Overrides) -> list[Any]:
+def _bounds(tx: Transaction, overrides: Overrides) -> _Bounds:
+    count = tx.number("jobs-history-count") if overrides.keep_count is None else overrides.keep_count
+    surplus = 1 << 62
+    if count > 0:
+        last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
+        surplus = last_kept[0][0] if last_kept else 0
+    keep_done = tx.number("jobs-history") if overrides.keep_done is None else overrides.keep_done
+    keep_failed = tx.number("failed-history") if overrides.keep_failed is None else overrides.keep_failed
+    failed = tx.now - keep_failed
+    done = max(tx.now - keep_done, min(tx.now - RESULTS_KEPT, surplus))
+    return _Bounds({DONE: done, FAILED: failed, CANCELLED: failed}, surplus)
+
+
+def _expired(tx: Transaction, state: int, bounds: _Bounds) -> list[Any]:
     """The next ones that retention has given up, in the order of their ends, behind what the step before has kept."""
-    age, count = _kept(tx, state, overrides)
-    before = tx.now - age
-    if count == 0:
-        before = 1 << 62
-    elif last_kept := tx.rows(SQL["surplus_before"], (state, count - 1)):
-        before = max(before, last_kept[0][0])
-    return tx.rows(SQL["expired_jobs"], (state, before, PURGE_STEP, *(_kept_last(tx, state) or _BEGINNING)))
+    place = _place(tx, _KEPT.format(state), state) or _BEGINNING
+    return tx.rows(SQL["expired_jobs"], (state, bounds.before[state], PURGE_STEP, *place))
 
 
-def _kept_last(tx: Transaction, state: int) -> tuple[int, str, int] | None:
+def _place(tx: Transaction, name: str, state: int) -> tuple[int, str, int] | None:
     """Where the step before came to an end, if there was more to look at."""
-    found = tx.rows(SQL["place_of_ended"], (_KEPT.format(state), state))
+    found = tx.rows(SQL["place_of_ended"], (name, state))
     return found[0] if found else None
 
 
-def _purge(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, bool]:
+def _surplus(tx: Transaction, bounds: _Bounds) -> list[Any]:
+    """The next done jobs that are given up if they returned nothing, behind those that full steps have looked at."""
+    place = max(_place(tx, _LOOKED_AT, DONE) or _BEGINNING, (bounds.before[DONE], "", 0))
+    return tx.rows(SQL["expired_jobs"], (DONE, bounds.surplus, PURGE_STEP, *place))
+
+
+def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
+    """How many done jobs have been purged that were too young to go had they returned something, and whether there may
+    be more."""
+    rows = _surplus(tx, bounds)
+    kept = [row[0] for row in rows if row[6] or (row[1] & PRECEDES and relations.is_needed(tx, row[0], DONE))]
+    stays = set(kept)
+    doomed = [row for row in rows if row[0] not in stays]
+    if doomed:
+        stats.fold(tx, [row[2:6] for row in doomed])
+    for seq, flags, *_ in doomed:
+        erase(tx, seq, flags)
+    full = len(rows) == PURGE_STEP
+    if full and kept:
+        tx.execute(SQL["progress_set"], (_LOOKED_AT, kept[-1]))
+    return len(doomed), full
+
+
+def _no_surplus(tx: Transaction, bounds: _Bounds) -> bool:
+    rows = _surplus(tx, bounds)
+    left = all(row[6] or (row[1] & PRECEDES and relations.some_need(tx, row[0], DONE)) for row in rows)
+    return len(rows) < PURGE_STEP and left
+
+
+def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
     """How many have been purged, and whether there may be more.
 
     Those that others still need stay. One step looks at so many; the next goes on behind the last one that stayed.
     """
-    expired = _expired(tx, state, overrides)
+    expired = _expired(tx, state, bounds)
     kept = [row[0] for row in expired if row[1] & PRECEDES and relations.is_needed(tx, row[0], state)]
     doomed = [row for row in expired if row[0] not in kept] if kept else expired
     if state == DONE and doomed:
-        stats.fold(tx, [row[2:] for row in doomed])
+        stats.fold(tx, [row[2:6] for row in doomed])
     for seq, flags, *_ in doomed:
         erase(tx, seq, flags)
     if len(expired) < PURGE_STEP:
@@ -81,9 +121,9 @@ def _purge(tx: Transaction, state: int, overrides: Overrides) -> tuple[int, bool
     return len(doomed), bool(doomed) and len(expired) == PURGE_STEP
 
 
-def _nothing_to_purge(tx: Transaction, state: int, overrides: Overrides) -> bool:
-    expired = _expired(tx, state, overrides)
-    whole = len(expired) < PURGE_STEP and _kept_last(tx, state) is None
+def _nothing_to_purge(tx: Transaction, state: int, bounds: _Bounds) -> bool:
+    expired = _expired(tx, state, bounds)
+    whole = len(expired) < PURGE_STEP and _place(tx, _KEPT.format(state), state) is None
     return whole and all(row[1] & PRECEDES and relations.some_need(tx, row[0], state) for row in expired)
 
 
@@ -109,7 +149,10 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
     """Asked first, in a read transaction: an idle worker writes nothing."""
     if not all(session.alive for session in sessions(tx, run_folder)):
         return None
-    if not all(_nothing_to_purge(tx, state, overrides) for state in _RETAINED) or _results_to_drop(tx) is not None:
+    bounds = _bounds(tx, overrides)
+    if not all(_nothing_to_purge(tx, state, bounds) for state in _RETAINED) or not _no_surplus(tx, bounds):
+        return None
+    if _results_to_drop(tx) is not None:
         return None
     if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
@@ -136,8 +179,8 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
             closed += 1
     if returned:
         queues.room_made(tx)
-    for state in _RETAINED:
-        gone, some_left = _purge(tx, state, overrides)
+    bounds = _bounds(tx, overrides)
+    for gone, some_left in (*(_purge(tx, state, bounds) for state in _RETAINED), _purge_surplus(tx, bounds)):
         purged += gone
         more |= some_left
     step = _results_to_drop(tx)

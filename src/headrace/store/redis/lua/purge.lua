@@ -2,73 +2,116 @@
 -- removed without being parsed. Those that others need stay; how many of them are at the head, as far as that is known, is kept
 -- in META: the next step goes on behind them, and begins anew when all have been looked at.
 
--- The queue of a record that leaves nothing else behind; nil where there is more to it.
-local function queue_if_traceless(record, state)
-  if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
-    return nil
-  end
-  local current, flags = unpack_from('>BH', record)
-  if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
-    return nil
-  end
-  if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) % 8 ~= 0 then
-    return nil
-  end
-  local high, low = record:byte(64, 65)
-  return record:sub(66, 65 + high * 256 + low)
-end
+local RESULTS_KEPT = 600000
+local purge, purge_done
 
--- Of the `given_up` oldest, so many at most. Answers how many are gone, and how many were looked at.
-local function purge(state, given_up, most)
-  local field = 'kept' .. state
-  local before = tonumber(call('HGET', META, field) or 0) or 0
-  local first, kept = before < given_up and before or 0, 0
-  local ids = call('ZRANGE', ENDED[state], first, math.min(given_up, first + most) - 1)
-  load_many(ids)
-  local numbers, purged, removed = {}, 0, plan.removed
-  for i = 1, #ids do
-    local id = ids[i]
-    local queue = plan.jobs[id] == nil and queue_if_traceless(raw[id], state)
-    if queue then
-      numbers[queue] = (numbers[queue] or 0) + 1
-      if state == DONE then
-        local record = raw[id]
-        local due = unpack_from('>I6', record, 14)
-        local started, finished = unpack_from('>I6I6', record, 52)
-        fold(queue, due, started, finished)
-      end
-      removed[#removed + 1] = id
-      raw[id] = false
-      purged = purged + 1
-    else
-      local job = find_job(id)
-      if job and job.state == state then
-        if band(job.flags, MORE) ~= 0 and relations.is_needed(job) then
-          kept = kept + 1
-          ids[i] = false
-        else
+do
+  -- The queue of a record that leaves nothing else behind; nil where there is more to it.
+  local function queue_if_traceless(record, state)
+    if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
+      return nil
+    end
+    local current, flags = unpack_from('>BH', record)
+    if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
+      return nil
+    end
+    if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) % 8 ~= 0 then
+      return nil
+    end
+    local high, low = record:byte(64, 65)
+    return record:sub(66, 65 + high * 256 + low)
+  end
+
+  local function has_result(record)
+    return #record >= HEAD_SIZE and band(unpack_from('>H', record, 2), HAS_RESULT) ~= 0
+  end
+
+  -- Lets go of ended jobs of a state, in the places from `first` to before `last`, so many at most; not of those that others
+  -- need nor, if `but_results`, of those that returned something. Answers how many are gone, how many stay, how many were
+  -- looked at, and the last one that stays.
+  local function let_go(state, first, last, most, but_results)
+    local ids = call('ZRANGE', ENDED[state], first, math.min(last, first + most) - 1)
+    load_many(ids)
+    local numbers, purged, kept, stays, removed = {}, 0, 0, nil, plan.removed
+    for i = 1, #ids do
+      local id = ids[i]
+      local record = raw[id]
+      local spared = but_results and record and has_result(record)
+      local queue = not spared and plan.jobs[id] == nil and queue_if_traceless(record, state)
+      if queue then
+        numbers[queue] = (numbers[queue] or 0) + 1
+        if state == DONE then
+          local due = unpack_from('>I6', record, 14)
+          local started, finished = unpack_from('>I6I6', record, 52)
+          fold(queue, due, started, finished)
+        end
+        removed[#removed + 1] = id
+        raw[id] = false
+        purged = purged + 1
+      else
+        local job = not spared and find_job(id)
+        if spared or job and job.state == state and band(job.flags, MORE) ~= 0 and relations.is_needed(job) then
+          kept, stays, ids[i] = kept + 1, id, false
+        elseif job and job.state == state then
           remove(job)
           purged = purged + 1
         end
       end
     end
-  end
-  for queue, many in pairs(numbers) do
-    count(queue, state, -many)
-  end
-  if first == 0 and kept == 0 then
-    plan.ended_heads[state] = #ids
-  else
-    for i = 1, #ids do
-      if ids[i] then
-        append(plan.ended_out, state, ids[i])
+    for queue, many in pairs(numbers) do
+      count(queue, state, -many)
+    end
+    if first == 0 and kept == 0 then
+      plan.ended_heads[state] = #ids
+    else
+      for i = 1, #ids do
+        if ids[i] then
+          append(plan.ended_out, state, ids[i])
+        end
       end
     end
+    return purged, kept, #ids, stays
   end
-  local behind = first + #ids < given_up and first + kept or 0
-  if behind ~= before then
+
+  local function note(field, value)
     plan.fields[META] = plan.fields[META] or {}
-    plan.fields[META][field] = behind > 0 and string.format('%.0f', behind)
+    plan.fields[META][field] = value
   end
-  return purged, #ids
+
+  -- Of the `given_up` oldest, so many at most. Answers how many are gone, and how many were looked at.
+  purge = function(state, given_up, most)
+    local field = 'kept' .. state
+    local before = tonumber(call('HGET', META, field) or 0) or 0
+    local first = before < given_up and before or 0
+    local purged, kept, looked_at = let_go(state, first, given_up, most)
+    local behind = first + looked_at < given_up and first + kept or 0
+    if behind ~= before then
+      note(field, behind > 0 and string.format('%.0f', behind))
+    end
+    return purged, looked_at
+  end
+
+  -- Done jobs beyond the number to keep: all that ended ten minutes ago, and of the others those that returned nothing. `too_old`
+  -- of them have to go in any case. When there are at least `step` to look at, so many at most are; the last one of these that
+  -- stays is noted, and the next step goes on behind it. Answers as `purge`, and whether that has been noted.
+  purge_done = function(surplus, too_old, most, step)
+    local key = ENDED[DONE]
+    local old = surplus > too_old and call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - RESULTS_KEPT)) or 0
+    local given_up = math.max(too_old, math.min(surplus, old))
+    local purged, looked_at, noted = 0, 0, false
+    if given_up > 0 then
+      purged, looked_at = purge(DONE, given_up, most)
+    end
+    local last = surplus > given_up and call('HGET', META, 'surplus')
+    local first = math.max(given_up, last and (call('ZRANK', key, last) or -1) + 1 or 0)
+    if surplus - first >= step then
+      local gone, _, looked_behind, stays = let_go(DONE, first, surplus, most, true)
+      noted = stays ~= nil and looked_behind == most
+      if noted then
+        note('surplus', stays)
+      end
+      purged, looked_at = purged + gone, math.max(looked_at, looked_behind)
+    end
+    return purged, looked_at, noted
+  end
 end

@@ -2,7 +2,7 @@
 local SETTINGS = PREFIX .. 'settings'
 local DEFAULTS = {
   ['jobs-history'] = 604800000, ['jobs-history-count'] = 50000,
-  ['failed-history'] = 2592000000, ['failed-history-count'] = 50000,
+  ['failed-history'] = 2592000000,
   ['max-job-history'] = 100, ['max-worker-age'] = 86400000,
   ['stats-history'] = 2592000000, ['histogram-history'] = 604800000,
 }

@@ -142,7 +142,7 @@ local function settle_all(session, kept)
     kept = kept or setting('jobs-history-count')
     local surplus, portion = there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
     if surplus >= portion then
-      purge(DONE, math.min(surplus, there), math.max(2 * coming + 100, portion))
+      purge_done(math.min(surplus, there), 0, math.max(2 * coming + 100, portion), portion)
     end
   end
   local bytes = {}

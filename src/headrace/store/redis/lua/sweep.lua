@@ -1,7 +1,7 @@
 -- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers and empty lanes.
 --
--- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many of each state, in place of what the
---             settings say; each may be empty or left out
+-- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
+--             say; each may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
 --             schedule ticks or -1}
 --@include prelude format same_format job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit closing purge
@@ -29,16 +29,18 @@ end
 
 local purged = 0
 for state, key in pairs(ENDED) do
-  local kind, given = state == DONE and 'jobs' or 'failed', state == DONE and ARGV[2] or ARGV[3]
-  local surplus = call('ZCARD', key) - (tonumber(ARGV[4]) or setting(kind .. '-history-count'))
-  local keep = tonumber(given) or setting(kind .. '-history')
+  local keep = state == DONE and (tonumber(ARGV[2]) or setting('jobs-history'))
+    or tonumber(ARGV[3]) or setting('failed-history')
   local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keep))
-  local given_up = math.max(surplus, too_old)
-  if given_up > 0 then
-    local gone, looked_at = purge(state, given_up, PURGED_AT_ONCE)
-    purged = purged + gone
-    more = gone > 0 and looked_at == PURGED_AT_ONCE and 1 or more
+  local surplus = state == DONE and call('ZCARD', key) - (tonumber(ARGV[4]) or setting('jobs-history-count')) or 0
+  local gone, looked_at, noted = 0, 0, false
+  if surplus > too_old then
+    gone, looked_at, noted = purge_done(surplus, too_old, PURGED_AT_ONCE, 1)
+  elseif too_old > 0 then
+    gone, looked_at = purge(state, too_old, PURGED_AT_ONCE)
   end
+  purged = purged + gone
+  more = (gone > 0 or noted) and looked_at == PURGED_AT_ONCE and 1 or more
 end
 
 local worked = work_off()
