@@ -28,7 +28,7 @@ from headrace.store.contract import Facet, Operation
 from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.store.pieces import counting, pieces
-from headrace.store.urls import shown_url
+from headrace.store.urls import Secret, shown_url
 from headrace.task import AsyncTask, Call, Task
 from headrace.turns import TurnOptions
 from headrace.when import Duration
@@ -84,7 +84,7 @@ class Headrace:
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
-        self.url = url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL
+        self._url = Secret(url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL)
         try:
             self.zone = ZoneInfo(tz)
         except (ZoneInfoNotFoundError, ValueError, TypeError) as error:
@@ -108,6 +108,18 @@ class Headrace:
         self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
         self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
         self.providers: dict[str, Callable[[], Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Headrace {f'{self.name} ' if self.name else ''}on {shown_url(self.url)}>"
+
+    @property
+    def url(self) -> str:
+        """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
+        return self._url.reveal()
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = Secret(url)
 
     @property
     def store(self) -> Store:

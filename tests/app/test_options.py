@@ -285,3 +285,23 @@ def test_a_delayed_job_waits_for_its_time() -> None:
     app.worker().run_until_empty()
     assert job.result(timeout=0) == 7
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://shop:hunter2@db.example.org:6379/0", "redis://shop:***@db.example.org:6379/0"),
+        ("redis://db.example.org/0?sentinel_password=hunter2", "redis://db.example.org/0?sentinel_password=***"),
+        ("bedrock://ada:hunter2@db.example.org", "bedrock://ada:***@db.example.org"),
+    ],
+)
+def test_a_password_is_not_shown_where_an_app_is_printed(url: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_STORE", url)
+    changed = Headrace("sqlite:///jobs.db")
+    changed.url = url
+    for app in (Headrace(url), Headrace(), changed):
+        assert app.url == url
+        assert repr(app) == f"<Headrace on {shown}>"
+        assert "hunter2" not in repr(vars(app))
+        assert shown in repr(vars(app))
+    assert repr(Headrace(url, name="shop")) == f"<Headrace shop on {shown}>"

@@ -63,8 +63,8 @@ def lists_of_different_tasks() -> None:
     app.enqueue_many(calls)
     flow.chain(add.call(1), send.call("ada"))
     flow.group(*calls, then=nothing.call())
-    wide: Job[object] = number
-    assert_type(wide.result(), object)
+    wide: list[Job[object]] = [number, text]
+    assert_type(wide[0].result(), object)
     raise WaitFor(*both)
 
 

@@ -38,6 +38,25 @@ def shown_url(url: str, *, doubtful: bool = False) -> str:
     return f"{found['user']}:***@{found['place']}" if found else url
 
 
+class Secret:
+    """A URL that may contain a password: shown without it wherever a program prints what it holds.
+
+    >>> Secret("redis://shop:hunter2@db.example.org/0")
+    <redis://shop:***@db.example.org/0>
+    """
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __repr__(self) -> str:
+        return f"<{shown_url(self._url)}>"
+
+    def reveal(self) -> str:
+        return self._url
+
+
 def open_store(url: str, *, clock: Clock | None = None) -> Store:
     """Open the store that a URL names.
 
