@@ -51,6 +51,8 @@ class Context:
     stopper: Any = None
     thread: int | None = None
     overrides: Any = None
+    sure_until: int = 0
+    """Until when nobody else can have its job, on the steady clock. 0: as long as its session lives."""
     place: int = 0
     """Where the ledger has it."""
     former_tokens: Sequence[Token] = ()

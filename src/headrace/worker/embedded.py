@@ -16,7 +16,7 @@ from headrace.settings import session_timeout as session_timeout_of
 from headrace.store.contract import Guard
 from headrace.when import Duration, milliseconds
 from headrace.worker.identity import introduce
-from headrace.worker.pump import Pump
+from headrace.worker.pump import MARGIN, Pump
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
-MARGIN = 1_000
-"""Jobs of a session that can't be renewed are stopped this many milliseconds before others may take them (or a quarter
-of the time-out, if that is less)."""
 PAUSE = 0.5
 """Seconds before a worker looks again for a store that is not there."""
 

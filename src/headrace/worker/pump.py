@@ -60,6 +60,9 @@ LATER_SECONDS = 0.01
 SWEEP_SECONDS = 1.0
 TICK_AGAIN, TICK_AGAIN_AT_LAST = 1_000, 10_000
 """Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
+MARGIN = 1_000
+"""Jobs of a session that can't be renewed are stopped, and no more are started, this many milliseconds before others
+may take them (or a quarter of the time-out, if that is less)."""
 RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
 RENEW_SECONDS = 0.05
@@ -124,6 +127,10 @@ class Pump:
         """The store has said so."""
         self._parting = False
         """What is left to do is to settle what has ended."""
+        self._sent = 0
+        """When the last request set out, on the steady clock."""
+        self._sure_until = 0
+        """Until when nobody else can have the leases in hand."""
         self._unanswered: tuple[int, list[Outcome]] | None = None
         """An exchange that the store may have heard of, or not."""
         self._closed = False
@@ -169,7 +176,7 @@ class Pump:
         if not self._waiting.pop(run, False):
             del self._running[run]
             return False
-        if self._gone:  # looked at after it is in `_running`: `abandon` finds it there, or is seen here
+        if self._in_doubt(run, run.beat):  # asked when it is in `_running`: `abandon` finds it there, or is seen here
             del self._running[run]
             self._give_back(run)
             return False
@@ -184,10 +191,18 @@ class Pump:
             crashpoints.reach("run.begin")
         return True
 
-    def enter(self, run: Context) -> None:
-        """A run that took some time to prepare enters its function: from here on a crash is its own."""
-        run.began = run.beat = self.steady()
+    def enter(self, run: Context) -> bool:
+        """A run that took time to prepare enters its function: from here on a crash is its own. False: it may not."""
+        now = self.steady()
+        if self._in_doubt(run, now):
+            return False
+        run.began = run.beat = now
         run.place = self._ledger.enter(run.lease.ref, run.began, time_limit(run))
+        return True
+
+    def _in_doubt(self, run: Context, now: int) -> bool:
+        """Whether others may have this job: the process, or its machine, may have slept until its lease had run out."""
+        return self._gone or now > (run.sure_until or self._sure_until)
 
     def end(self, run: Context, outcome: Outcome) -> None:
         """A run has ended."""
@@ -330,7 +345,10 @@ class Pump:
             self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
         )
         self._unanswered = number, outcomes
-        self._heed(outcomes, take, self._insist(request))
+        turn = self._insist(request)
+        if take is not None:  # an expired session may settle
+            self._is_alive(turn.ends, turn.now)
+        self._heed(outcomes, take, turn)
 
     def _heed(self, outcomes: list[Outcome], take: Take | None, turn: Turn) -> None:
         """What the store has answered."""
@@ -377,6 +395,7 @@ class Pump:
         for attempt in itertools.count():
             if self._gone and not self._parting:
                 raise self._cut_off()
+            self._sent = self.steady()
             try:
                 return self._store.run(operation)
             except (StoreUnavailable, MaybeApplied) as error:
@@ -387,6 +406,20 @@ class Pump:
                 self._ledger.beat(self.steady())
                 time.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _is_alive(self, ends: int | None, now: int) -> None:
+        """The store has answered what it answers to a live session only: it lives on from when it was asked."""
+        lasts = self._timeout if ends is None else min(self._timeout, ends - now)
+        self._sure_until = self._sent + lasts - min(MARGIN, lasts // 4)
+
+    def _still_ours(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """The answer took so long that these leases may have run out since the store gave it: ask."""
+        held = [(lease.ref, lease.token, lease.id) for lease in leases]
+        renewal = self._insist(self._store.renew(self.session, held))
+        self._is_alive(renewal.ends, renewal.now)
+        for lease in leases:
+            lease.token = renewal.tokens.get(lease.id, lease.token)
+        return [lease for lease in leases if lease.id not in renewal.lost]
 
     @property
     def _gives_up(self) -> bool:
@@ -464,9 +497,11 @@ class Pump:
         coroutines: list[Context] = []
         isolated: list[Context] = []
         tasks = self.app.tasks
-        for lease in turn.leases:
+        for lease in self._still_ours(turn.leases) if self.steady() > self._sure_until else turn.leases:
             task = tasks.get(lease.task)
             run = Context(lease, task, self)
+            if self._store.leases_in_jobs:
+                run.sure_until = self._sure_until
             if lease.problem:
                 self._outcomes.append(quarantine(run, lease.problem))
                 continue
@@ -582,11 +617,16 @@ class Pump:
             self._renew_seconds = self._renewed_within(self._timeout)
             return
         held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
+        self._sent = self.steady()
         try:
             renewal = self._store.run(self._store.renew(self.session, held))
         except (StoreUnavailable, MaybeApplied) as error:
             log.warning("%s", error)
             return
+        self._is_alive(renewal.ends, renewal.now)
+        if self._store.leases_in_jobs:
+            for run in runs.values():
+                run.sure_until = self._sure_until
         if renewal.ends is not None:
             self._renew_seconds = self._renewed_within(renewal.ends - renewal.now)
         for job_id, token in renewal.tokens.items():
@@ -676,12 +716,15 @@ class Pump:
         number = next(self._numbers)
         request = self._store.exchange(self.session, number, (), take, steady=self.steady())
         self._unanswered = number, []
+        sent = self.steady()
         turn = self._taking.turn(request, self._meanwhile)
+        self._sent = sent
         self._asleep = False
         if self._closed:
             return
         if turn is None:
             turn = self._insist(request)
+        self._is_alive(turn.ends, turn.now)
         self._heed([], take, turn)
 
     def _meanwhile(self) -> float | None:

@@ -28,11 +28,11 @@ from headrace.errors import SessionGone, StoreError
 from headrace.job import SessionInfo
 from headrace.settings import session_timeout
 from headrace.store.contract import Guard
-from headrace.worker.embedded import MARGIN
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
+from headrace.worker.pump import MARGIN
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

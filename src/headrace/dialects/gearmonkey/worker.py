@@ -181,10 +181,13 @@ class Loop:
             take = None if self._stopped.is_set() else Take(("default",), 1)
             if take is None and not outcomes:
                 return
+            sent = self._steady()
             turn = self._exchange(outcomes, take)
             if Verdict.STALE in turn.verdicts:
                 log.warning("job %s: its lease was lost; the outcome does not count", outcomes[0].id)
-            outcomes = [self._perform(lease) for lease in turn.leases]
+            # The process may have been frozen since: then others may have what it was given.
+            slept = self._steady() - sent > self._info.timeout * 3 // 4
+            outcomes = [self._perform(lease) for lease in turn.leases if not slept or self._still_ours(lease)]
             if outcomes or take is None:
                 continue
             if burst:
@@ -203,6 +206,10 @@ class Loop:
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
         return turn
+
+    def _still_ours(self, lease: Lease) -> bool:
+        held = [(lease.ref, lease.token, lease.id)]
+        return not self._insist(lambda _: self._store.renew(self._info.id, held)).lost
 
     def _insist(self, describe: Callable[[int], Operation[T]]) -> T:
         """Send a request until it is answered; the same number each time, so that a repeat is known for one."""

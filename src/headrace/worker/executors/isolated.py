@@ -23,7 +23,17 @@ from headrace.errors import HeadraceError
 from headrace.job import Kind, Outcome
 from headrace.worker.context import Context
 from headrace.worker.logs import encoded_choice
-from headrace.worker.run import CANCELLED, LOST, SILENT, STOPPING, TIMED_OUT, conclude, outcome_of, tell_of_failure
+from headrace.worker.run import (
+    CANCELLED,
+    LOST,
+    SILENT,
+    STOPPING,
+    TIMED_OUT,
+    conclude,
+    outcome_of,
+    release,
+    tell_of_failure,
+)
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
 if TYPE_CHECKING:
@@ -118,7 +128,10 @@ class IsolatedExecutor:
             run.stopper = pid
             if run.stop_reason is not None:
                 self.stop_run(run)
-            self._pump.enter(run)
+            if not self._pump.enter(run):
+                run.stopper = None
+                _kill_group(pid)
+                return release(run)
             with suppress(OSError):
                 send(connection, request)
             try:

@@ -1,0 +1,66 @@
+"""A process that slept through the end of its session (SIGSTOP) starts nothing of what it held ready."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import closing, suppress
+from typing import Any
+
+import apsw
+import pytest
+
+from headrace import Headrace, State
+from processes import Witness, alive, descendants, eventually
+
+from . import tasks
+from .both_stores import Start, app, start, url
+from .conftest import witness
+
+__all__ = ["app", "start", "url", "witness"]
+
+FLOOD = 3_000
+
+
+def settled(app: Headrace) -> int:
+    return sum(counts.by_state.get(State.DONE, 0) for counts in app.store.run(app.store.counts()))
+
+
+def frozen(family: tuple[int, ...], url: str) -> bool:
+    """Freeze processes; not, though, while one of them has the database file locked: nobody could go on."""
+    for pid in family:
+        os.kill(pid, signal.SIGSTOP)
+    if not url.startswith("sqlite"):
+        return True
+    try:
+        with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as look:
+            look.execute("BEGIN IMMEDIATE; ROLLBACK")
+    except apsw.BusyError:
+        for pid in family:
+            os.kill(pid, signal.SIGCONT)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("task", [tasks.work, tasks.work_async], ids=["threads", "loop"])
+def test_what_was_held_ready_does_not_start_after_a_freeze(
+    app: Headrace, witness: Witness, start: Start, task: Any
+) -> None:
+    zombie = start("--slots", "2", "--session-timeout", "1s")
+    app.enqueue_many([task.call(number) for number in range(FLOOD)])
+    witness.wait("start", count=FLOOD // 10)
+    family = (zombie.pid, *descendants(zombie.pid))
+    eventually(lambda: frozen(family, app.url), "a freeze outside of a transaction")
+    child = zombie.child()
+    start("--slots", "2")
+    eventually(lambda: settled(app) == FLOOD, "the other worker to finish", 40.0)
+    woken = time.monotonic()
+    os.kill(child, signal.SIGCONT)
+    eventually(lambda: not alive(child), "the zombie to hear that its session is gone")
+    late = [mark for mark in witness.marks("start") if mark.pid == child and mark.at >= woken]
+    for pid in family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert len(late) <= 2, "what ran when it was frozen may say so only now"
+    zombie.logged("the session is gone")
