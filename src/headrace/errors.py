@@ -75,6 +75,10 @@ class JobNotFound(HeadraceError, LookupError):
         self.job_id = job_id
 
 
+class UnclearId(HeadraceError, LookupError):
+    """Part of an id was given, and no job or more than one has it in its id."""
+
+
 class ResultGone(HeadraceError, LookupError):
     """The job is done, and its result is no longer kept: results were dropped before their jobs (`results-history`)."""
 

@@ -182,7 +182,7 @@ def _waits_for_jobs(around: Circumstances) -> Why:
             "dependency failed",
             f"it waits for {job_id}, which {'failed' if state is State.FAILED else 'was cancelled'}{more}. "
             f"To run that again: {command('revive', job_id)}; to run this without it: "
-            f"{command('edit', around.job.id, '--not-after', job_id)}",
+            f"{command('edit', around.job.id, '--remove-after', job_id)}",
         )
     return Why("dependency", f"it waits for {job_id}, which is {state.value}{more}.")
 

@@ -14,6 +14,7 @@ import pytest
 
 from headrace import Headrace, JobCancelled, State
 from headrace.cli import exits, failures
+from headrace.ops import selection
 from processes import WorkerProcess, environment, eventually
 
 from . import shop
@@ -75,13 +76,13 @@ def test_revive_refuses_to_break_uniqueness(app: Headrace, run: Run) -> None:
 
 
 def test_revive_by_group_pages_through(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "PAGE", 1)
+    monkeypatch.setattr(selection, "PAGE", 1)
     failed(app)
-    assert run("revive", "--group", "ValueError").output == "2 revived.\n"
+    assert run("revive", "--group", "ValueError", "--yes").output == "2 jobs revived.\n"
     assert ask("queues")["queues"][0]["ready"] == 2
-    assert ask("revive", "--queue", "default") == {"revived": 1, "refused": 0}
-    result = run("revive", "--task", "cli.shop:fail")
-    assert (result.exit_code, result.output) == (exits.NOT_DONE, "No failed jobs fit.\n")
+    assert ask("revive", "--queue", "default", "--yes") == {"matching": 1, "revived": 1, "refused": 0}
+    result = run("revive", "--task", "cli.shop:fail", "--yes")
+    assert (result.exit_code, result.output) == (exits.NOT_DONE, "No jobs fit.\n")
 
 
 def test_revive_by_tag_and_by_names_of_tasks(app: Headrace, ask: Ask) -> None:
@@ -89,15 +90,119 @@ def test_revive_by_tag_and_by_names_of_tasks(app: Headrace, ask: Ask) -> None:
     shop.fail.enqueue("b")
     shop.give_up.using(tags=["night"]).enqueue()
     app.worker().run_until_empty()
-    assert ask("revive", "--tag", "night", "--task-like", "*:fa*") == {"revived": 1, "refused": 0}
-    assert ask("revive", "--task-like", "cli.shop:*") == {"revived": 2, "refused": 0}
+    assert ask("revive", "--tag", "night", "--task-like", "*:fa*", "--yes")["revived"] == 1
+    assert ask("revive", "--task-like", "cli.shop:*", "--yes")["revived"] == 2
 
 
+# -- many at once --
+
+ACTS = ("cancel", "delete", "revive")
+
+
+@pytest.mark.parametrize("command", [*ACTS, "edit"])
 @pytest.mark.parametrize("arguments", [[], [NOBODY, "--group", "x"]])
-def test_revive_what(arguments: list[str], app: Headrace, run: Run) -> None:
-    result = run("revive", *arguments)
+def test_jobs_are_named_in_one_way(command: str, arguments: list[str], app: Headrace, run: Run) -> None:
+    result = run(command, *arguments, *(("--priority", "1") if command == "edit" else ()))
     assert result.exit_code == exits.USAGE
-    assert "Which jobs? Give their ids, or --group, --task, --task-like, --queue or --tag." in result.stderr
+    assert "Which jobs? Give their ids, or filters: --queue, --task, --state, --group, --tag" in result.stderr
+
+
+def test_a_queue_is_emptied(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "PAGE", 2)
+    app.enqueue_many([shop.send.call(f"{number}") for number in range(7)])
+    first = shop.add.enqueue(1)
+    app.enqueue_many([shop.send.using(after=[first]).call("later") for _ in range(2)])
+    assert ask("delete", "--queue", "mail", "--dry-run") == {"matching": 9}
+    assert ask("delete", "--queue", "mail", "--yes") == {"matching": 9, "deleted": 9, "refused": 0}
+    assert [job["id"] for job in ask("jobs")["jobs"]] == [first.id]
+
+
+def test_what_others_wait_for_is_deleted_once_they_are(app: Headrace, ask: Ask) -> None:
+    first = shop.add.enqueue(1)
+    shop.add.using(after=[first]).enqueue(2)
+    assert ask("delete", "--queue", "default", "--yes")["deleted"] == 2
+
+
+def test_filters_limit_and_dry_run(app: Headrace, ask: Ask, run: Run) -> None:
+    app.enqueue_many([shop.add.call(number) for number in range(5)])
+    assert run("cancel", "--task", "cli.shop:add", "--dry-run").output == "5 jobs would be cancelled.\n"
+    assert ask("cancel", "--task", "cli.shop:add", "--limit", "2", "--yes")["cancelled"] == 2
+    assert ask("edit", "--state", "ready", "--priority", "7", "--limit", "1", "--yes")["edited"] == 1
+    assert ask("revive", "--state", "cancelled", "--yes")["revived"] == 2
+    assert sorted(job["priority"] for job in ask("jobs", "--state", "ready")["jobs"]) == [0, 0, 0, 0, 7]
+
+
+def test_by_error_and_by_age(app: Headrace, ask: Ask) -> None:
+    shop.fail.enqueue("the Card was refused")
+    shop.fail.enqueue("the network is down")
+    app.worker().run_until_empty()
+    assert len(ask("jobs", "--error", "CARD was")["jobs"]) == 1
+    assert len(ask("jobs", "--error", "valueerror")["jobs"]) == 2
+    assert ask("jobs", "--before", "1 hour ago")["jobs"] == []
+    assert len(ask("jobs", "--after", "1h")["jobs"]) == 2
+    assert ask("revive", "--error", "card", "--after", "2020-01-01", "--yes")["revived"] == 1
+
+
+def test_pages_of_what_the_store_cannot_filter(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "PAGE", 3)
+    for number in range(8):
+        shop.fail.enqueue(f"{'odd' if number % 2 else 'even'} {number}")
+    app.worker().run_until_empty()
+    found, cursor = [], list[str]()
+    while True:
+        page = ask("jobs", "--error", "odd", "--limit", "2", *cursor)
+        found += [job["error"]["message"] for job in page["jobs"]]
+        if page["cursor"] is None:
+            break
+        cursor = ["--cursor", page["cursor"]]
+    assert found == ["odd 7", "odd 5", "odd 3", "odd 1"]
+
+
+def test_a_time_that_is_none(app: Headrace, run: Run) -> None:
+    result = run("jobs", "--before", "yesteryear")
+    assert result.exit_code == exits.USAGE
+    assert "'yesteryear' is neither a duration ('2 hours ago') nor a date ('2026-11-01')." in result.stderr
+
+
+def test_many_are_asked_about(app: Headrace, run: Run, url: str) -> None:
+    jobs = app.enqueue_many([shop.add.call(number) for number in range(3)])
+    result = run("cancel", "--queue", "default")
+    assert result.exit_code == exits.USAGE
+    assert "3 jobs would be cancelled. Nobody is there to be asked: add --yes." in result.stderr
+    assert at_a_terminal(b"n\n", "cancel", "--queue", "default", "--store", url) == exits.INTERRUPTED
+    assert at_a_terminal(b"y\n", "cancel", "--queue", "default", "--store", url) == 0
+    assert [app.job(job.id).state.value for job in jobs] == ["cancelled"] * 3
+
+
+# -- parts of ids --
+
+
+def test_part_of_an_id_is_enough(app: Headrace, run: Run, ask: Ask) -> None:
+    first, second = shop.add.enqueue(1), shop.add.enqueue(2)
+    assert ask("job", first.id[-8:])["id"] == first.id
+    assert ask("why", second.id[10:])["id"] == second.id
+    assert run("cancel", first.id[-8:]).stdout == f"{first.id}  cancelled\n"
+    assert run("tag", second.id[-8:], "--add", "red").stdout == f"{second.id}  tagged\n"
+    assert run("edit", second.id[-8:], "--priority", "3").stdout == f"{second.id}  edited\n"
+
+
+def test_part_of_several_ids_is_refused_before_anything_is_done(app: Headrace, run: Run) -> None:
+    first, second = shop.add.enqueue(1), shop.add.enqueue(2)
+    result = run("delete", first.id, "0")
+    assert result.exit_code == exits.NOT_DONE
+    assert "'0' is part of several ids: " in result.stderr
+    assert first.id in result.stderr
+    assert second.id in result.stderr
+    assert app.job(first.id).state.value == "ready"
+
+
+def test_a_look_for_part_of_an_id_is_bounded(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "PAGE", 2)
+    monkeypatch.setattr(selection, "LOOK", 4)
+    jobs = [shop.add.enqueue(number) for number in range(9)]
+    result = run("job", jobs[0].id[-10:])
+    assert result.exit_code == exits.NOT_DONE
+    assert f"There is no job {jobs[0].id[-10:]!r}, and none of the newest 4 has that in its id." in result.stderr
 
 
 def test_purge(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

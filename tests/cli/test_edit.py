@@ -37,14 +37,14 @@ def take(app: Headrace, count: int) -> None:
 def test_all_that_can_be_changed(app: Headrace, ask: Ask) -> None:
     first, job = shop.add.enqueue(1), shop.add.using(tags=["old"]).enqueue(2)
     answer = ask(
-        "edit", job.id, "--queue", "other", "--priority", "7", "--data", "[1]", "--after", first.id, "--tag", "new",
-        "--untag", "old", "--argument", "5", "--argument", "b=6", "--app", "cli.shop:app",
+        "edit", job.id, "--to-queue", "other", "--priority", "7", "--data", "[1]", "--add-after", first.id,
+        "--add-tag", "new", "--remove-tag", "old", "--argument", "5", "--argument", "b=6", "--app", "cli.shop:app",
     )  # fmt: skip
     assert answer == {"jobs": [{"id": job.id, "ok": True, "outcome": "edited"}]}
     seen = job.refresh().snapshot
     assert (seen.queue, seen.priority, seen.after, seen.tags) == ("other", 7, (first.id,), ("new",))
     assert (job.data, job.state) == ([1], State.BLOCKED)
-    ask("edit", job.id, "--not-after", first.id)
+    ask("edit", job.id, "--remove-after", first.id)
     app.worker(queues=["other"]).run_until_empty()
     assert job.result() == 11
 
@@ -52,19 +52,19 @@ def test_all_that_can_be_changed(app: Headrace, ask: Ask) -> None:
 def test_a_refused_dependency_leaves_the_job_as_it_was(app: Headrace, run: Run, ask: Ask) -> None:
     first = shop.add.enqueue(1)
     later = shop.add.using(after=[first]).enqueue(2)
-    result = run("edit", first.id, "--queue", "other", "--tag", "x", "--after", later.id)
+    result = run("edit", first.id, "--to-queue", "other", "--add-tag", "x", "--add-after", later.id)
     assert result.exit_code == exits.NOT_DONE
     said = f"refused: Job {first.id} can't come after job {later.id}, which comes after it. Nothing was changed."
     assert (result.stdout, result.stderr) == ("", f"{first.id}  {said}\n")
     seen = first.refresh().snapshot
     assert (seen.queue, seen.tags, seen.after) == ("default", (), ())
-    answer = ask("edit", first.id, "--queue", "other", "--after", later.id, code=exits.NOT_DONE)
+    answer = ask("edit", first.id, "--to-queue", "other", "--add-after", later.id, code=exits.NOT_DONE)
     assert answer == {"jobs": [{"id": first.id, "ok": False, "outcome": said}]}
 
 
 def test_what_was_done_to_others_is_told(app: Headrace, ask: Ask) -> None:
     first, second = shop.add.enqueue(1), shop.add.enqueue(2)
-    answer = ask("edit", first.id, second.id, "--queue", "new", "--after", second.id, code=exits.NOT_DONE)
+    answer = ask("edit", first.id, second.id, "--to-queue", "new", "--add-after", second.id, code=exits.NOT_DONE)
     assert [(entry["id"], entry["ok"]) for entry in answer["jobs"]] == [(first.id, True), (second.id, False)]
     assert "Nothing was changed" in answer["jobs"][1]["outcome"]
     assert (first.refresh().queue, first.snapshot.after) == ("new", (second.id,))
@@ -81,7 +81,7 @@ def test_a_job_that_runs_or_is_gone(app: Headrace, ask: Ask) -> None:
 
 def test_a_job_to_come_after_that_is_not_there_is_told(app: Headrace, run: Run) -> None:
     job = shop.add.enqueue(1)
-    result = run("edit", job.id, "--after", "0" * 32)
+    result = run("edit", job.id, "--add-after", "0" * 32)
     assert (result.exit_code, result.stdout) == (exits.OK, f"{job.id}  edited\n")
     assert result.stderr == f"{'0' * 32} is not known here: nothing waits for it.\n"
 
@@ -101,9 +101,9 @@ def test_a_worker_that_comes_in_between_is_told(app: Headrace) -> None:
     ("options", "words"),
     [
         (("--priority", "9999999"), "priority goes from"),
-        (("--queue", ""), "A queue needs a name"),
+        (("--to-queue", ""), "A queue needs a name"),
         (("--run-after", "whenever"), "run_after"),
-        (("--tag", ""), "A tag needs a name"),
+        (("--add-tag", ""), "A tag needs a name"),
         (("--data", "{"), "is no JSON"),
         (("--argument", "5"), "Which app has the task 'cli.shop:add'?"),
         (("--argument", "text", "--app", "cli.shop:app"), "does not fit its annotation"),
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said_before_anything_is_changed(
     app: Headrace, run: Run, options: tuple[str, ...], words: str
 ) -> None:
     job, other = shop.add.enqueue(1), shop.add.enqueue(2)
-    more = ("--after", other.id) if options else ()
+    more = ("--add-after", other.id) if options else ()
     result = run("edit", job.id, *options, *more)
     assert result.exit_code == exits.USAGE
     assert words in " ".join(result.stderr.split())

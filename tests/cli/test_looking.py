@@ -86,16 +86,16 @@ def test_pages(lived: Headrace, ask: Ask, run: Run) -> None:
     for _ in range(3):
         page = ask("jobs", "--limit", "3", *cursor)
         found += [job["id"] for job in page["jobs"]]
-        cursor = ["--after", page["cursor"]]
+        cursor = ["--cursor", page["cursor"]]
     assert (found, page["cursor"]) == (ids, None)
-    assert "There are more: add --after " in run("jobs", "--limit", "3").stderr
+    assert "There are more: add --cursor " in run("jobs", "--limit", "3").stderr
 
 
 @pytest.mark.parametrize("cursor", ["here", "9" * 30, ""])
 def test_a_wrong_cursor(cursor: str, lived: Headrace, run: Run) -> None:
-    result = run("jobs", "--after", cursor)
+    result = run("jobs", "--cursor", cursor)
     assert result.exit_code == exits.USAGE
-    assert f"Invalid value for '--after': {cursor!r} is no cursor of this store." in result.stderr
+    assert f"Invalid value for '--cursor': {cursor!r} is no cursor of this store." in result.stderr
 
 
 def test_no_jobs(app: Headrace, run: Run) -> None:
@@ -171,8 +171,8 @@ def test_a_job_that_is_not_there(app: Headrace, run: Run) -> None:
         assert result.exit_code == exits.NOT_DONE
         assert f"There is no job {'0' * 32}: it was purged or deleted, or never existed." in result.stderr
         result = run(command, "01a1dd")
-        assert result.exit_code == exits.USAGE
-        assert "'01a1dd' is not a whole id: an id has 32 characters." in result.stderr
+        assert result.exit_code == exits.NOT_DONE
+        assert "There is no job '01a1dd', and none of the newest 0 has that in its id." in result.stderr
 
 
 def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:

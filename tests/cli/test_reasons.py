@@ -229,7 +229,7 @@ def test_it_waits_for_a_job_that_failed(app: Headrace, why: Say) -> None:
     assert why(job.id) == (
         "dependency failed",
         f"it waits for {failed.id}, which failed. To run that again: headrace revive {failed.id}; "
-        f"to run this without it: headrace edit {job.id} --not-after {failed.id}",
+        f"to run this without it: headrace edit {job.id} --remove-after {failed.id}",
     )
 
 

@@ -2,114 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli import exits
-from headrace.cli.options import existing_store, json_option, store_options
-from headrace.cli.output import progress, show_json
-from headrace.job import Filter, State
-from headrace.store.facets import SEARCH, Tags, facet
-from headrace.store.paging import PAGE, PASSES, pages
+from headrace.cli.options import STATES, existing_store, json_option, store_options
+from headrace.cli.output import show_json
+from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
+from headrace.job import State
+from headrace.ops.selection import delete_unneeded, whole_ids
 
 if TYPE_CHECKING:
     from headrace.store import Store
 
 
+UNFINISHED = ("scheduled", "ready", "running", "blocked")
+
+
 @click.command("cancel")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID...]", nargs=-1)
 @store_options
 @json_option
-def cancel_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+@many_options
+def cancel_command(
+    ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, filters: Filters, bounds: Bounds
+) -> None:
     """Cancel jobs.
 
-    One that waits is cancelled at once; one that runs is told to stop. A cancelled job can be revived.
+    A job that waits is cancelled at once; one that runs is asked to stop. A cancelled job can be revived. With filters:
+    all unfinished jobs that fit, after a question.
 
     \b
-    Example:
+    Examples:
       headrace cancel 01a1dd94962e700582fd831738a1847e
+      headrace cancel --queue mail --before '1 hour ago' --dry-run
     """
+    check_choice(ids, filters)
     with existing_store(store, app_path) as opened:
-        done = opened.run(opened.cancel(ids))
-        after = opened.run(opened.get(ids))
+        if filters.given:
+            act_on_many(
+                *(opened, filters.selection(opened, UNFINISHED), lambda many: opened.run(opened.cancel(many)), bounds),
+                verb="cancel", done="cancelled", as_json=as_json,
+            )  # fmt: skip
+            return
+        whole = whole_ids(opened, ids)
+        done = opened.run(opened.cancel(whole))
+        after = opened.run(opened.get(whole))
     outcomes: list[str] = []
     for success, job in zip(done, after, strict=True):
         if not success:
             outcomes.append("not found" if job is None else "done already")
         else:  # some dialects keep nothing of a cancelled job
             outcomes.append("told to stop" if job is not None and job.state is State.RUNNING else "cancelled")
-    report(ids, outcomes, ("cancelled", "told to stop"), as_json)
+    report(whole, outcomes, ("cancelled", "told to stop"), as_json)
 
 
 @click.command("delete")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID...]", nargs=-1)
 @store_options
 @json_option
-def delete_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+@many_options
+def delete_command(
+    ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, filters: Filters, bounds: Bounds
+) -> None:
     """Delete jobs and all trace of them.
 
-    One that runs goes on in vain: what it returns is refused.
+    The run of a deleted job goes on, and its outcome is refused. With filters: all jobs that fit and do not run, after
+    a question; running ones, too, with --state running.
 
     \b
-    Example:
+    Examples:
       headrace delete 01a1dd94962e700582fd831738a1847e
+      headrace delete --queue mail --yes
     """
+    check_choice(ids, filters)
     with existing_store(store, app_path) as opened:
-        done = opened.run(opened.delete(ids))
-    report(ids, ["deleted" if success else "not found" for success in done], ("deleted",), as_json)
+        if filters.given:
+            at_rest = tuple(state for state in STATES if state != "running")
+            act_on_many(
+                *(opened, filters.selection(opened, at_rest), lambda many: delete_unneeded(opened, many), bounds),
+                verb="delete", done="deleted", as_json=as_json,
+            )  # fmt: skip
+            return
+        whole = whole_ids(opened, ids)
+        done = opened.run(opened.delete(whole))
+    report(whole, ["deleted" if success else "not found" for success in done], ("deleted",), as_json)
 
 
 @click.command("revive")
 @click.argument("ids", metavar="[ID...]", nargs=-1)
 @store_options
 @json_option
-@click.option("--group", help="All failed in this group (see 'headrace failures').")
-@click.option("--task", help="All failed ones of this task, by its full name.")
-@click.option("--task-like", metavar="GLOB", help="All failed ones of tasks whose names fit.")
-@click.option("--queue", help="All failed ones of this queue.")
-@click.option("--tag", help="All failed ones with this tag.")
+@many_options
 def revive_command(
-    ids: tuple[str, ...],
-    store: str | None,
-    app_path: str | None,
-    as_json: bool,
-    group: str | None,
-    task: str | None,
-    task_like: str | None,
-    queue: str | None,
-    tag: str | None,
+    ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, filters: Filters, bounds: Bounds
 ) -> None:
     """Put failed or cancelled jobs back in line.
 
-    They start anew, with their attempts and crashes at zero. With --group, --task, --task-like, --queue or --tag: all
-    failed jobs that fit all of these.
+    They start anew, with their attempts and crashes at zero. With filters: all failed jobs that fit (cancelled ones
+    with --state cancelled), after a question. A job is refused if another one has its unique key.
 
     \b
     Examples:
       headrace revive 01a1dd94962e700582fd831738a1847e
-      headrace revive --group ConnectionError --queue mail
+      headrace revive --group ConnectionError --queue mail --yes
     """
-    by_filter = any(value is not None for value in (group, task, task_like, queue, tag))
-    if bool(ids) == by_filter:
-        raise click.UsageError("Which jobs? Give their ids, or --group, --task, --task-like, --queue or --tag.")
+    check_choice(ids, filters)
     with existing_store(store, app_path) as opened:
-        if by_filter:
-            if task_like is not None or tag is not None:
-                facet(opened, Tags, SEARCH)
-            wanted = Filter(
-                states=(State.FAILED,), group=group, task=task, task_like=task_like, queue=queue, tag=tag, limit=PAGE
-            )
-            revived, refused = _revive_all(opened, wanted)
-            _report_many(revived, refused, as_json)
+        if filters.given:
+            act_on_many(
+                *(opened, filters.selection(opened, ("failed",)), lambda many: opened.run(opened.revive(many)), bounds),
+                verb="revive", done="revived", as_json=as_json,
+            )  # fmt: skip
             return
-        done = opened.run(opened.revive(ids))
-        found = opened.run(opened.get(ids))
+        whole = whole_ids(opened, ids)
+        done = opened.run(opened.revive(whole))
+        found = opened.run(opened.get(whole))
     outcomes = [
         "revived" if success else "not found" if job is None else _why_not_revived(job.state)
         for success, job in zip(done, found, strict=True)
     ]
-    report(ids, outcomes, ("revived",), as_json)
+    report(whole, outcomes, ("revived",), as_json)
 
 
 def _why_not_revived(state: State) -> str:
@@ -118,40 +133,7 @@ def _why_not_revived(state: State) -> str:
     return f"refused: it is {state}"
 
 
-def _revive_all(store: Store, wanted: Filter) -> tuple[int, int]:
-    counts = store.run(store.counts())
-    most = sum(c.by_state.get(State.FAILED, 0) for c in counts if wanted.queue in (None, c.queue))
-    revived = refused = 0
-    with progress("reviving", most) as bar:
-        # Where a page is found by counting, those that are revived make others move up past it: it begins again until
-        # there is none that was not met. (Each time half of them go, at least; others may fail meanwhile, without end.)
-        # One that fails again is not met twice.
-        met: set[str] = set()
-        for _ in range(PASSES):
-            before = len(met)
-            for jobs in pages(store, wanted):
-                ids = [job.id for job in jobs if job.id not in met]
-                done = store.run(store.revive(ids)) if ids else []
-                met.update(ids)
-                revived += sum(done)
-                refused += len(done) - sum(done)
-                bar.advance(bar.task_ids[0], len(ids))
-            if len(met) == before:
-                break
-    return revived, refused
-
-
-def _report_many(revived: int, refused: int, as_json: bool) -> None:
-    if as_json:
-        show_json({"revived": revived, "refused": refused})
-    else:
-        text = "No failed jobs fit." if not revived + refused else f"{revived:,} revived."
-        click.echo(text + (f" {refused:,} refused: other jobs have their unique keys." if refused else ""))
-    if not revived:
-        click.get_current_context().exit(exits.NOT_DONE)
-
-
-def report(ids: tuple[str, ...], outcomes: list[str], good: tuple[str, ...], as_json: bool) -> None:
+def report(ids: Sequence[str], outcomes: list[str], good: tuple[str, ...], as_json: bool) -> None:
     """What became of each; exit code 1 if that is not what was asked for."""
     from headrace.cli import visible
 

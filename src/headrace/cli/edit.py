@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,9 @@ import click
 
 from headrace.cli.acts import report, tell_of_strangers
 from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
+from headrace.ops.selection import whole_ids
 from headrace.store.facets import Editing, Relations, Tags, facet
 
 if TYPE_CHECKING:
@@ -23,25 +25,31 @@ Step = tuple[str, Callable[["Job[Any]"], bool]]
 """What it does, in the words of a report, and how. False: the job does not wait any more, or is gone."""
 
 
+WAITING = ("scheduled", "ready", "blocked")
+
+
 @click.command("edit")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--queue", help="Move it to this queue.")
+@click.argument("ids", metavar="[ID...]", nargs=-1)
+@click.option("--to-queue", metavar="QUEUE", help="Move them to this queue.")
 @click.option("--priority", type=int, help="Higher runs first.")
 @click.option("--run-after", metavar="WHEN", help="'in 5 minutes', '7pm tomorrow', an ISO time.")
 @click.option("--tz", default="UTC", show_default=True, help="The zone of --run-after.")
-@click.option("--data", metavar="JSON", help="What its next run finds in current().data.")
+@click.option("--data", metavar="JSON", help="What the next run finds in current().data.")
 @click.option(
     "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
 )
-@click.option("--after", "add", metavar="ID", multiple=True, help="Run it after this job, too. May be repeated.")
-@click.option("--not-after", "remove", metavar="ID", multiple=True, help="Wait for this job no more. May be repeated.")
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Put this word on it. May be repeated.")
-@click.option("--untag", "untags", metavar="TAG", multiple=True, help="Take this word off it. May be repeated.")
+@click.option("--add-after", "add", metavar="ID", multiple=True, help="Run them after this job, too. May be repeated.")
+@click.option(
+    "--remove-after", "remove", metavar="ID", multiple=True, help="No longer wait for this job. May be repeated."
+)
+@click.option("--add-tag", "tags", metavar="TAG", multiple=True, help="Add this tag. May be repeated.")
+@click.option("--remove-tag", "untags", metavar="TAG", multiple=True, help="Remove this tag. May be repeated.")
 @store_options
 @json_option
+@many_options
 def edit_command(
     ids: tuple[str, ...],
-    queue: str | None,
+    to_queue: str | None,
     priority: int | None,
     run_after: str | None,
     tz: str,
@@ -54,35 +62,51 @@ def edit_command(
     store: str | None,
     app_path: str | None,
     as_json: bool,
+    filters: Filters,
+    bounds: Bounds,
 ) -> None:
     """Change jobs that wait.
 
-    Where, when, with what and after what they run. To change the arguments, say which app checks them. What is wrong
-    with the command is said before anything is changed; then each job is a case of its own, and the report says what
-    became of it.
+    Where, when, with what and after what they run. To change the arguments, say which app checks them. A mistake in the
+    command is reported before anything is changed; then each job is a case of its own, and the report says what became
+    of it. With filters (--queue, --task, --state ...): all waiting jobs that fit, after a question.
 
     \b
     Examples:
       headrace edit 01a1dd94962e700582fd831738a1847e --priority 10
-      headrace edit 01a1dd94962e700582fd831738a1847e --run-after 'in 5 minutes' --queue slow
+      headrace edit 01a1dd94962e700582fd831738a1847e --run-after 'in 5 minutes' --to-queue slow
+      headrace edit --queue mail --tag bulk --to-queue slow --yes
       headrace edit 01a1dd94962e700582fd831738a1847e --argument ada@example.org --app shop.tasks:app
     """
-    values = {"queue": queue, "priority": priority, "run_after": run_after}
+    values = {"queue": to_queue, "priority": priority, "run_after": run_after}
     changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if data is not None:
         changes["data"] = _json(data)
     if not (changes or arguments or add or remove or tags or untags):
         raise click.UsageError("What is to change? See headrace edit --help.")
+    check_choice(ids, filters)
     with _app(store, app_path, tz) as app:
-        jobs = [app.job(job_id) for job_id in ids]
-        try:
-            edits = _edits(app, jobs, changes, arguments)
-            steps = _steps(app, edits, add, remove, tags, untags)
-        except (ArgumentsError, ConfigurationError) as error:
-            raise click.UsageError(str(error)) from None
-        outcomes = [take_steps(job, steps) for job in jobs]
+
+        def edit(many: Sequence[str]) -> list[str]:
+            jobs = [app.job(job_id) for job_id in many]
+            try:
+                edits = _edits(app, jobs, changes, arguments)
+                steps = _steps(app, edits, add, remove, tags, untags)
+            except (ArgumentsError, ConfigurationError) as error:
+                raise click.UsageError(str(error)) from None
+            return [take_steps(job, steps) for job in jobs]
+
+        if filters.given:
+            act_on_many(
+                *(app.store, filters.selection(app.store, WAITING)),
+                *(lambda many: [outcome == "edited" for outcome in edit(many)], bounds),
+                verb="edit", done="edited", as_json=as_json,
+            )  # fmt: skip
+            return
+        whole = whole_ids(app.store, ids)
+        outcomes = edit(whole)
         tell_of_strangers(app.store, add)
-    report(ids, outcomes, ("edited",), as_json)
+    report(whole, outcomes, ("edited",), as_json)
 
 
 def _json(text: str) -> Any:
@@ -196,10 +220,11 @@ def time_out_command(ids: tuple[str, ...], store: str | None, app_path: str | No
       headrace time-out 01a1dd94962e700582fd831738a1847e
     """
     with existing_store(store, app_path) as opened:
-        done = opened.run(facet(opened, Editing).time_out(ids))
-        found = opened.run(opened.get(ids))
+        whole = whole_ids(opened, ids)
+        done = opened.run(facet(opened, Editing).time_out(whole))
+        found = opened.run(opened.get(whole))
     outcomes = [
         "back in line" if good else "not found" if job is None else f"refused: it is {job.state}"
         for good, job in zip(done, found, strict=True)
     ]
-    report(ids, outcomes, ("back in line",), as_json)
+    report(whole, outcomes, ("back in line",), as_json)

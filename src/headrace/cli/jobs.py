@@ -5,43 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from headrace.cli.options import STATES, existing_store, json_option, store_options
+from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
+from headrace.cli.selecting import Filters, filter_options
 from headrace.errors import HeadraceError, JobNotFound
 from headrace.spoken import ago, iso, length, local, now_ms, percent
-from headrace.store.contract import CORE_FACETS, Facet
+from headrace.store.contract import Facet
 
 if TYPE_CHECKING:
     from headrace.job import Event, Lane, Snapshot
     from headrace.store import Store
 
-ID_LENGTH = 32
-
 
 @click.command("jobs")
 @store_options
 @json_option
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated.")
-@click.option("--queue", help="Only of this queue.")
-@click.option("--task", help="Only of this task, by its full name.")
-@click.option("--task-like", metavar="GLOB", help="Only of tasks whose names fit, as in 'shop.mail:*'.")
-@click.option("--group", help="Only failed in this group (see 'headrace failures').")
-@click.option("--tag", help="Only with this tag (see 'headrace tags').")
-@click.option("--tracked", is_flag=True, default=None, help="Only those somebody keeps an eye on.")
+@filter_options
+@click.option("--tracked", is_flag=True, default=None, help="Only tracked ones.")
 @click.option("--worker", help="Only running under this worker, by its name.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
-@click.option("--after", "cursor", metavar="CURSOR", help="Go on where a page before ended.")
+@click.option("--cursor", metavar="CURSOR", help="Go on where a page before ended.")
 def jobs_command(
     store: str | None,
     app_path: str | None,
     as_json: bool,
-    states: tuple[str, ...],
-    queue: str | None,
-    task: str | None,
-    task_like: str | None,
-    group: str | None,
-    tag: str | None,
+    filters: Filters,
     tracked: bool | None,
     worker: str | None,
     limit: int,
@@ -51,38 +41,35 @@ def jobs_command(
 
     \b
     Examples:
-      headrace jobs --state failed --queue mail
-      headrace jobs --state ready --state running --json
+      headrace jobs --state failed --queue mail --error 'connection refused'
+      headrace jobs --state ready --before '1 hour ago' --json
       headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
-    from headrace.job import Filter, State
+    from headrace.ops.selection import page_of
     from headrace.store.facets import SEARCH, Tags, facet
-    from headrace.store.paging import whole_page
 
-    wanted = Filter(
-        states=tuple(State(state) for state in states), queue=queue, task=task, task_like=task_like, group=group,
-        tag=tag, tracked=tracked, worker=worker, limit=limit, after=cursor,
-    )  # fmt: skip
     with existing_store(store, app_path) as opened:
-        if tag is not None or tracked or task_like is not None or worker is not None:
+        if tracked or worker is not None:
             facet(opened, Tags, SEARCH)
+        selection = filters.selection(opened)
+        wanted = replace(selection.wanted, tracked=tracked, worker=worker, limit=limit, after=cursor)
         try:
-            page = whole_page(opened, wanted)
+            page = page_of(opened, replace(selection, wanted=wanted))
         except HeadraceError:
             raise
         except (ValueError, OverflowError) as error:
             if cursor is None:
                 raise
-            raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--after'") from error
+            raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--cursor'") from error
     if as_json:
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
         return
     if not page.jobs:
-        click.echo("No jobs." if wanted == Filter(limit=limit) else "No such jobs.")
+        click.echo("No such jobs." if filters.given or tracked or worker or cursor else "No jobs.")
         return
     show_jobs(page.jobs)
     if page.cursor is not None:
-        console(error=True).print(f"There are more: add --after {page.cursor}", style="dim", markup=False)
+        console(error=True).print(f"There are more: add --cursor {page.cursor}", style="dim", markup=False)
 
 
 def show_jobs(jobs: list[Snapshot]) -> None:
@@ -111,11 +98,12 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
     \b
     Example:
       headrace job 01a1dd94962e700582fd831738a1847e
+      headrace job 1847e
     """
     with existing_store(store, app_path) as opened:
         job = find_job(opened, job_id)
         has_history = Facet.HISTORY in opened.facets
-        history = opened.run(opened.history(job_id)) if has_history else []
+        history = opened.run(opened.history(job.id)) if has_history else []
     if as_json:
         events = [{"at": iso(e.at), "what": e.what, "detail": e.detail, "worker": e.worker or None} for e in history]
         show_json({**job_document(job), "history": events})
@@ -125,13 +113,13 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
         show_history(history)
 
 
-def find_job(store: Store, job_id: str) -> Snapshot:
-    """The job with this id; it must be whole."""
+def find_job(store: Store, part: str) -> Snapshot:
+    """The job with this id, or the only one of the newest that has this in its id."""
+    from headrace.ops.selection import whole_id
+
+    job_id = whole_id(store, part)
     found = store.run(store.get([job_id]))[0]
     if found is None:
-        # (Stores of others have ids of theirs.)
-        if len(job_id) < ID_LENGTH and store.facets >= CORE_FACETS:
-            raise click.UsageError(f"{job_id!r} is not a whole id: an id has {ID_LENGTH} characters.")
         raise JobNotFound(job_id)
     return found
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
 from headrace.cli.output import progress, show_json
-from headrace.errors import StillNeeded
 from headrace.job import Filter, State
+from headrace.ops.selection import delete_unneeded
 from headrace.spoken import length, now_ms
 from headrace.store.paging import PAGE, PASSES, pages, whole_page
 
@@ -99,24 +98,11 @@ def _purge(store: Store, wanted: Filter, before: int, most: int | None) -> tuple
             gone = kept = 0
             for jobs in pages(store, wanted):
                 ids = [job.id for job in jobs if job.finished is not None and job.finished <= before]
-                done, needed = _delete(store, ids)
-                gone += done
-                kept += needed
+                done = delete_unneeded(store, ids)
+                gone += sum(done)
+                kept += len(done) - sum(done)
                 bar.advance(bar.task_ids[0], len(jobs))
             deleted += gone
             if not gone:
                 break
     return deleted, kept
-
-
-def _delete(store: Store, ids: Sequence[str]) -> tuple[int, int]:
-    """How many are deleted, and how many kept because they are needed."""
-    try:
-        done = store.run(store.delete(ids)) if ids else []
-        return sum(done), 0
-    except StillNeeded:
-        if len(ids) == 1:
-            return 0, 1
-    middle = len(ids) // 2
-    (first, kept), (second, more) = _delete(store, ids[:middle]), _delete(store, ids[middle:])
-    return first + second, kept + more

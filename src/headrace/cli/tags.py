@@ -8,6 +8,7 @@ from headrace.cli.acts import report
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
 from headrace.names import check_tags
+from headrace.ops.selection import whole_ids
 from headrace.store.facets import Tags, facet
 
 
@@ -36,8 +37,9 @@ def tag_command(
     if not add and not remove:
         raise click.UsageError("Which words? Say --add TAG or --remove TAG.")
     with existing_store(store, app_path) as opened:
-        known = opened.run(facet(opened, Tags).tag(ids, check_tags(add), check_tags(remove)))
-    report(ids, ["tagged" if there else "not found" for there in known], ("tagged",), as_json)
+        whole = whole_ids(opened, ids)
+        known = opened.run(facet(opened, Tags).tag(whole, check_tags(add), check_tags(remove)))
+    report(whole, ["tagged" if there else "not found" for there in known], ("tagged",), as_json)
 
 
 @click.command("tags")
@@ -93,6 +95,7 @@ def untrack_command(ids: tuple[str, ...], store: str | None, app_path: str | Non
 
 def _track(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, on: bool) -> None:
     with existing_store(store, app_path) as opened:
-        known = opened.run(facet(opened, Tags).track(ids, on))
+        whole = whole_ids(opened, ids)
+        known = opened.run(facet(opened, Tags).track(whole, on))
     done = "tracked" if on else "no longer tracked"
-    report(ids, [done if there else "not found" for there in known], (done,), as_json)
+    report(whole, [done if there else "not found" for there in known], (done,), as_json)

@@ -1,0 +1,175 @@
+"""Which jobs a command is about: ids, parts of ids, or filters, with a question before many are changed."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from headrace.cli import exits
+from headrace.cli.options import STATES, yes_option
+from headrace.cli.output import progress, show_json
+from headrace.errors import ConfigurationError
+from headrace.spoken import now_ms
+from headrace.when import milliseconds
+
+if TYPE_CHECKING:
+    from headrace.ops.selection import Act, Selection
+    from headrace.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PastType(click.ParamType):  # type: ignore[type-arg]
+    """`2h`, `3 days ago`, `2026-11-01`, `2026-11-01T12:00Z`: a moment, in milliseconds since 1970."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return now_ms() - milliseconds(value.removesuffix(" ago"), "a time")
+        except ConfigurationError:
+            pass  # not a duration: then it is a date
+        try:
+            return round(datetime.fromisoformat(value).astimezone().timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is neither a duration ('2 hours ago') nor a date ('2026-11-01').", param, ctx)
+
+
+PAST = PastType()
+
+_FILTERS = (
+    click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated."),
+    click.option("--queue", help="Only of this queue."),
+    click.option("--task", help="Only of this task, by its full name."),
+    click.option("--task-like", metavar="GLOB", help="Only of tasks whose names fit, as in 'shop.mail:*'."),
+    click.option("--group", help="Only failed in this group (see 'headrace failures')."),
+    click.option("--tag", help="Only with this tag (see 'headrace tags')."),
+    click.option("--before", type=PAST, help="Only put before this time: '2 hours ago', 2026-11-01."),
+    click.option("--after", type=PAST, help="Only put after this time."),
+    click.option("--error", metavar="TEXT", help="Only with this in the error's type or message."),
+)
+
+
+class Filters(Struct, frozen=True):
+    """What the filter options say."""
+
+    states: tuple[str, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    task_like: str | None = None
+    group: str | None = None
+    tag: str | None = None
+    before: int | None = None
+    after: int | None = None
+    error: str | None = None
+
+    @property
+    def given(self) -> bool:
+        return self != Filters()
+
+    def selection(self, store: Store, default: tuple[str, ...] = ()) -> Selection:
+        """The selection of jobs in a store. Without --state: those in the states of `default`."""
+        from headrace.job import Filter, State
+        from headrace.ops.selection import Selection
+        from headrace.store.facets import SEARCH, Tags, facet
+
+        if self.tag is not None or self.task_like is not None:
+            facet(store, Tags, SEARCH)
+        wanted = Filter(
+            states=tuple(State(state) for state in self.states or default),
+            queue=self.queue,
+            task=self.task,
+            task_like=self.task_like,
+            group=self.group,
+            tag=self.tag,
+        )
+        return Selection(wanted=wanted, put_before=self.before, put_after=self.after, error=self.error)
+
+
+def filter_options(command: F) -> F:
+    """The filters of `headrace jobs`; the command gets them as `filters`."""
+
+    @functools.wraps(command)
+    def with_filters(**options: Any) -> Any:
+        filters = Filters(**{name: options.pop(name) for name in Filters.__struct_fields__})
+        return command(filters=filters, **options)
+
+    for option in reversed(_FILTERS):
+        option(with_filters)
+    return with_filters  # type: ignore[return-value]
+
+
+class Bounds(Struct, frozen=True):
+    """How far a command may go with all jobs that fit."""
+
+    limit: int | None
+    dry_run: bool
+    yes: bool
+
+
+def many_options(command: F) -> F:
+    """Filters instead of ids, and what keeps them from doing harm; the command gets `filters` and `bounds`."""
+
+    @functools.wraps(command)
+    def with_bounds(**options: Any) -> Any:
+        bounds = Bounds(**{name: options.pop(name) for name in Bounds.__struct_fields__})
+        return command(bounds=bounds, **options)
+
+    with_bounds = yes_option(with_bounds)
+    with_bounds = click.option("--dry-run", is_flag=True, help="Only say how many jobs fit.")(with_bounds)
+    with_bounds = click.option("--limit", type=click.IntRange(min=1), help="At most so many of those that fit.")(
+        with_bounds
+    )
+    return filter_options(with_bounds)  # type: ignore[return-value]
+
+
+def check_choice(ids: tuple[str, ...], filters: Filters) -> None:
+    """Jobs are named in one way."""
+    if bool(ids) == filters.given:
+        raise click.UsageError("Which jobs? Give their ids, or filters: --queue, --task, --state, --group, --tag ...")
+
+
+def act_on_many(
+    store: Store, selection: Selection, act: Act, bounds: Bounds, *, verb: str, done: str, as_json: bool
+) -> None:
+    """Do something to all jobs of a selection, after a question; say how many that were."""
+    from headrace.ops.selection import act_on_all, count
+
+    matching = count(store, selection, bounds.limit)
+    if bounds.dry_run:
+        _say({"matching": matching}, f"{_jobs(matching)} would be {done}.", as_json)
+        return
+    if not matching:
+        _say({"matching": 0, done: 0, "refused": 0}, "No jobs fit.", as_json)
+        click.get_current_context().exit(exits.NOT_DONE)
+    if not bounds.yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{_jobs(matching)} would be {done}. Nobody is there to be asked: add --yes.")
+        click.confirm(f"{verb.capitalize()} {_jobs(matching)}?", abort=True, err=True)
+    with progress(verb, matching) as bar:
+        good, refused = act_on_all(
+            store, selection, act, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
+        )
+    text = f"{_jobs(good)} {done}." + (f" {refused:,} refused." if refused else "")
+    _say({"matching": matching, done: good, "refused": refused}, text, as_json)
+    if not good:
+        click.get_current_context().exit(exits.NOT_DONE)
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number:,} jobs"
+
+
+def _say(document: dict[str, int], text: str, as_json: bool) -> None:
+    if as_json:
+        show_json(document)
+    else:
+        click.echo(text)
