@@ -32,7 +32,7 @@ from headrace.job import (
     Verdict,
 )
 from headrace.settings import checked
-from headrace.store import rules, told
+from headrace.store import damaged, rules, told
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
 from headrace.store.facets import (
     Batch,
@@ -113,7 +113,7 @@ class RedisStore(OnRedis):
         return await super().arun(operation)
 
     def advice(self) -> list[str]:
-        found = super().advice()
+        found = [*super().advice(), *damaged.advice(self.run(self.find(damaged.ANY)).jobs)]
         try:
             self._judge(self.driver.run(_RIGHTS))
         except StoreReadOnly as error:

@@ -17,12 +17,21 @@ from redis import exceptions as wire
 
 from headrace.clock import Clock
 from headrace.errors import StoreCorrupt
-from headrace.store.redis import requests, scripts
+from headrace.store.redis import damage, requests, scripts
 from headrace.store.redis.addresses import Place
 from headrace.store.redis.connections import LoopShelf, Opener, Shelf, pack, strings
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.troubles import BROKEN, Journey, Replica, Trouble, answer_of, diagnose, redirection
+from headrace.store.redis.troubles import (
+    BROKEN,
+    DamagedJob,
+    Journey,
+    Replica,
+    Trouble,
+    answer_of,
+    diagnose,
+    redirection,
+)
 
 T = TypeVar("T")
 
@@ -87,6 +96,14 @@ class Driver:
             answer = self._run(step)
 
     def _run(self, script: Script[T]) -> T:
+        met: set[bytes] = set()
+        while True:
+            try:
+                return self._travel(script)
+            except DamagedJob as damaged:
+                self._travel(damage.set_aside(damaged, met, self.keys.prefix))
+
+    def _travel(self, script: Script[T]) -> T:
         journey = self._journey(script)
         while True:
             try:
@@ -173,6 +190,14 @@ class Driver:
             answer = await self._arun(step)
 
     async def _arun(self, script: Script[T]) -> T:
+        met: set[bytes] = set()
+        while True:
+            try:
+                return await self._atravel(script)
+            except DamagedJob as damaged:
+                await self._atravel(damage.set_aside(damaged, met, self.keys.prefix))
+
+    async def _atravel(self, script: Script[T]) -> T:
         journey = self._journey(script)
         shelf = await self._loop_shelf()
         while True:

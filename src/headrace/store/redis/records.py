@@ -106,6 +106,8 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
     ) = _HEAD.unpack_from(record)  # fmt: skip
     at = 63 if flags & RUN else 41
     end = at + length
+    if end > len(record):
+        raise StructError(f"{len(record)} bytes, not {end}")
     queue_end = at + 2 + (record[at] << 8 | record[at + 1])
     body_at = queue_end + 2 + (record[queue_end] << 8 | record[queue_end + 1])
     found = Lease(
@@ -136,7 +138,10 @@ def broken_lease(job_id: bytes, record: bytes, problem: str) -> Lease:
     """The lease of a job that cannot be run, as its record cannot be read."""
     _, flags, token, attempts, crashes, *_, arrival_high, arrival, priority, max_crashes, _ = _HEAD.unpack_from(record)
     reader = _Reader(record, 63 if flags & RUN else 41)
-    queue, task = text(reader.short()), text(reader.short())
+    try:
+        queue, task = text(reader.short()), text(reader.short())
+    except StructError:  # it was cut off even before these
+        queue = task = ""
     return Lease(
         arrival_high << 32 | arrival, token, name(job_id), task, queue, b"", None, None, attempts, crashes, max_crashes,
         priority, problem=problem,

@@ -15,7 +15,7 @@ TRANSITIONS = (
     "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations", "edit",
     "exchange", "get", "hear", "history", "lane", "listen", "most", "open", "peek", "put", "put_plain", "renew",
     "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions",
-    "settings_get", "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
+    "set_aside", "settings_get", "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
 )  # fmt: skip
 READS = frozenset(
     {

@@ -43,6 +43,15 @@ class Replica(Exception):
     """The server we reached follows another one."""
 
 
+class DamagedJob(StoreCorrupt):
+    """A job of which something cannot be read: who it is, and what else is known (lua/prelude.lua)."""
+
+    def __init__(self, known: str) -> None:
+        job_id, queue, self.arrival = known.split(",")
+        self.id, self.queue = bytes.fromhex(job_id), bytes.fromhex(queue)
+        super().__init__(f"Job {self.id.decode(errors='backslashreplace')} is damaged, and could not be set aside.")
+
+
 class Trouble(NamedTuple):
     """An error as users see it."""
 
@@ -72,6 +81,8 @@ def of_script(text: str) -> HeadraceError | None:
             return NoWorkers(text)
         case "NEWER":
             return SchemaTooNew(f"{text}; this version of headrace knows format 1. Use a newer headrace.")
+        case "DAMAGED":
+            return DamagedJob(text)
         case _:
             return StoreCorrupt(f"{text}: damaged, or not ours. Nothing was written. Use another namespace (?ns=...).")
 

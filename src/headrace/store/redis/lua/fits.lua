@@ -6,7 +6,7 @@ local function fits(job)
   end
   local good, _, task = pcall(unpack_from, '>Hc0Hc0', job.put)
   if not good then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. job.id)
+    fail_damaged(job.id, job.queue, job.arrival)
   end
   if ARGV[6] ~= '' and ARGV[6] ~= '=' .. task then
     return nil

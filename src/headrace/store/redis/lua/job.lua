@@ -17,26 +17,29 @@ local RESULT_DROPPED = 8
 local HEAD_FORMAT, HEAD_SIZE = '>BHIIHI6I6I6iHI', 41
 local RUN_FORMAT, RUN_SIZE = '>II6I6I6', 22
 local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
+local STORY_SIZE = 39
 local INLINE = 2000
 
 -- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until somebody asks for it.
-local function parse(id, record)
+-- `queue` and `arrival` are what the caller knows of it, should it be damaged.
+local function parse(id, record, queue, arrived)
   if #record < HEAD_SIZE then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+    fail_damaged(id, queue, arrived)
   end
   local state, flags, token, attempts, crashes, due, created, arrival, priority, max_crashes, length, at =
     unpack_from(HEAD_FORMAT, record)
   local session, request, started, finished = 0, 0, 0, 0
   local ran = band(flags, RUN) ~= 0
-  if #record < at - 1 + (ran and RUN_SIZE or 0) + length or length < 4 or state > CANCELLED then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+  local told = band(flags, STORY) ~= 0 and STORY_SIZE or 0
+  if #record < at - 1 + (ran and RUN_SIZE or 0) + length + told or length < 4 or state > CANCELLED then
+    fail_damaged(id, queue, arrived)
   end
   if ran then
     session, request, started, finished, at = unpack_from(RUN_FORMAT, record, at)
   end
   local size = record:byte(at) * 256 + record:byte(at + 1)
   if size + 4 > length then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+    fail_damaged(id, queue, arrived)
   end
   return {
     id = id, state = state, flags = flags, token = token, attempts = attempts, crashes = crashes, due = due,
@@ -62,7 +65,7 @@ local function story_of(job)
     local good, large, worker, group, data, result, error_, progress, total, deferred =
       pcall(unpack_from, STORY_FORMAT, job.told)
     if not good then
-      fail('CORRUPT', JOB .. ' has no job in field ' .. job.id)
+      fail_damaged(job.id, job.queue, job.arrival)
     end
     return {
       large = large, worker = worker, group = group, data = data, result = result, error = error_,
@@ -70,6 +73,11 @@ local function story_of(job)
     }
   end
   return { large = 0, worker = '', group = '', data = '', result = '', error = '', progress = 0, total = 0, deferred = 0 }
+end
+
+-- Whether a record stands for one that was damaged (see set_aside.lua): of a task without a name, in the group of these.
+local function is_set_aside(job)
+  return job.state == FAILED and job.put:sub(#job.queue + 3, #job.queue + 4) == '\0\0' and story_of(job).group == 'damaged'
 end
 
 local function tell(job, story)

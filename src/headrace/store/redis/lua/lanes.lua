@@ -27,8 +27,9 @@ makers.lanes = function()
         end
         kept = found
       end
+      local length = name:match('^%d+') or ''
       lane = {
-        kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
+        queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
         running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {},
         taken = 0,
       }
@@ -113,7 +114,7 @@ makers.lanes = function()
         return
       end
       sorted.remove(lane.line, head[2])
-      local job = find_job(head[2]:sub(13))
+      local job = find_job(head[2]:sub(13), lane.queue, #head[2] > 12 and unpack_from('>xxxxxxI6', head[2]) or nil)
       if job and job.state == BLOCKED then
         count(job.queue, BLOCKED, -1)
         if kept.sequence then

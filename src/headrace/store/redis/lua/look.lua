@@ -13,6 +13,7 @@ end
 local function describe(job)
   local id, key = job.id, key_of(job)
   local holder = key and holder_of(key)
+  story_of(job) -- or it is damaged
   local entry = { serialize(job), holder and holder.id == id and 1 or 0, job.state == RUNNING and runner(job.session) or '' }
   local kinds = {}
   if band(job.flags, LARGE_BODY) ~= 0 then

@@ -18,7 +18,7 @@ more_of = function(job)
     local packed = call('HGET', MORE_KEY, job.id)
     local good, found = pcall(cmsgpack.unpack, packed or '')
     if not good or type(found) ~= 'table' then
-      fail('CORRUPT', MORE_KEY .. ' has nothing in field ' .. job.id)
+      fail_damaged(job.id, job.queue, job.arrival)
     end
     more = found
     more_seen[job.id] = more

@@ -7,7 +7,7 @@
 
 local answer = {}
 for _, member in ipairs((head_of_line(ARGV[2], tonumber(ARGV[3])))) do
-  local job = find_job(member:sub(13))
+  local job = find_job(member:sub(13), ARGV[2])
   if job and job.state == READY then
     answer[#answer + 1] = job.id
     answer[#answer + 1] = describe(job)

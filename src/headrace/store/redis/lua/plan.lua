@@ -77,7 +77,8 @@ local function load_many(ids)
   end
 end
 
-local function find_job(id)
+-- `queue` and `arrival`: what the caller knows of it, should it be damaged.
+local function find_job(id, queue, arrival)
   local job = plan.jobs[id]
   if job ~= nil then
     return job
@@ -87,7 +88,7 @@ local function find_job(id)
     if raw[id] == nil then
       load_many({ id })
     end
-    job = raw[id] and parse(id, raw[id])
+    job = raw[id] and parse(id, raw[id], queue, arrival)
     seen[id] = job
   end
   return job
@@ -272,7 +273,7 @@ local function key_of(job)
     return (unpack_from('>Hc0', job.put, at))
   end)
   if not good then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. job.id)
+    fail_damaged(job.id, job.queue, job.arrival)
   end
   return key
 end
@@ -322,6 +323,14 @@ local function remove(job)
   end
   if band(job.flags, HISTORY) ~= 0 then
     plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
+  end
+  if is_set_aside(job) then
+    -- Its flags do not say any more what else there is of it.
+    for _, kind in ipairs({ 'b:', 'd:', 'r:', 'e:' }) do
+      plan.large[kind .. job.id] = false
+    end
+    plan.more[job.id] = false
+    plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
   end
   if band(job.flags, MORE) ~= 0 then
     local more = more_of(job)

@@ -83,6 +83,17 @@ local function fail(kind, text)
   error('HEADRACE ' .. kind .. ' ' .. text .. ' .', 0)
 end
 
+-- A job's record cannot be read. The store sets that job aside (see set_aside.lua) and asks again: what is known of it, where it
+-- was met, goes along. As hexadecimal digits: an id may be any bytes.
+local function fail_damaged(id, queue, arrival)
+  local function digits(bytes)
+    return (bytes:gsub('.', function(byte)
+      return string.format('%02x', byte:byte())
+    end))
+  end
+  fail('DAMAGED', digits(id) .. ',' .. digits(queue or '') .. ',' .. (arrival and string.format('%.0f', arrival) or ''))
+end
+
 -- Keys that are known not to be there. Who has looked for several at once need not ask for each.
 local absent = {}
 
@@ -173,7 +184,7 @@ end
 local function happened_to(id, record, at, what, detail, worker, tracked)
   local good, queue, task = pcall(unpack_from, '>Hc0Hc0', record, at)
   if not good then
-    fail('CORRUPT', JOB .. ' has no job in field ' .. id)
+    fail_damaged(id)
   end
   detail = detail:sub(1, DETAIL_SIZE)
   happenings[#happenings + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,

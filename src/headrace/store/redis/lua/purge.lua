@@ -15,7 +15,8 @@ do
     if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
       return nil
     end
-    if band(flags, STORY) ~= 0 and record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1) % 8 ~= 0 then
+    local elsewhere = record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1)
+    if band(flags, STORY) ~= 0 and (not elsewhere or elsewhere % 8 ~= 0) then
       return nil
     end
     local high, low = record:byte(64, 65)

@@ -9,7 +9,7 @@ load_many(ids)
 local answer = {}
 for i, id in ipairs(ids) do
   local job = find_job(id)
-  local may = job and (job.state == FAILED or job.state == CANCELLED)
+  local may = job and (job.state == FAILED or job.state == CANCELLED) and not is_set_aside(job)
   if may then
     local key = key_of(job)
     local holder = key and holder_of(key)

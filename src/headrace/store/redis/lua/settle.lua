@@ -109,7 +109,7 @@ local function settle_all(session, kept)
       end
     end
     if not record then
-      local job = find_job(id)
+      local job = find_job(id, nil, arrival)
       if holds(session, job, arrival, token) then
         end_run(session, job, other or {
           kind = K_DONE, charge = charges[i], began = begans[i], ended = endeds[i], result = results[i] })

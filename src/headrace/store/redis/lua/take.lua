@@ -11,7 +11,7 @@ local function promote()
   end
   load_many(ids)
   for i, member in ipairs(members) do
-    local job = find_job(ids[i])
+    local job = find_job(ids[i], nil, #member > 6 and unpack_from('>I6', member) or nil)
     if not plan.fresh[member] then
       plan.due_out[#plan.due_out + 1] = member
     end
@@ -40,6 +40,8 @@ local function head_of_row(queue, wanted, from)
       if plan.jobs[id] == nil and stands(members[i], raw[id]) then
         n = n + 1
         live[n], upto[n], chosen[n] = members[i], read + i, id
+      elseif raw[id] and (#raw[id] < HEAD_SIZE or raw[id]:byte(1) > CANCELLED) then
+        find_job(id, queue, #members[i] > 12 and unpack_from('>xxxxxxI6', members[i]) or nil) -- not stale, but damaged
       end
     end
     read, more, plan.skipped = read + #members, #members == asked, plan.skipped + #members - (n - before)
@@ -216,7 +218,7 @@ local function hand_out(session, request, ids, from, slots)
       numbers[queue] = (numbers[queue] or 0) + 1
       tell_start(session, id, record)
     else
-      local job = find_job(id)
+      local job = find_job(id, queue)
       if job and job.state == READY then
         begin_run(session, request, job, n >= slots)
         n = n + 1

@@ -76,10 +76,10 @@ makers.turns = function()
   end
 
   -- True if it could be handed out. `run` is the bytes of the run, the same for all jobs of an exchange.
-  function turns.hand(session, request, id, run, spare)
+  function turns.hand(session, request, id, run, spare, queue)
     turns.heads[spare] = turns.heads[spare] or taken_heads(spare)
     local record = plan.jobs[id] == nil and taken(raw[id], run, turns.heads[spare])
-    local job = not record and find_job(id)
+    local job = not record and find_job(id, queue)
     if record then
       rewrite(id, record)
       tell_start(session, id, record)
@@ -107,13 +107,13 @@ makers.turns = function()
           return false
         end
         local id = member:sub(13)
-        local job = (plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64) and find_job(id)
+        local job = (plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64) and find_job(id, queue)
         local laned = job and job.state == READY and lanes.of(job)
         if laned and is_spare then
           return false
         end
         turns.take_out(source, member, where)
-        if turns.hand(session, request, id, run, is_spare) then
+        if turns.hand(session, request, id, run, is_spare, queue) then
           given[#given + 1] = id
           source.room = source.room - 1
           count(source.queue, READY, -1)
