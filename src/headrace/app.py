@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
@@ -13,11 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
+from headrace.errors import ArgumentsError, ConfigurationError, StoreBusy, Unsupported
 from headrace.events import AsyncEvents, Events, wanted
 from headrace.glob import is_glob
 from headrace.handle import Job
 from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
+from headrace.locks import is_mine, reentrant_lock
 from headrace.names import check_count, check_name
 from headrace.options import check_failure_hook, check_hook, task_function, task_options
 from headrace.retry import Backoff
@@ -102,7 +102,7 @@ class Headrace:
         self._own: tuple[Store | None, Clock] = (None, self.clock)
         self._stand_ins: list[tuple[Store, Clock]] = []
         """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
-        self._opening = threading.Lock()
+        self._opening = reentrant_lock()
         self.start_hooks: list[Callable[[], Any]] = []
         self.stop_hooks: list[Callable[[], Any]] = []
         self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
@@ -125,6 +125,11 @@ class Headrace:
     def store(self) -> Store:
         """The store, opened when first needed."""
         if self._store is None:
+            if is_mine(self._opening):
+                raise StoreBusy(
+                    "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
+                    "or __del__). Nothing was done. Use the store once before the handler is installed."
+                )
             with self._opening:
                 if self._store is None:
                     self._store = self._introduced(open_store(self.url, clock=self._clock))

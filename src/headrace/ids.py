@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 import time
 
-_lock = threading.Lock()
+from headrace.locks import reentrant_lock
+
+_lock = reentrant_lock()  # a signal handler may make an id while its own thread does
 _last = 0
 _random: list[int] = []
 """Random numbers not used yet: asking the system for many at once costs hardly more than for one."""
@@ -16,14 +17,7 @@ _NUMBERS = struct.Struct("=64Q")
 _ID = struct.Struct(">QQ")
 
 
-def _after_fork() -> None:
-    """A child takes numbers of its own, and a lock that no thread of its parent was holding."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
-    _random.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_random.clear)  # a child takes numbers of its own
 
 
 def new_id() -> str:

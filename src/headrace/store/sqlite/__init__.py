@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -33,6 +32,7 @@ from headrace.job import (
     Token,
     Turn,
 )
+from headrace.locks import reentrant_lock
 from headrace.settings import checked
 from headrace.store import rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
@@ -122,7 +122,7 @@ class SqliteStore:
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
         self._bells: Bells | None = None
         self._old_bells: list[Bells] = []
-        self._trying_bells = Lock()
+        self._trying_bells = reentrant_lock()
         self._bells_tried = self._db.in_memory or options["immutable"] == "1"
         self._gongs: set[Gong] = set()
         self._audience = audience.Audience(self._find_bells, self._db.in_memory)

@@ -22,9 +22,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from headrace.glob import is_glob
+from headrace.locks import reentrant_lock
+
+if TYPE_CHECKING:
+    from headrace.store.sqlite.database import ChangeCounter
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
@@ -81,7 +86,7 @@ class Bells:
                 os.fchmod(self._file, mode)
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
-        self._hanging = threading.Lock()  # a file lock keeps other processes out, but not other threads
+        self._hanging = reentrant_lock()  # a file lock keeps other processes out, but not other threads
 
     def ring_workers(self, queues: Iterable[str]) -> None:
         """There may be work in these queues."""
@@ -278,7 +283,7 @@ class Poll:
 
     SHORTEST, LONGEST = 0.001, 0.05
 
-    def __init__(self, change_counter: Callable[[], int]) -> None:
+    def __init__(self, change_counter: ChangeCounter) -> None:
         self._change_counter = change_counter
         self._seen = change_counter()
         self._pokes: SimpleQueue[None] = SimpleQueue()  # an Event can't be set by a signal handler of who waits for it
@@ -321,7 +326,7 @@ class Poll:
         self._pokes.put(None)
 
     def close(self) -> None:
-        pass
+        self._change_counter.close()
 
 
 class Gong:

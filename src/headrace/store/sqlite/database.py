@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import apsw
 
@@ -24,6 +24,9 @@ from headrace.errors import (
     StoreReplaced,
     StoreUnavailable,
 )
+from headrace.locks import is_mine
+from headrace.store.sqlite import gate
+from headrace.store.sqlite.hold import BUSY, INTERRUPTED, PATIENCE, REPLACED, Hold, held, hold_on, let_go, nap
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
@@ -36,9 +39,6 @@ MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {
 """From a version to the next, each run inside the transaction that records it."""
 
 NOT_OURS = "{} is a SQLite database of another program: choose another file."
-
-PATIENCE = 10.0
-"""Seconds to wait for another process' write transaction. Ours last milliseconds."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -67,11 +67,26 @@ def mount_of(path: Path, mount_table: str = "/proc/self/mounts") -> tuple[str, s
     return best
 
 
-class Connection(apsw.Connection):
-    """A connection that knows which file it was opened on."""
+READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
-    file: tuple[int, int] | None = None
-    """Device and inode."""
+
+class Connection(apsw.Connection):
+    """A connection, and what keeps its file from being pulled away."""
+
+    hold: Hold | None = None
+
+    def close(self, force: bool = False) -> None:
+        gate.enter()
+        try:
+            hold, self.hold = self.hold, None
+            if hold is None:
+                super().close(force)
+                return
+            if hold.gone:  # what is in a log that nobody else sees must not get into the file any more
+                self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            let_go(hold, lambda: super(Connection, self).close(force))
+        finally:
+            gate.leave()
 
 
 class Database:
@@ -91,34 +106,15 @@ class Database:
         self._full_sync = full_sync
         self._immutable = immutable
         self._pragmas = pragmas or {}
-        self._pid = os.getpid()
         self._idle: list[Connection] = []
-        self._file: tuple[int, int] | None = None
         self._look_at = 0.0
-        self._alone = Lock()  # the in-memory database is one connection that all threads share
         if not self.in_memory:
             self._check_file_system(mount_table)
         try:
-            self._open()
+            self._idle.append(self._connect())
         except apsw.Error as error:
             raise self._explain(error) from error
-
-    def _open(self) -> None:
-        connection = self._connect()
-        if not self._immutable:
-            migrate(connection)
-        self._file = connection.file = self._file_now()
-        self._idle.append(connection)
-
-    def _file_now(self) -> tuple[int, int] | None:
-        """Which file our path leads to."""
-        if self.in_memory:
-            return None
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        _databases.add(self)
 
     def _check_file_system(self, mount_table: str) -> None:
         folder = Path(self.path).resolve().parent
@@ -137,12 +133,36 @@ class Database:
             )
 
     def _connect(self) -> Connection:
+        if not self.in_memory and (hold := held(self.path)) is not None and hold.lost():
+            # Connections to the old log are in use, and SQLite would share its index with a new one.
+            raise self._replaced(hold)
+        gate.enter()
+        try:
+            connection = self._new_connection()
+            try:
+                self._set_up(connection)
+                if not self._immutable:
+                    migrate(connection)
+                has_log = not (self.in_memory or self._immutable)
+                connection.hold = hold_on(self.path) if has_log else Hold(self.path, log=False)
+            except StoreReplaced:  # what this one has opened is half of the old file
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
+                raise
+            except BaseException:
+                connection.close()
+                raise
+        finally:
+            gate.leave()
+        return connection
+
+    def _new_connection(self) -> Connection:
         if self._immutable:
             uri = f"file:{Path(self.path).resolve().as_uri().removeprefix('file://')}?immutable=1"
-            connection = Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-        else:
-            connection = Connection(self.path)
-        connection.file = self._file
+            return Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        return Connection(self.path)
+
+    def _set_up(self, connection: Connection) -> None:
         connection.set_busy_handler(_Patience())
         if not self._immutable:
             if not self.in_memory:
@@ -154,7 +174,6 @@ class Database:
         connection.execute("PRAGMA journal_size_limit = 16000000")
         for name, value in self._pragmas.items():
             connection.execute(f"PRAGMA {name} = {int(value)}")
-        return connection
 
     def _set_journal(self, connection: apsw.Connection) -> None:
         # Small pages: a commit writes whole pages to the log, and a job's head is a tenth of one.
@@ -177,91 +196,107 @@ class Database:
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do some work in a write transaction: it sees the newest state, and all of it happens or none."""
-        return self._transact("BEGIN IMMEDIATE", work)
+        return self._transact(WRITE, work)
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do some work in a read transaction: one consistent view, nobody is kept waiting."""
-        return self._transact("BEGIN", work)
+        try:
+            return self._transact(READ, work)
+        except StoreCorrupt:
+            # A copy of SQLite other than ours can take a reader's lock away (see `hold`), so that it sees what is being
+            # changed. Damage is there the second time, too.
+            return self._transact(READ, work)
+
+    def autocommit(self, statement: str, values: tuple[Any, ...]) -> None:
+        """A write transaction of a single statement, without the ceremony."""
+        self._transact("", lambda connection: connection.execute(statement, values))
 
     def _transact(self, begin: str, work: Callable[[apsw.Connection], T]) -> T:
         try:
             connection = self._check_out()
             try:
-                connection.execute(begin)
-                answer = work(connection)
-                if crashpoints.armed:
-                    crashpoints.reach("commit.before")
-                connection.execute("COMMIT")
-                if crashpoints.armed:
-                    crashpoints.reach("commit.after")
+                if begin is READ and not self.in_memory:
+                    answer = self._inside(connection, begin, work)
+                else:
+                    answer = self._alone(connection, begin, work)
             except BaseException:
-                self._abort(connection)
+                if not self.in_memory:  # a connection in doubt is not used again
+                    with suppress(apsw.Error):
+                        connection.close()
                 raise
             self._check_in(connection)
         except apsw.Error as error:
             raise self._explain(error) from error
         return answer
 
-    def autocommit(self, statement: str, values: tuple[Any, ...]) -> None:
-        """A write transaction of a single statement, without the ceremony."""
-        try:
-            connection = self._check_out()
+    def _alone(self, connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
+        """While no other thread and no other process does the same."""
+        hold = connection.hold
+        assert hold is not None
+        if is_mine(hold.turn):
+            raise StoreBusy(INTERRUPTED.format(self.path))
+        since = time.monotonic()
+        with hold.turn:
+            hold.keep_others_out(since)
             try:
-                connection.execute(statement, values)
-            except BaseException:
-                self._abort(connection)
-                raise
-            self._check_in(connection)
-        except apsw.Error as error:
-            raise self._explain(error) from error
+                answer = self._inside(connection, begin, work)
+                if hold.lost():
+                    raise self._replaced(hold)
+            finally:
+                hold.let_others_in()
+        return answer
+
+    @staticmethod
+    def _inside(connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
+        gate.enter()
+        try:
+            if not begin:
+                return work(connection)
+            connection.execute(begin)
+            answer = work(connection)
+            if crashpoints.armed:
+                crashpoints.reach("commit.before")
+            connection.execute("COMMIT")
+            if crashpoints.armed:
+                crashpoints.reach("commit.after")
+        except BaseException:
+            with suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise
+        finally:
+            gate.leave()
+        return answer
 
     def _check_out(self) -> Connection:
         """A connection for one operation. Never shared between threads, never carried over a fork."""
         if self.in_memory:
-            self._alone.acquire()
             return self._idle[0]
-        if self._pid != os.getpid():
-            # A child must not touch, nor even close, what its parent opened: SQLite's locks would be lost.
-            _abandoned.extend(self._idle)
-            self._idle = []
-            self._pid = os.getpid()
-        self._look_for_another_file()
         try:
-            return self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
-            return self._connect()
+            connection = self._connect()
+        # What is written to a file that has been deleted or replaced is lost. (For the log see `Hold.lost`.)
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + 1.0
+            if connection.hold is not None and connection.hold.moved():
+                self._idle.append(connection)
+                raise self._replaced(connection.hold)
+        return connection
 
-    def _look_for_another_file(self) -> None:
-        """What is written to a file that has been deleted or replaced is lost: look once a second."""
-        now = time.monotonic()
-        if now < self._look_at:
-            return
-        self._look_at = now + 1.0
-        if self._file != self._file_now():
-            self.close()
-            self._open()
-            raise StoreReplaced(
-                f"{self.path} was deleted or replaced while it was in use. What was in the old file is not in this one."
-            )
+    def _replaced(self, hold: Hold) -> StoreReplaced:
+        """Let go of files that others do not see; the next operation uses what is there now."""
+        for database in list(_databases):
+            database.close(hold)
+        return StoreReplaced(REPLACED.format(self.path))
 
     def _check_in(self, connection: Connection) -> None:
         if self.in_memory:
-            self._alone.release()
-        elif connection.file == self._file:
-            self._idle.append(connection)
-        else:
+            return
+        if connection.hold is None or connection.hold.gone:
             connection.close()
-
-    def _abort(self, connection: Connection) -> None:
-        """Undo what a failed operation did; a connection in doubt is not used again."""
-        with suppress(apsw.Error):
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        if self.in_memory:
-            self._alone.release()
         else:
-            with suppress(apsw.Error):
-                connection.close()
+            self._idle.append(connection)
 
     def mode(self) -> int:
         """Who may read and write the file: the same may ring and be rung."""
@@ -270,18 +305,14 @@ class Database:
         except OSError:
             return 0o666
 
-    def change_counter(self) -> Callable[[], int]:
+    def change_counter(self) -> ChangeCounter:
         """Something cheap to ask that answers differently after any commit by anyone else."""
-        connection = self._connect()
-        return lambda: _number(connection, "PRAGMA data_version")
+        return ChangeCounter(self._connect)
 
     def _explain(self, error: apsw.Error) -> StoreError:
         where = self.path
         if isinstance(error, apsw.BusyError | apsw.LockedError):
-            return StoreBusy(
-                f"{where} has been locked by another process for {PATIENCE:.0f} seconds. Is a long transaction open in "
-                "another program, or a backup running?"
-            )
+            return StoreBusy(BUSY.format(where))
         if isinstance(error, apsw.FullError):
             return StoreFull(
                 f"{where}: the disk (or the database's size limit) is full. Nothing was written; free some space."
@@ -298,20 +329,63 @@ class Database:
             return StoreUnavailable(f"{where}: the disk reports an error ({error}).")
         return StoreError(f"{where}: {error}")
 
-    def close(self) -> None:
+    def close(self, hold: Hold | None = None) -> None:
         """Close what is idle. (Operations in flight in other threads close theirs when they end.)"""
-        while self._idle:
-            self._idle.pop().close()
+        for connection in list(self._idle):
+            if hold is None or connection.hold is hold:
+                with suppress(ValueError):  # another thread has just taken it
+                    self._idle.remove(connection)
+                    connection.close()
+
+    def leave_to_parent(self) -> None:
+        """A child must not touch, nor even close, what its parent opened: SQLite's locks would be lost."""
+        if not self.in_memory:
+            _abandoned.extend(self._idle)
+            self._idle = []
 
 
+class ChangeCounter:
+    """How often others have changed the file, as seen by one connection."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._connection = connect()
+        self._process = os.getpid()
+        self._before = 0
+
+    def __call__(self) -> tuple[int, int]:
+        if self._process != os.getpid():
+            _abandoned.append(self._connection)
+            self._process, self._connection = os.getpid(), self._connect()
+        elif self._connection.hold is None or self._connection.hold.gone:
+            self._connection.close()
+            self._connection = self._connect()
+            self._before += 1
+        gate.enter()
+        try:
+            return self._before, _number(self._connection, "PRAGMA data_version")
+        finally:
+            gate.leave()
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            self._connection.close()
+
+
+_databases: WeakSet[Database] = WeakSet()
 _abandoned: list[Connection] = []
 
 
-class _Patience:
-    """How a connection waits for the write lock.
+def _after_fork() -> None:
+    for database in list(_databases):
+        database.leave_to_parent()
 
-    SQLite's own back-off sleeps too long for transactions that last a fraction of a millisecond.
-    """
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class _Patience:
+    """How a connection waits for the write lock of a program that is not headrace."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -321,7 +395,11 @@ class _Patience:
             self._since = time.monotonic()
         elif time.monotonic() - self._since > PATIENCE:
             return False
-        time.sleep(random.uniform(0.0001, min(0.0002 * (attempt + 1), 0.005)))  # noqa: S311
+        gate.leave()  # who waits holds no mutex that a child would miss
+        try:
+            nap(attempt)
+        finally:
+            gate.enter()
         return True
 
 
@@ -353,7 +431,6 @@ def migrate(connection: apsw.Connection) -> None:
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        connection.close()
         raise
 
 

@@ -1,0 +1,229 @@
+"""What a process holds on a database file while it has it open, beside SQLite's own locks.
+
+SQLite's locks belong to the process, and a process loses those on a file as soon as it closes any descriptor of it.
+Another copy of SQLite in the same process, such as the one in Python's `sqlite3`, does that whenever it closes a
+connection. It also takes itself for the only user of the file, and then deletes the log. So what matters is locked once
+more, in ways that belong to a descriptor: closing another one does not touch them, and they count within the process.
+
+* A byte of the range that SQLite locks to be the only user of a file: nobody else is, so nobody deletes the log.
+* The byte of the log's index that says that it is in use: nobody clears it as a left-over.
+* The file itself (`flock`), during a write transaction: there is one writer, even if its other lock is lost. That
+  takes a tenth of a put, so it begins when a process with another copy of SQLite says so, in a byte that all share.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import mmap
+import os
+import random
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from headrace.errors import StoreBusy, StoreReplaced
+from headrace.locks import reentrant_lock
+from headrace.store.sqlite.bell import make_run_folder
+
+PATIENCE = 10.0
+"""Seconds to wait for another process' write transaction. Ours last milliseconds."""
+
+_FILES = ("", "-shm", "-wal")
+_SHARED = 0x4000_0002  # the first of SQLite's bytes for those who use the file
+_IN_USE = 128  # its "dead man's switch"
+_LOCK = struct.Struct("hhqqi")  # struct flock
+_SET = getattr(fcntl, "F_OFD_SETLK", None)  # Linux: elsewhere it is noticed, not prevented
+
+BUSY = (
+    "{} has been locked by another process for 10 seconds. Is a long transaction open in another program, or a backup "
+    "running?"
+)
+INTERRUPTED = (
+    "{} is in the middle of a transaction of this very thread, which this code interrupts (a signal handler, or "
+    "__del__). Nothing was done. Set a flag there and enqueue where it is seen, or enqueue in a thread."
+)
+REPLACED = (
+    "{} was deleted or replaced while it was in use. (Its -wal and -shm files are part of it.) What was in the old "
+    "file may not be in this one. This request was not done."
+)
+
+
+def nap(attempt: int) -> None:
+    """Sleep a little before looking once more whether another process has done writing.
+
+    SQLite's own back-off sleeps too long for transactions that last a fraction of a millisecond.
+    """
+    time.sleep(random.uniform(0.0001, min(0.0002 * (attempt + 1), 0.005)))  # noqa: S311
+
+
+def _shared_byte(folder: Path, mode: int) -> mmap.mmap | bytearray:
+    """0 until a process with another copy of SQLite has come. Where nothing can be shared it is 1."""
+    try:
+        make_run_folder(folder, mode & 0o666)
+        file = os.open(folder / "copies", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if os.fstat(file).st_size == 0:
+                os.ftruncate(file, 1)
+                with suppress(OSError):
+                    os.fchmod(file, mode & 0o666)
+            return mmap.mmap(file, 1)
+        finally:
+            os.close(file)
+    except OSError:
+        return bytearray(b"\1")
+
+
+class Hold:
+    """One per process and file, shared by all connections; without files for a database that has no log."""
+
+    def __init__(self, path: str, *, log: bool = True) -> None:
+        self.path = path
+        self.turn = reentrant_lock()
+        """Held by the thread that writes."""
+        self.gone = False
+        """The log was deleted: what is written to it now is lost."""
+        self.connections = 0
+        self._shared: mmap.mmap | bytearray | None = None
+        self._said = False
+        self._locked = False
+        self._files: list[int] = []
+        if log:
+            self._open()
+
+    def _open(self) -> None:
+        try:
+            for end in _FILES:
+                self._files.append(os.open(self.path + end, os.O_RDONLY | os.O_CLOEXEC))
+            self._lock(fcntl.F_RDLCK)
+        except FileNotFoundError as error:
+            self.close()
+            raise StoreReplaced(REPLACED.format(self.path)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self, kind: int) -> None:
+        if _SET is not None:
+            for file, byte in zip(self._files, (_SHARED, _IN_USE), strict=False):
+                lock = _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+                self._insist(partial(fcntl.fcntl, file, _SET, lock), time.monotonic())
+
+    def _insist(self, act: Callable[[], object], since: float) -> None:
+        """Try until it can be done. `since`: from when on it has been tried."""
+        for attempt in itertools.count():
+            try:
+                act()
+            except BlockingIOError:
+                if time.monotonic() - since > PATIENCE:
+                    raise StoreBusy(BUSY.format(self.path)) from None
+            else:
+                return
+            nap(attempt)
+
+    def file(self) -> tuple[int, int]:
+        """Device and inode, which stay with a file that is renamed or deleted."""
+        found = os.fstat(self._files[0])
+        return found.st_dev, found.st_ino
+
+    def keep_others_out(self, since: float) -> None:
+        """Other processes write when this one has done. `since`: from when on it has been waiting."""
+        if self._files and self._strangers():
+            self._insist(partial(fcntl.flock, self._files[0], fcntl.LOCK_EX | fcntl.LOCK_NB), since)
+            self._locked = True
+
+    def let_others_in(self) -> None:
+        if self._locked:
+            self._locked = False
+            fcntl.flock(self._files[0], fcntl.LOCK_UN)
+
+    def _strangers(self) -> bool:
+        """Whether a process that uses the file has another copy of SQLite in it, or that can't be known."""
+        if self._shared is None:
+            self._shared = _shared_byte(Path(f"{self.path}-run"), stat.S_IMODE(os.fstat(self._files[0]).st_mode))
+        if not self._said and ("_sqlite3" in sys.modules or "pysqlite3" in sys.modules):
+            self._shared[0] = 1
+            self._said = True
+        return self._shared[0] != 0
+
+    def lost(self) -> bool:
+        """Whether the log was deleted: then what was just committed is nowhere."""
+        if self._files and not self.gone:
+            self.gone = not os.fstat(self._files[2]).st_nlink
+        return self.gone
+
+    def moved(self) -> bool:
+        """Whether other files are now where ours were. (Slower, but it also finds what was renamed.)"""
+        if self._files and not self.gone:
+            try:
+                there = [os.stat(self.path + end) for end in _FILES]
+            except OSError:
+                there = []
+            ours = map(os.fstat, self._files)
+            self.gone = [(s.st_dev, s.st_ino) for s in there] != [(s.st_dev, s.st_ino) for s in ours]
+        return self.gone
+
+    def release(self) -> None:
+        """Let the last connection that closes tidy up, as SQLite does."""
+        self._lock(fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Only when no connection is open any more: SQLite's own locks go with these descriptors."""
+        files, self._files = self._files, []
+        for file in files:
+            os.close(file)
+
+
+_holds: dict[tuple[int, int], Hold] = {}
+"""By device and inode: two stores of one process on the same file share theirs."""
+_changing = reentrant_lock()
+
+
+def held(path: str) -> Hold | None:
+    """What this process already holds on a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return _holds.get((found.st_dev, found.st_ino))
+
+
+def hold_on(path: str) -> Hold:
+    """For a connection that was just opened, and has opened the log."""
+    with _changing:
+        hold = held(path)
+        if hold is None:
+            hold = Hold(path)
+            _holds[hold.file()] = hold
+        hold.connections += 1
+        return hold
+
+
+def let_go(hold: Hold, close: Callable[[], None]) -> None:
+    """Close a connection, and the hold after the last one."""
+    with _changing:
+        hold.connections -= 1
+        last = hold.connections == 0
+        if last:
+            _holds.pop(hold.file(), None)
+            hold.release()
+        try:
+            close()
+        finally:
+            if last:
+                hold.close()
+
+
+def _after_fork() -> None:
+    """The child has no connection yet, and takes a hold of its own with its first."""
+    for hold in _holds.values():
+        hold.close()
+    _holds.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
