@@ -15,9 +15,9 @@ them into times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.job import (
     Counts,
@@ -38,6 +38,9 @@ from headrace.job import (
     Token,
     Turn,
 )
+
+if TYPE_CHECKING:
+    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 
@@ -271,3 +274,14 @@ class Store(Protocol):
 
     def sweep(self) -> Operation[Swept]:
         """Bounded upkeep that anyone may do: end dead sessions, purge what retention has given up."""
+
+
+@runtime_checkable
+class Custodian(Protocol):
+    """A store on a wire that knows no owner: who holds a job is known to the process that does, and to its custody."""
+
+    def write_down(self, session: str, custody: Custody) -> None:
+        """From now on write down what the session holds, whenever that has changed, before the pump hears of it."""
+
+    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
+        """What a process that died had written down is its session's, for `close_session` to give back."""

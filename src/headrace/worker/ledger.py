@@ -42,11 +42,7 @@ class Ledger:
     @classmethod
     def shared(cls) -> Ledger:
         """A ledger whose descriptor can be inherited."""
-        if hasattr(os, "memfd_create"):
-            descriptor = os.memfd_create("headrace-ledger", os.MFD_CLOEXEC)
-        else:  # macOS
-            descriptor, path = tempfile.mkstemp(prefix="headrace-ledger-")
-            os.unlink(path)
+        descriptor = shared_file("headrace-ledger")
         os.ftruncate(descriptor, SIZE)
         return cls(descriptor)
 
@@ -112,3 +108,12 @@ class Ledger:
     def close(self) -> None:
         self._map.close()
         os.close(self.descriptor)
+
+
+def shared_file(name: str) -> int:
+    """Memory that two processes share: a file without a name in any folder, gone when both are."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    descriptor, path = tempfile.mkstemp(prefix=f"{name}-")  # macOS
+    os.unlink(path)
+    return descriptor

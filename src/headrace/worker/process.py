@@ -17,6 +17,8 @@ from headrace.declared import reconcile
 from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
 from headrace.loading import load_app
 from headrace.store import open_store
+from headrace.store.contract import Custodian
+from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
 from headrace.worker.pump import Pump
@@ -54,6 +56,8 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     max_memory: int | None
     ledger: int
     """Descriptor of the shared memory that says what is held."""
+    custody: tuple[int, ...]
+    """Descriptors of the shared memory that says by what it can be given back; none where the store knows."""
     lifeline: int
     """Descriptor of a pipe that closes when the supervisor dies."""
     logging: LogChoice
@@ -92,6 +96,8 @@ def _run(config: ProcessConfig) -> int:
     except StoreError as error:
         log.warning("the declared schedules could not be brought to the store: %s", error)
     ledger = Ledger(config.ledger)
+    if isinstance(app.store, Custodian):
+        app.store.write_down(config.session, Custody(config.custody))
     pump = Pump(
         app,
         config.session,

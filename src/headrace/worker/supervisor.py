@@ -2,7 +2,8 @@
 
 It runs no jobs, so that nothing a job does can keep it from renewing; a second thread, which asks the store nothing,
 ends processes in time when the store does not answer. What a process held when it died is in its ledger: jobs whose
-functions had been entered are charged a crash, the others go back free.
+functions had been entered are charged a crash, the others go back free. (Where the store does not know what a process
+holds, its custody says so.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from headrace.clock import SystemClock
 from headrace.errors import SessionGone, StoreError
 from headrace.job import SessionInfo
 from headrace.settings import session_timeout
-from headrace.store.contract import Guard
+from headrace.store.contract import Custodian, Guard
+from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
@@ -73,10 +75,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Child:
     """A worker process, and what its supervisor needs to know of it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], info: SessionInfo, ledger: Ledger, guard: Guard) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], info: SessionInfo, ledger: Ledger, custody: Custody, guard: Guard
+    ) -> None:
         self.process = process
         self.info = info
         self.ledger = ledger
+        self.custody = custody
         self.guard = guard
         self.margin = min(MARGIN, info.timeout // 4)
         self.born = time.monotonic()
@@ -195,14 +200,16 @@ class Supervisor:
         info = introduce(settings.queues, tuple(sorted(self._app.tasks)), timeout, self._births)
         guard = self._store.guard(info.id)
         ledger = Ledger.shared()
+        custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())
         try:
-            process = self._spawn(info, ledger, guard)
+            process = self._spawn(info, ledger, custody, guard)
         except BaseException:
             ledger.close()
+            custody.close()
             raise
         finally:
             guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, ledger, guard)
+        self._children[process.pid] = Child(process, info, ledger, custody, guard)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         if crashpoints.armed:
             crashpoints.reach("session.started")
@@ -210,7 +217,7 @@ class Supervisor:
         with suppress(StoreError):  # it is said for people alone
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
-    def _spawn(self, info: SessionInfo, ledger: Ledger, guard: Guard) -> subprocess.Popen[bytes]:
+    def _spawn(self, info: SessionInfo, ledger: Ledger, custody: Custody, guard: Guard) -> subprocess.Popen[bytes]:
         settings = self._settings
         config = ProcessConfig(
             app=settings.app_path,
@@ -226,6 +233,7 @@ class Supervisor:
             max_jobs=settings.max_jobs,
             max_memory=settings.max_memory,
             ledger=ledger.descriptor,
+            custody=custody.descriptors,
             lifeline=self._lifeline,
             logging=settings.logging,
         )
@@ -234,7 +242,7 @@ class Supervisor:
             crashpoints.reach("session.opened")
         return subprocess.Popen(
             [sys.executable, "-c", ENTRY],
-            pass_fds=(*guard.descriptors, ledger.descriptor, self._lifeline),
+            pass_fds=(*guard.descriptors, ledger.descriptor, *custody.descriptors, self._lifeline),
             stdin=subprocess.DEVNULL,
             # Not as an argument, which anyone on the machine could read: a store's URL may have a password in it.
             env={**os.environ, CONFIG_VARIABLE: msgspec.json.encode(config).decode()},
@@ -264,6 +272,7 @@ class Supervisor:
         found_nothing = in_good_order and not (child.told_to_stop or child.ledger.makes_way)
         # What still ran when its process was told to stop is not to blame.
         crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
+        self._inherit(child)
         held = self._close_session(child.info.id, crashed)
         self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
         child.ledger.close()
@@ -282,6 +291,12 @@ class Supervisor:
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives > 1:
             self._start_at = time.monotonic() + min(0.1 * 2**self._short_lives, 10.0)
+
+    def _inherit(self, child: Child) -> None:
+        """What a dead process held is its supervisor's to give back, where only the process knew of it."""
+        if isinstance(self._store, Custodian):
+            self._store.inherit(child.info.id, child.custody.held())
+        child.custody.close()
 
     def _close_session(self, session: str, crashed: list[int | str] | None) -> int | None:
         """Answers how many jobs the session had; None if the store could not be asked."""
@@ -369,6 +384,7 @@ class Supervisor:
             pid, status = os.waitpid(-1, 0)
             child = self._children.pop(pid, None)
             if child is not None:
+                self._inherit(child)
                 self._close_session(child.info.id, [])
                 child.process.returncode = os.waitstatus_to_exitcode(status)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -260,15 +258,16 @@ def test_the_command_line(url: str, tmp_path: Path, told: Callable[[], list[list
     assert scene.empty
 
 
-def test_a_job_whose_worker_process_died_runs_again_after_its_lease(
+def test_a_job_whose_whole_worker_died_runs_again_after_its_lease(
     server: Server, name: str, tmp_path: Path, told: Callable[[], list[list[str]]], scene: Scene
 ) -> None:
     url = url_of(server.url, make_settings(name, lease=2))
+    identity = scene.write("#'dialects.workkit.shop/step", 1, 1.0, due=1000)
     with worker_process(SHOP, url, "--session-timeout", "1.5s", log=tmp_path / "log") as worker:
-        victim = worker.child()
-        identity = scene.write("#'dialects.workkit.shop/step", 1, 1.0, due=1000)
         eventually(lambda: [line for line in told() if line[0] == "begin"], "the first run")
-        os.kill(victim, signal.SIGKILL)
+        victim = worker.child()
+        worker.kill()
+    with worker_process(SHOP, url, "--session-timeout", "1.5s", log=tmp_path / "log"):
         ends = eventually(lambda: [line for line in told() if line[0] == "end"], "the end of the second run")
         begins = [line for line in told() if line[0] == "begin"]
         assert [line[2] == f"headrace-{victim}" for line in begins] == [True, False]

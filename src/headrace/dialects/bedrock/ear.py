@@ -107,7 +107,7 @@ class Ear:
         self._client.give_back(self._host, self._socket)
         self._socket = None
         try:
-            self._session.arrived += read_found(reply)
+            self._session.lay_aside(read_found(reply))
         except WaitTimeout:
             return False
         except BedrockError:
@@ -131,7 +131,7 @@ class Ear:
                 reply = self._reader.feed(data)
                 if reply is not None:
                     with suppress(BedrockError):
-                        self._session.arrived += read_found(reply)
+                        self._session.lay_aside(read_found(reply))
                     break
         self._drop()
 

@@ -7,8 +7,8 @@ else's by now. Its time is kept here, on a clock that never jumps.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,9 @@ from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, MOST_TRIES
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
 from headrace.task import Overrides
+
+if TYPE_CHECKING:
+    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 
@@ -64,7 +67,7 @@ def read_found(reply: Reply) -> list[Found]:
 class Hand:
     """One job in hand."""
 
-    __slots__ = ("data", "ends", "found", "reported", "said", "token", "tries", "unsure")
+    __slots__ = ("data", "ends", "found", "reported", "said", "token", "told", "tries", "unsure")
 
     def __init__(self, found: Found, token: int, tries: int, ends: int | None) -> None:
         self.found = found
@@ -77,6 +80,8 @@ class Hand:
         """What its run has left in its data."""
         self.reported = 0
         """How much of its end Bedrock has been told: some ends take two requests."""
+        self.told = False
+        """Bedrock may have heard of its end."""
         self.unsure = False
         """A report may have been heard already: a refusal then is no surprise."""
 
@@ -91,6 +96,9 @@ class Session:
         self.hands: dict[int, Hand] = {}
         self.arrived: list[Found] = []
         """Jobs that came while waiting, and that nobody has asked for yet."""
+        self.inherited: list[int] = []
+        """Jobs that a process held which has died."""
+        self.custody: Custody | None = None
         self.room = 0
         """How many more jobs the worker would take: none while its slots are full."""
         self.queues: tuple[str, ...] = ()
@@ -118,12 +126,38 @@ class Session:
         if number != self._number:
             self._number, self._answer, self._verdicts = number, None, {}
         self._settle(client, outcomes)
-        leases = self._take(client, take)
+        try:
+            leases = self._take(client, take)
+        finally:
+            self.write_down()
         verdicts = [self._verdicts[index] for index in range(len(outcomes))]
         self._answer = Turn(verdicts=verdicts, leases=leases, now=self._clock.now(), next_due=None)
         return self._answer
 
+    def write_down(self) -> None:
+        """For the supervisor, should this process die: what is in hand, and until when on the machine's clock.
+
+        But not what Bedrock may have heard the end of: that job may be another's, and RequeueJobs asks for no owner.
+        """
+        if self.custody is not None:
+            held: dict[Ref, Sequence[Any]] = {
+                job_id: (hand.ends,) for job_id, hand in self.hands.items() if not hand.told
+            }
+            for found in self.arrived:
+                held[found.job_id] = (self._until(time_left(found, self._clock.now())),)
+            self.custody.keep(held)
+
+    def inherit(self, held: Mapping[Ref, Sequence[Any]]) -> None:
+        """What a process that died had written down: the jobs that can't be another's yet."""
+        now = self._clock.steady()
+        self.inherited = [int(ref) for ref, (ends,) in held.items() if ends is None or now < ends]
+
     def _settle(self, client: Client, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            hand = self.hands.get(int(outcome.ref))
+            if hand is not None and hand.token == outcome.token:
+                hand.told = True
+        self.write_down()
         released: dict[int, int] = {}
         for index, outcome in enumerate(outcomes):
             if index in self._verdicts:
@@ -225,10 +259,16 @@ class Session:
 
     # -- taking --
 
+    def lay_aside(self, jobs: list[Found]) -> None:
+        """Jobs that came while waiting, for the worker's next request."""
+        self.arrived += jobs
+        self.write_down()
+
     def _take(self, client: Client, take: Take | None) -> list[Lease]:
         if take is None:
             self.room = 0
             ids, self.arrived = [found.job_id for found in self.arrived], []
+            self.write_down()
             self.give_back(client, ids)
             return []
         self.queues = take.queues
@@ -260,8 +300,7 @@ class Session:
         body, data, tries = split_data(bytes(found.data), task)
         left = time_left(found, now)
         limit = time_limit(left, task)
-        # A second is lost to Bedrock's rounding, another is for the way.
-        ends = None if left is None else self._clock.steady() + max(left - 2_000, left * 3 // 4)
+        ends = self._until(left)
         token = next(_tokens)
         self.hands[found.job_id] = Hand(found, token, tries, ends)
         self._ended.pop(found.job_id, None)
@@ -281,6 +320,11 @@ class Session:
             due=milliseconds_of(found.next_run) or 0,
             spare=spare,
         )
+
+    def _until(self, left: int | None) -> int | None:
+        """When others may get a job that is ours for so many milliseconds, on the steady clock; None: never."""
+        # A second is lost to Bedrock's rounding, another is for the way.
+        return None if left is None else self._clock.steady() + max(left - 2_000, left * 3 // 4)
 
     # -- while jobs run --
 

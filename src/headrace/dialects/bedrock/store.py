@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -44,6 +44,7 @@ from headrace.when import milliseconds
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 
@@ -261,23 +262,32 @@ class BedrockStore:
         return Work(look)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        """Gives back what this process knows of. Jobs whose process died are in line again at once, the try counted."""
+        """Gives back what this process holds, or has inherited; with the try counted where a function was entered."""
 
         def end(client: Client) -> list[str]:
             _, known = self._sessions.pop(session, (None, None))
             if session in self._closed:
                 return []
             self._closed.add(session)
-            dead = [int(ref) for ref in crashed or ()]
+            if known is None:
+                return []
+            if known.custody is not None:  # before it is told: see Session.write_down
+                known.custody.keep({})
+            held = [*known.hands, *(found.job_id for found in known.arrived), *known.inherited]
+            dead = [job_id for job_id in held if job_id in (crashed or ())]
             if dead:
                 client.requeue_jobs(dead)
-            held = [] if known is None else [*known.hands, *(found.job_id for found in known.arrived)]
             left = [job_id for job_id in held if job_id not in dead]
-            if known is not None:
-                known.give_back(client, left)
+            known.give_back(client, left)
             return [str(job_id) for job_id in (*dead, *left)]
 
         return Work(end)
+
+    def write_down(self, session: str, custody: Custody) -> None:
+        self._session(session).custody = custody
+
+    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
+        self._session(session).inherit(held)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         """Those of this process: Bedrock keeps no list."""

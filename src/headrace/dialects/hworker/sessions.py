@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.hworker.requests import Record
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Ref, SessionInfo, SessionSnapshot, Token, Turn
+
+if TYPE_CHECKING:
+    from headrace.worker.custody import Custody
 
 REMEMBERED = 10_000
 """Settled hand-outs that are remembered, so that an outcome that comes twice is told from one that comes too late."""
@@ -25,6 +28,7 @@ class Resting(NamedTuple):
     """Milliseconds on the server's clock."""
     record: Record
     id: str
+    ref: Ref
 
 
 class Session:
@@ -47,6 +51,7 @@ class Session:
         """The last request that was sent, answered or not."""
         self.refreshed = 0.0
         """When what it holds was last kept alive, on this machine's monotonic clock."""
+        self.custody: Custody | None = None
         self._settled: OrderedDict[Ref, Token] = OrderedDict()
         self._ids_in_use: set[str] = set()
 
@@ -61,6 +66,22 @@ class Session:
         self.held[ref] = record
         self.ids[ref] = job_id
         return job_id
+
+    def write_down(self) -> None:
+        """For the supervisor, should this process die: all that is in progress here, and whether it rests."""
+        if self.custody is not None:
+            held = {ref: (*record, self.ids[ref], False) for ref, record in self.held.items()}
+            resting = {job.ref: (*job.record, job.id, True) for job in self.resting}
+            self.custody.keep({**resting, **held})
+
+    def inherit(self, held: Mapping[Ref, Sequence[Any]]) -> None:
+        """What a process that died had written down."""
+        for ref, (name, raw, value, job_id, rests) in held.items():
+            record = Record(name, raw, value)
+            if rests:
+                self.resting.append(Resting(0, record, job_id, ref))
+            else:
+                self.held[ref], self.ids[ref] = record, job_id
 
     def settle(self, ref: Ref) -> None:
         """It is no longer in hand: an outcome that comes again has been recorded already."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.clock import Clock, SystemClock
 from headrace.dialects.hworker import looking, requests
@@ -46,6 +46,7 @@ from headrace.store.redis.shared import OnRedis
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 
@@ -201,7 +202,13 @@ class HworkerStore(OnRedis):
         return Steps(lambda: self._turns.renew(session, held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        return Steps(lambda: self._turns.close(session))
+        return Steps(lambda: self._turns.close(session, crashed or ()))
+
+    def write_down(self, session: str, custody: Custody) -> None:
+        self.sessions_here.find(session).custody = custody
+
+    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
+        self.sessions_here.find(session).inherit(held)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         def work() -> Work[list[SessionSnapshot]]:

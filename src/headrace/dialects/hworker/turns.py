@@ -19,6 +19,7 @@ from headrace.dialects.hworker.requests import Record, Work, batches
 from headrace.dialects.hworker.sessions import Resting, Session, Sessions
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.job import Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
+from headrace.worker.custody import Crashes
 
 log = logging.getLogger("headrace.hworker")
 
@@ -42,6 +43,7 @@ class Turns:
         self._sessions = sessions
         self._server_now = 0
         self._asked = 0.0
+        self._crashes = Crashes()
 
     # -- exchange --
 
@@ -79,6 +81,7 @@ class Turns:
             session.resting.append(self._resting(outcomes[i], session.held[outcomes[i].ref]))
         answers = _settle(session, outcomes, verdicts)
         leases, broken = self._leases(session, done.taken, queues, take)
+        session.write_down()
         if take is not None:
             session.has_room = len(done.taken) < take.slots or bool(broken)
         next_due = self._come_back(session)
@@ -107,7 +110,7 @@ class Turns:
         due = outcome.at if outcome.at is not None else self._server_now + outcome.delay
         if not self._options.keep_alive:  # a monitor would find it
             due = min(due, self._server_now + round(self._options.timeout * 500))
-        return Resting(due, record, outcome.id)
+        return Resting(due, record, outcome.id, outcome.ref)
 
     def _leases(
         self, session: Session, taken: Sequence[Record], queues: dict[str, str], take: Take | None
@@ -172,6 +175,7 @@ class Turns:
                 session.held[ref] = record
                 if record.value.decode() != token:
                     tokens[job_id] = record.value.decode()
+        session.write_down()
         return Renewal(self._estimate(), lost, (), tokens)
 
     def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Work[list[Record | None]]:
@@ -186,6 +190,7 @@ class Turns:
         session.resting = [
             job._replace(record=record) for job, record in zip(session.resting, kept, strict=True) if record is not None
         ]
+        session.write_down()
 
     def _keep_at(self) -> int:
         """When what is alive now must say so again, on the server's clock."""
@@ -199,12 +204,16 @@ class Turns:
 
     # -- the end --
 
-    def close(self, session_id: str) -> Work[list[str]]:
-        """Give back what this process still holds. Of another process' session nothing is known, and nothing done."""
+    def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
+        """Give back what this process still holds, or has inherited."""
         session = self._sessions.peek(session_id)
         self._sessions.close(session_id)
         if session is None:
             return []
+        for ref in crashed:
+            if ref in session.held and not self._crashes.goes_back(session.ids[ref]):
+                log.error("job %s has killed its process again: it is left to a monitor", session.ids[ref])
+                del session.held[ref]
         # The one taken first is to run first again: it is pushed last.
         records = {record: session.ids[ref] for ref, record in reversed(session.held.items())}
         given_back = []
@@ -214,6 +223,8 @@ class Turns:
         if session.resting:
             retries = [(job.record, requests.RETRY) for job in session.resting]
             yield requests.exchange(retries, 0, (), self._options.failed_size)
+        if session.custody is not None:
+            session.custody.keep({})
         return given_back[::-1]
 
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 from msgspec import Struct
 
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import Lease, Ref, SessionInfo, Turn
 from headrace.schedule import Calendar
 
+from .payload import member_of
 from .wire import Settlement
+
+if TYPE_CHECKING:
+    from headrace.worker.custody import Custody
 
 REMEMBERED = 10_000
 """How many settled leases a session remembers, to tell an outcome that comes twice from one that comes late."""
 LONGEST_REF = 56
+
+
+class Fence(NamedTuple):
+    """By what a lease can be given back, by this process or by its supervisor."""
+
+    member: bytes
+    id: str
+    token: int
+    due: int
+    later: int | None = None
+    """The token that it has if the renewal under way arrived."""
 
 
 class Hold(Struct):
@@ -47,6 +66,9 @@ class Session:
         """Leases of an exchange that is not answered yet: it takes more than one call, and the last one failed."""
         self.returns: list[Settlement] = []
         """Claims that are to be undone with the next call."""
+        self.inherited: dict[Ref, Fence] = {}
+        """What a process that died held in this session."""
+        self.custody: Custody | None = None
         self._settled: dict[Ref, int] = {}
         self._number = 0
         self._turn: Turn | None = None
@@ -71,6 +93,24 @@ class Session:
         self._number = number
         self._turn = turn
         self.begun = []
+
+    def fences(self, later: int | None = None) -> dict[Ref, Fence]:
+        """By what everything can be given back that the session holds; `later`: the token that a renewal asks for."""
+        held = {hold.ref: Fence(hold.member, hold.id, hold.token, hold.due, later) for hold in self.held.values()}
+        undone: dict[Ref, Fence] = {
+            reference(one.member, one.id): Fence(one.member, one.id, one.token, one.target)
+            for one in self.returns
+            if one.target is not None
+        }
+        return {**self.inherited, **undone, **held}
+
+    def write_down(self, later: int | None = None) -> None:
+        """For the supervisor, should this process die."""
+        if self.custody is not None:
+            self.custody.keep(self.fences(later))
+
+    def inherit(self, held: Mapping[Ref, Sequence[Any]]) -> None:
+        self.inherited = {ref: Fence(*fence) for ref, fence in held.items()}
 
     def settle(self, hold: Hold) -> None:
         """A lease is no longer held, and its outcome is recorded."""
@@ -118,3 +158,10 @@ class Sessions:
     def _check(self, session: str) -> None:
         if session in self._closed:
             raise SessionGone(f"Session {session} is closed.")
+
+
+def reference(member: bytes, identity: str) -> str:
+    """How the worker calls a lease: the id, unless its entry has a spelling of its own: there may be another one."""
+    if member == member_of(identity) and len(identity.encode()) <= LONGEST_REF:
+        return identity
+    return hashlib.sha1(member, usedforsecurity=False).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from headrace.clock import Clock, SystemClock
@@ -47,6 +47,7 @@ from .wire import NewEntry, Wire
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 Course = Generator[Script[Any], Any, T]
@@ -243,15 +244,21 @@ class WorkKitStore(OnRedis):
         return Steps(lambda: self._turns.renew(self._sessions.get(session) if held else None, held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        """Gives back what this process still holds. What another one held comes back when its leases end."""
+        """Gives back what this process still holds, or has inherited."""
 
         def course() -> Course[list[str]]:
             found = self._sessions.find(session)
-            given_back = [] if found is None else (yield from self._turns.give_back(found))
+            given_back = [] if found is None else (yield from self._turns.give_back(found, crashed or ()))
             self._sessions.close(session)
             return given_back
 
         return Steps(course)
+
+    def write_down(self, session: str, custody: Custody) -> None:
+        self._sessions.get(session).custody = custody
+
+    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
+        self._sessions.get(session).inherit(held)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         """Those of this process: a schedule does not say who listens to it."""

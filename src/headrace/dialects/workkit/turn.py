@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import time
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
 from headrace.schedule import ScheduleError
 from headrace.store.redis.operation import Script
+from headrace.worker.custody import Crashes
 
 from .arguments import by_name
-from .payload import member_of, read_payload
-from .sessions import LONGEST_REF, Hold, Session
+from .payload import read_payload
+from .sessions import Hold, Session, reference
 from .times import next_time, read_cron
 from .warnings import Warnings, shown
 from .wire import Answer, Claim, Settlement
@@ -64,6 +64,7 @@ class Turns:
         self._unusable: dict[str, int] = {}
         """Ids that a script took for ours and that can't be run after all, and since when that is known."""
         self._last_token = 0
+        self._crashes = Crashes()
         self._warnings = Warnings(store.settings.schedule)
 
     def exchange(
@@ -99,6 +100,7 @@ class Turns:
             leases += fresh
             # What turned out to be unusable goes back with the next call, which looks for something in its place.
             session.returns = [Settlement(one.member, one.id, reply.token, one.due, False) for one in unusable]
+            session.write_down()
             asked = []
             if number_of_calls == MOST_CALLS:
                 wanted = len(leases)
@@ -125,6 +127,7 @@ class Turns:
         yield from self._store.ask_time()
         later = self._later_token()
         mine = {hold.id: hold for ref, token, _ in held if (hold := session.held.get(ref)) and hold.token == token}
+        session.write_down(later)  # before it is asked: it may arrive, and this process hear of nothing more
         now, answers = yield self._store.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
         lost = [name for _, _, name in held if name not in mine]
         cancelled: list[str] = []
@@ -136,29 +139,35 @@ class Turns:
                 cancelled.append(hold.id)
             elif answer is not Answer.LATER:
                 lost.append(hold.id)
+        session.write_down()
         session.seen = now
         return Renewal(now, lost, cancelled, tokens)
 
-    def give_back(self, session: Session) -> Generator[Script[Any], Any, list[str]]:
-        """Everything that the session still holds."""
-        held = list(session.held.values())
+    def give_back(self, session: Session, crashed: Sequence[Ref]) -> Generator[Script[Any], Any, list[str]]:
+        """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
+        fences = session.fences()
+        for ref in crashed:
+            if ref in fences and not self._crashes.goes_back(fences[ref].id):
+                log.error("job %s has killed its process again: it is left until its lease ends", fences.pop(ref).id)
         yield from self._store.ask_time()
         now = self._store.timekeeper.now()
-        # An entry that is out for an instant is written anew, unless it may be another's by now.
-        settlements = [Settlement(hold.member, hold.id, hold.token, hold.due, hold.token > now) for hold in held]
-        settlements += session.returns
+        settlements = []
+        for fence in fences.values():
+            # An entry that is out for an instant is written anew, unless it may be another's by now.
+            settlements.append(Settlement(fence.member, fence.id, fence.token, fence.due, fence.token > now))
+            if fence.later is not None:
+                settlements.append(Settlement(fence.member, fence.id, fence.later, fence.due, False))
+        given_back = []
         for start in range(0, len(settlements), 500):
-            yield self._store.wire.exchange(
-                settlements[start : start + 500],
-                lease=0,
-                wanted=0,
-                offset=0,
-                likenesses=b"",
-                skip=(),
-                last_token=0,
-                again=True,
+            some = settlements[start : start + 500]
+            reply = yield self._store.wire.exchange(
+                some, lease=0, wanted=0, offset=0, likenesses=b"", skip=(), last_token=0, again=False
             )
-        return [hold.id for hold in held]
+            ours = (Answer.OK, Answer.AS_WISHED)
+            given_back += [one.id for one, answer in zip(some, reply.answers, strict=True) if answer in ours]
+        if session.custody is not None:
+            session.custody.keep({})
+        return list(dict.fromkeys(given_back))
 
     @property
     def skip(self) -> tuple[str, ...]:
@@ -273,7 +282,8 @@ class Turns:
             task = handlers.task(name)
             attempts, crashes = self.counters(claim.id)
             most = 3 if task is None else task.options.max_crashes
-            hold = Hold(reference(claim), claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
+            ref = reference(claim.member, claim.id)
+            hold = Hold(ref, claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
             for known in self._store.known_sessions:
                 known.forget(hold.ref)
             session.held[hold.ref] = hold
@@ -293,10 +303,3 @@ class Turns:
                 )
             )
         return leases, unusable
-
-
-def reference(claim: Claim) -> str:
-    """How the worker calls a lease: the id, unless its entry has a spelling of its own: there may be another one."""
-    if claim.member == member_of(claim.id) and len(claim.id.encode()) <= LONGEST_REF:
-        return claim.id
-    return hashlib.sha1(claim.member, usedforsecurity=False).hexdigest()
