@@ -92,7 +92,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """Refuse with `NoWorkers` unless a live session listens to the queue and knows the task."""
     after: tuple[str, ...] = ()
     """Ids of jobs that must be done first; `delay` then counts from that moment. One that is not there is done."""
-    if_failed: IfFailed = IfFailed.WAIT
+    if_failed: IfFailed = IfFailed.FAIL
     lane: Lane | None = None
     tags: tuple[str, ...] = ()
     schedule: str | None = None

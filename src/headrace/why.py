@@ -14,6 +14,7 @@ from headrace.spoken import length, local, percent
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
+from headrace.store.rules import DEPENDENCY
 
 
 class Why(NamedTuple):
@@ -208,11 +209,10 @@ def _finished(job: Snapshot, now: int) -> Why:
     if job.state is State.CANCELLED:
         return Why("cancelled", f"it was cancelled at {when}. To run it after all: {command('revive', job.id)}")
     if job.state is State.FAILED:
-        return Why(
-            "failed",
-            f"it failed at {when} in the group {job.group!r}: {_error(job)}. "
-            f"To run it again: {command('revive', job.id)}",
-        )
+        again = f"To run it again: {command('revive', job.id)}"
+        if job.group == DEPENDENCY and job.after:
+            again = f"It comes back when that job is revived. To run it without: {command('revive', job.id)}"
+        return Why("failed", f"it failed at {when} in the group {job.group!r}: {_error(job)}. {again}")
     took = "" if job.started is None or job.finished is None else f" after {length(job.finished - job.started)}"
     return Why("done", f"it was done at {when}{took}{f' on {job.worker}' if job.worker else ''}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.clock import ManualClock
-from headrace.job import Kind, Lane, State
+from headrace.job import IfFailed, Kind, Lane, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Circumstances, LaneSnapshot, QueueControl
 
@@ -32,7 +32,7 @@ def test_of_a_plain_job(store: Store, clock: ManualClock) -> None:
 @pytest.mark.needs(Facet.RELATIONS)
 def test_what_it_waits_for(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
-    put(store, "d", after=("a", "b", "c"))
+    put(store, "d", after=("a", "b", "c"), if_failed=IfFailed.WAIT)
     a, b = worker.take(2)
     worker.settle(a)
     worker.settle(b, Kind.FAILED)

@@ -214,7 +214,7 @@ def test_a_job_that_would_wait_for_itself_fails(store: Store, worker: Worker, ch
     assert worker.settle(lease, Kind.WAITING, after=("c", child)) is Verdict.OK
     assert why(store, "p")[:2] == (State.FAILED, "dependency")
     assert "waits for it" in why(store, "p")[2]
-    assert state(store, "a") is State.BLOCKED
+    assert [why(store, i)[2] for i in "ab"] == [f"It comes after job p, which failed: {why(store, 'p')[2]}"] * 2
 
 
 def test_a_cancelling_job_does_not_wait(store: Store, worker: Worker) -> None:

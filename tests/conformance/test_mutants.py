@@ -427,6 +427,12 @@ class TakesFailureForSuccess(Model):
 
 
 @mutant
+class LeavesTheDependentsOfRevivedJobsFailed(Model):
+    def _forgive(self, child: Job, parent: Job) -> int:
+        return 0
+
+
+@mutant
 class LetsJobsWaitForThemselves(Model):
     def _is_waited_for(self, ids: Sequence[str], job: Job) -> bool:
         return False

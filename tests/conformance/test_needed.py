@@ -106,7 +106,7 @@ def test_a_failed_parent_is_not_kept_by_one_that_waits_for_its_end(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     put(store, "a")
-    put(store, "b", after=("a",))
+    put(store, "b", after=("a",), if_failed=IfFailed.WAIT)
     put(store, "c", after=("a", "b"), if_failed=IfFailed.RUN)
     worker.run_one(Kind.FAILED)
     assert sweep_later(store, clock) == 1, "c waits for b, which waits for a"

@@ -41,8 +41,8 @@ def test_what_a_parents_bad_end_means_is_up_to_the_child(
     elif policy is IfFailed.WAIT:
         assert state(store, "b") is State.BLOCKED
     else:
-        what = "failed" if how is State.FAILED else "was cancelled"
-        assert why(store, "b") == (State.FAILED, "dependency", f"It comes after job a, which {what}.")
+        what = "failed: E" if how is State.FAILED else "was cancelled."
+        assert why(store, "b") == (State.FAILED, "dependency", f"It comes after job a, which {what}")
         assert told(store, "b") == ["created", "failed"]
 
 
@@ -79,7 +79,7 @@ def test_a_parent_that_crashed_too_often_means_the_same(store: Store, worker: Wo
 
 def test_one_that_waits_on_runs_when_the_parent_is_revived_and_done(store: Store, worker: Worker) -> None:
     put(store, "a")
-    put(store, "b", after=("a",))
+    put(store, "b", after=("a",), if_failed=IfFailed.WAIT)
     worker.run_one(Kind.FAILED)
     store.run(store.revive(["a"]))
     assert state(store, "b") is State.BLOCKED
@@ -94,7 +94,7 @@ def test_failing_goes_down_the_line(store: Store, worker: Worker) -> None:
     put(store, "d", after=("c",), if_failed=IfFailed.RUN)
     worker.run_one(Kind.FAILED)
     assert [state(store, i) for i in "abcd"] == [State.FAILED] * 3 + [State.READY]
-    assert why(store, "c")[2] == "It comes after job b, which failed."
+    assert why(store, "c")[2] == "It comes after job a, which failed."
 
 
 # -- parents that are removed --
@@ -118,7 +118,7 @@ def test_a_failed_parent_that_is_purged_fails_those_who_wait(
     store = make_store(clock, keep_failed=1_000)
     worker = Worker(store, clock)
     put(store, "a")
-    put(store, "b", after=("a",))
+    put(store, "b", after=("a",), if_failed=IfFailed.WAIT)
     worker.run_one(Kind.FAILED)
     clock.advance(1_001)
     assert store.run(store.sweep()).jobs_purged == 1

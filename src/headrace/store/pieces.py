@@ -30,6 +30,15 @@ def pieces(jobs: list[NewJob], most: int | None) -> Iterator[list[NewJob]]:
     yield piece
 
 
+AT_ONCE = 1_000
+"""How many jobs are looked at in one request, at most."""
+
+
+def thousands(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The same ids, so many at a time."""
+    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+
+
 @contextmanager
 def counting(puts: Sequence[Put], number: int) -> Iterator[None]:
     """Trouble with one of several steps says how many jobs are there already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.codec import ErrorText, encode_error
+from headrace.codec import ErrorText, decode_error, encode_error
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Lane, NewJob
 from headrace.names import check_count
@@ -149,11 +149,27 @@ WAITS_FOR_ITSELF = "One of the jobs that it would wait for waits for it."
 TOO_DEEP_TO_WAIT = (
     f"What it would wait for waits for more than {EDGES_TO_CHECK:,} others: too deep to check for a cycle."
 )
-FAILED_PARENT = "It comes after job {}, which failed."
+FAILED_PARENT = "It comes after job {}, which failed"
 CANCELLED_PARENT = "It comes after job {}, which was cancelled."
 REMOVED_PARENT = "It comes after job {}, which was removed before it was done."
+
+
+CAUSE = 1_000
+"""How many bytes of a culprit's error its dependents carry."""
 
 
 def dependency_error(words: str) -> bytes:
     """Why a job failed, as workers write it."""
     return encode_error(ErrorText("", words))
+
+
+def failed_with(parent: str, error: bytes | None, *, passed_on: bool) -> bytes:
+    """Why a job failed whose parent failed. `passed_on`: the parent failed because of its own, the culprit of both."""
+    if error is not None and passed_on:
+        return error
+    told = decode_error(error)
+    cause = ": ".join(part for part in (told.type, told.message) if part)
+    encoded = cause.encode()
+    if len(encoded) > CAUSE:
+        cause = encoded[:CAUSE].decode(errors="ignore") + "…"
+    return dependency_error(FAILED_PARENT.format(parent) + (f": {cause}" if cause else "."))

@@ -41,26 +41,39 @@ class Ending(Core):
         return True
 
     def revive(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: self._and_work_off([self._revive(i) for i in ids]))
+        return Step(lambda: self._and_work_off(self._revive_all(ids)))
+
+    def _revive_all(self, ids: Sequence[str]) -> list[bool]:
+        """In the order of arrival: one that comes after another of them waits for it."""
+        places = sorted((self.jobs[i].ref, place) for place, i in enumerate(ids) if i in self.jobs)
+        revived = {place for _, place in places if self._revive(ids[place])}
+        return [place in revived for place in range(len(ids))]
 
     def _revive(self, job_id: str) -> bool:
-        job = self.jobs.get(job_id)
-        if job is None or job.state not in (State.FAILED, State.CANCELLED):
+        job = self.jobs[job_id]
+        if job.state not in (State.FAILED, State.CANCELLED) or self._key_is_taken(job):
             return False
-        if job.former_key and any(
+        self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
+        job.culprits.clear()
+        job.delay = None
+        self._bring_back(job, self.clock.now())
+        return True
+
+    def _key_is_taken(self, job: Job) -> bool:
+        return job.former_key is not None and any(
             other.unique_key == job.former_key and not other.state.final for other in self.jobs.values()
-        ):
-            return False
+        )
+
+    def _bring_back(self, job: Job, due: int) -> None:
+        """Into line again, as if it were new, by hand or with its culprit. What failed because of it follows."""
         job.attempts = job.crashes = 0
         job.error = job.group = job.finished = job.deferred_since = None
         self._note(job, "revived")
         self._happened(job, "revived")
-        self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
         for parent in self._named(job.after):
             parent.followers.add(job)
-        job.delay = None
-        self._wait_in_line(job, self.clock.now())
-        return True
+        self._has_ended(job, State.READY, met=False)
+        self._wait_in_line(job, due)
 
     def _finish(self, job: Job, state: State, finished: int, note: str = "") -> None:
         """Every way to an end."""

@@ -91,10 +91,9 @@ class Putting(Core):
         if job.lane is not None:
             self._define_lane(job, job.lane)
         culprit = self._come_after(job, new.after, job.if_failed)
-        if culprit is not None:
-            job.due = due
-            self._fail_with(job, culprit, culprit.state)
-            return
         if self._unmet(job) and new.run_at is None:
             job.delay = new.delay or 0
+        if culprit is not None:
+            self._fail_with(job, culprit, culprit.state)
+            return
         self._wait_in_line(job, due)

@@ -47,7 +47,7 @@ class Job:
     after: tuple[str, ...] = ()
     resumed: bool = False
     """It has waited for children."""
-    if_failed: IfFailed = IfFailed.WAIT
+    if_failed: IfFailed = IfFailed.FAIL
     lane: Lane | None = None
     tags: tuple[str, ...] = ()
     tracked: bool = False
@@ -62,6 +62,8 @@ class Job:
     """It was old enough for its result to be dropped: that happened then, or somebody still needed it."""
     followers: set[Job] = field(default_factory=set)
     """The jobs that name it among those they come after."""
+    culprits: set[Job] = field(default_factory=set)
+    """Those of the jobs it comes after because of which it has failed: it comes back when the last is revived."""
     events: list[Event] = field(default_factory=list)
     start_line: int = 0
     """Where in `events` the last run was started."""
@@ -82,11 +84,11 @@ class Edge:
 
 @dataclass(eq=False)
 class Ended:
-    """A job that others may wait for came to an end: some of its edges are still to be looked at."""
+    """A job that others may wait for came to an end, or back from one: some of its edges are still to be looked at."""
 
     parent: Job
     how: State | None
-    """None: it was removed."""
+    """None: it was removed. READY: it was revived."""
     met: bool
     seen: int
     """The edges up to this number have been looked at,"""

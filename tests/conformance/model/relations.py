@@ -74,8 +74,9 @@ class Relations(Core):
             if parent not in [edge.parent for edge in self._unmet(child)]:
                 self.last_edge += 1
                 self.edges.append(Edge(self.last_edge, parent, child, policy))
-            if parent.state.final and policy is IfFailed.FAIL and culprit is None:
-                culprit = parent
+            if parent.state.final and policy is IfFailed.FAIL:
+                child.culprits.add(parent)
+                culprit = culprit or parent
         return culprit
 
     def _is_waited_for(self, ids: Sequence[str], job: Job) -> bool:
@@ -115,7 +116,7 @@ class Relations(Core):
         self._wait_in_line(job, self.clock.now())
 
     def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
-        """Note it, if somebody waits for it."""
+        """Note it, if somebody waits for it. The same for a job that is revived."""
         numbers = [edge.number for edge in self.edges if edge.parent is job]
         if numbers:
             self.ended.append(Ended(job, how, met, 0, max(numbers)))
@@ -125,29 +126,46 @@ class Relations(Core):
         return answer
 
     def _work_off(self) -> None:
-        """Tell those who wait for what has ended, in bounded steps."""
+        """Tell the dependents of what has ended or was revived, in bounded steps."""
         left = rules.EDGES_IN_A_STEP
-        while self.ended and left:
+        while self.ended and left > 0:
             ended = self.ended[0]
-            edges = [e for e in self.edges if e.parent is ended.parent and ended.seen < e.number <= ended.upto]
-            for edge in edges[:left]:
-                self._look_at(edge, ended)
+            for edge in [e for e in self.edges if e.parent is ended.parent and ended.seen < e.number <= ended.upto]:
+                if left <= 0:
+                    break
+                left -= 1 + self._look_at(edge, ended)
                 ended.seen = edge.number
-            if len(edges) <= left:
+            else:
                 self.ended.pop(0)
-            left -= min(left, len(edges))
 
-    def _look_at(self, edge: Edge, ended: Ended) -> None:
+    def _look_at(self, edge: Edge, ended: Ended) -> int:
+        """Answers with what that costs beyond the edge itself."""
+        if ended.how is State.READY:
+            return self._forgive(edge.child, ended.parent)
         child = edge.child
         met = ended.met or edge.policy is IfFailed.RUN
+        fails = not met and (ended.how is None or edge.policy is IfFailed.FAIL)
         if met or ended.how is None:
             self.edges.remove(edge)
+        if fails:
+            child.culprits.add(ended.parent)
         if child.state is not State.BLOCKED:
-            return
-        if not met and (ended.how is None or edge.policy is IfFailed.FAIL):
+            return 0
+        if fails:
             self._fail_with(child, ended.parent, ended.how)
         elif not self._unmet(child):
             self._release(child)
+        return 0
+
+    def _forgive(self, child: Job, parent: Job) -> int:
+        """A culprit was revived. Without the last of them, the job that failed with them waits again."""
+        if parent not in child.culprits:
+            return 0
+        child.culprits.remove(parent)
+        if child.culprits or child.state is not State.FAILED or self._key_is_taken(child):
+            return 0
+        self._bring_back(child, child.due)
+        return len(child.after)
 
     def _release(self, job: Job) -> None:
         due = job.due if job.delay is None else self.clock.now() + job.delay
@@ -155,10 +173,15 @@ class Relations(Core):
         self._wait_in_line(job, due)
 
     def _fail_with(self, job: Job, parent: Job, how: State | None) -> None:
-        words = {State.FAILED: rules.FAILED_PARENT, State.CANCELLED: rules.CANCELLED_PARENT, None: rules.REMOVED_PARENT}
-        self._fail(job, words[how].format(parent.id))
+        if how is State.FAILED:
+            known = parent.state is State.FAILED and self.jobs.get(parent.id) is parent
+            error = rules.failed_with(parent.id, parent.error if known else None, passed_on=bool(parent.culprits))
+        else:
+            words = rules.REMOVED_PARENT if how is None else rules.CANCELLED_PARENT
+            error = rules.dependency_error(words.format(parent.id))
+        self._fail(job, error)
 
-    def _fail(self, job: Job, why: str) -> None:
-        job.error, job.group = rules.dependency_error(why), rules.DEPENDENCY
+    def _fail(self, job: Job, error: bytes) -> None:
+        job.error, job.group = error, rules.DEPENDENCY
         self._finish(job, State.FAILED, self.clock.now())
         self._happened(job, "failed", rules.DEPENDENCY)

@@ -43,6 +43,7 @@ MARKS_TOGETHER = frozenset({
     "a job waited for another",
     "a dependent was released",
     "a dependent failed with its parent",
+    "a dependent came back with its parent",
     "a job waited for its children",
     "a cycle was refused",
     "a lane was refused",

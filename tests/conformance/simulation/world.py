@@ -80,6 +80,8 @@ class World:
                     self.sometimes("a dependent failed with its parent")
                 elif not job.lane and job.state in (State.READY, State.SCHEDULED, State.RUNNING):
                     self.sometimes("a dependent was released")
+            if job.after and job.state is State.BLOCKED and job_id in known and known[job_id].state is State.FAILED:
+                self.sometimes("a dependent came back with its parent")
 
     def some_ids(self) -> tuple[str, ...]:
         """Mostly of jobs that have not ended."""

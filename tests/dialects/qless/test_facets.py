@@ -48,7 +48,7 @@ def store(qless: Recorder, server: Server, clock: ManualClock) -> Iterator[Qless
 
 
 def new(job_id: str, **options: object) -> NewJob:
-    return NewJob(**{"id": job_id, "task": "t", "body": b"{}", "queue": "q", **options})  # type: ignore[arg-type]
+    return NewJob(**{"id": job_id, "task": "t", "body": b"{}", "queue": "q", "if_failed": IfFailed.WAIT, **options})  # type: ignore[arg-type]
 
 
 def put(store: QlessStore, *jobs: NewJob) -> None:
@@ -456,7 +456,7 @@ def test_flows_of_tasks(qless: Recorder, server: Server) -> None:
             order.append(name)
 
         first = task.using(priority=-1).enqueue("first")
-        task.using(after=[first], tags=["late"]).enqueue("last")
+        task.using(after=[first], if_failed="wait", tags=["late"]).enqueue("last")
         task.enqueue("other")
         with pytest.raises(Unsupported, match="lanes"):
             task.using(lane="k").enqueue("laned")

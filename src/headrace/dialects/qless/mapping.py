@@ -149,7 +149,7 @@ def _refuse(job: NewJob) -> None:
     if job.after and job.if_failed is not IfFailed.WAIT:
         raise Unsupported(
             f"if_failed={job.if_failed.value!r}: in Qless a job that depends on one that has failed goes on waiting, "
-            "because only a completion unlocks it. Leave if_failed out, or write 'wait'."
+            "because only a completion unlocks it. Write if_failed='wait'."
         )
     if job.after and job.delay:
         raise Unsupported(

@@ -60,7 +60,7 @@ class More(msgspec.Struct, omit_defaults=True):
     """What only some jobs have: the msgpack of lua/more.lua, as far as Python writes or reads it."""
 
     after: tuple[str, ...] = ()
-    if_failed: IfFailed = IfFailed.WAIT
+    if_failed: IfFailed = IfFailed.FAIL
     lane: Lane | None = None
     tags: tuple[str, ...] = ()
     tracked: bool = False

@@ -28,7 +28,7 @@ _TWO = Struct(">dd").pack
 _TAKE = Struct(">ddB").pack
 
 READY = 1
-_WAIT = IfFailed.WAIT  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
+_FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 LATEST = 2**48 - 1
 """Times are kept in six bytes."""
 
@@ -58,7 +58,7 @@ def _time(value: float) -> float:
 def has_more(job: NewJob) -> bool:
     """Whether it has anything that only some jobs have (lua/more.lua)."""
     return bool(
-        job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.WAIT
+        job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.FAIL
     )
 
 
@@ -84,7 +84,7 @@ def _plain(job: NewJob) -> bool:
         or job.lane is not None
         or job.tags
         or job.schedule is not None
-        or job.if_failed is not _WAIT
+        or job.if_failed is not _FAIL
         or not -(2**31) <= job.priority < 2**31
     )
 

@@ -56,7 +56,6 @@ from headrace.store.sqlite import (
     lanes,
     queues,
     reads,
-    relations,
     schedules,
     sessions,
     stats,
@@ -277,7 +276,7 @@ class SqliteStore:
     # -- relations, queues, editing, why --
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
-        return Step(lambda tx: relations.depend(tx, job_id, add, remove))
+        return Step(lambda tx: editing.depend(tx, job_id, add, remove))
 
     def controls(self) -> Operation[list[QueueControl]]:
         return Step(queues.controls, writes=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import NoWorkers
 from headrace.job import IfFailed, NewJob, Put
 from headrace.store import rules
-from headrace.store.sqlite import history, lanes, line, relations, schedules, stats
+from headrace.store.sqlite import dependents, history, lanes, line, relations, reviving, schedules, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
@@ -33,7 +33,7 @@ from headrace.store.sqlite.step import (
     Transaction,
 )
 
-_WAIT = IfFailed.WAIT  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
+_FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
 
 def plain(job: NewJob) -> bool:
@@ -47,7 +47,7 @@ def plain(job: NewJob) -> bool:
         and job.data is None
         and job.lane is None
         and not job.after
-        and job.if_failed is _WAIT
+        and job.if_failed is _FAIL
     )
 
 
@@ -84,7 +84,7 @@ def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
     roll_call(tx, jobs, run_folder)
     lanes.check(tx, jobs)
     answers = [_put_one(tx, job) for job in jobs]
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return answers
 
 
@@ -135,7 +135,7 @@ def _make_way(tx: Transaction, job: NewJob) -> str | None:
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = [_cancel_one(tx, job_id) for job_id in ids]
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return answers
 
 
@@ -166,7 +166,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
     answers = [_delete_one(tx, job_id, why) for job_id in ids]
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return answers
 
 
@@ -207,34 +207,9 @@ def erase(tx: Transaction, seq: int, flags: int) -> None:
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = [_revive_one(tx, job_id) for job_id in ids]
-    relations.work_off(tx)
+    answers = reviving.revive(tx, ids)
+    dependents.work_off(tx)
     return answers
-
-
-def _revive_one(tx: Transaction, job_id: str) -> bool:
-    found = tx.rows(SQL["by_id"], (job_id,))
-    if not found or found[0][1] not in (FAILED, CANCELLED):
-        return False
-    seq, state, flags, queue, key = found[0]
-    # A job that lost its key to a newer one comes back without it, but not beside it.
-    if key is not None:
-        holder = tx.rows(SQL["unique_holder"], (key,))
-        if holder and holder[0][0] != seq and holder[0][2] < DONE:
-            return False
-    ended = "failed" if state == FAILED else "cancelled"
-    history.remember_end(tx, seq, ended)
-    tx.execute(SQL["remember"], (seq, tx.now, "revived", "", ""))
-    tx.execute(SQL["revive"], (seq, tx.now))
-    tx.happened(seq, "revived")
-    tx.queues.add(queue)
-    if flags & AFTER:
-        relations.come_back(tx, seq)
-    if flags & LANED:
-        lanes.join(tx, seq, queue)
-    if flags & (AFTER | LANED):
-        line.enter(tx, lanes.standing(tx, seq), tx.now)
-    return True
 
 
 def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:

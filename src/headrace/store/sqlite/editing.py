@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.job import Kind, Outcome
 from headrace.store import rules
 from headrace.store.facets import Edit
-from headrace.store.sqlite import history, lanes, line, relations
+from headrace.store.sqlite import dependents, history, lanes, line, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.statements import SQL
@@ -17,8 +17,14 @@ from headrace.store.sqlite.worker import set_body, settle
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
     answers = [_edit_one(tx, job_id, change) for job_id in ids]
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return answers
+
+
+def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
+    waits = relations.depend(tx, job_id, add, remove)
+    dependents.work_off(tx)
+    return waits
 
 
 def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
@@ -51,7 +57,7 @@ def _new_due(tx: Transaction, job: Standing, change: Edit) -> int:
 
 def time_out(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = [_time_out_one(tx, job_id) for job_id in ids]
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return answers
 
 

@@ -9,6 +9,8 @@ from headrace.store.sqlite.step import AFTER, BLOCKED, DONE, LANED, PRECEDES, RE
 
 REMOVED = 7
 """How a job ended that was removed before it was done: `ended.how`."""
+REVIVED = 8
+"""It came back from its end."""
 
 
 def enter(tx: Transaction, job: Standing, due: int, *, was_due: bool = False) -> None:
@@ -56,6 +58,7 @@ def removed(tx: Transaction, seq: int) -> None:
     job = standing(tx, seq)
     if job.flags & AFTER:
         tx.execute(SQL["edges_delete"], (seq,))
+        tx.execute(SQL["culprits_delete"], (seq,))
         tx.execute(SQL["followers_delete"], (seq,))
         tx.execute(SQL["relation_delete"], (seq,))
     if job.flags & PRECEDES:

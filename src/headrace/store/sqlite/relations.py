@@ -1,4 +1,4 @@
-"""Jobs that wait for jobs. A job that ends is noted; those who wait for it are told in bounded steps."""
+"""Jobs that wait for jobs: which, and what becomes of one that waits no more (`dependents.py` says when)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from headrace.store import rules
 from headrace.store.sqlite import history, lanes, line, stats
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, BLOCKED, CANCELLED, DONE, FAILED, LANED, RUNNING, Transaction
+from headrace.store.sqlite.step import AFTER, DONE, FAILED, LANED, RUNNING, Transaction
 
 WAIT, FAIL, RUN = range(3)
 POLICIES = {IfFailed.WAIT: WAIT, IfFailed.FAIL: FAIL, IfFailed.RUN: RUN}
-_WORDS = {
-    FAILED: rules.FAILED_PARENT,
-    CANCELLED: rules.CANCELLED_PARENT,
-    line.REMOVED: rules.REMOVED_PARENT,
-}
 
 
 def is_related(new: NewJob) -> bool:
     """Whether there is more to keep than a plain job has."""
-    return bool(new.after) or new.if_failed is not IfFailed.WAIT
+    return bool(new.after) or new.if_failed is not IfFailed.FAIL
 
 
 def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
@@ -38,10 +33,10 @@ def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
         policy = POLICIES[new.if_failed]
         tx.execute(SQL["relation_put"], (seq, _encoded(new.after), policy, None))
         culprit = _come_after(tx, seq, new.after, policy)
-        if culprit is None and new.run_at is None and _waits(tx, seq):
+        if new.run_at is None and waits(tx, seq):
             tx.execute(SQL["relation_delay"], (seq, new.delay or 0))
     if culprit is not None:
-        _fail_with(tx, job, *culprit)
+        fail_with(tx, job, *culprit)
     else:
         line.enter(tx, job, job.due)
 
@@ -56,11 +51,11 @@ def parents(tx: Transaction, seq: int) -> tuple[str, ...]:
     return msgspec.json.decode(found[0][0], type=tuple[str, ...]) if found else ()
 
 
-def _waits(tx: Transaction, seq: int) -> bool:
+def waits(tx: Transaction, seq: int) -> bool:
     return bool(tx.rows(SQL["has_edges"], (seq,)))
 
 
-def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> tuple[str, int] | None:
+def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> tuple[int, str, int] | None:
     """Let a job wait for others. Answers with the first because of which it fails at once, and how that one ended."""
     culprit = None
     for parent_id in ids:
@@ -72,8 +67,9 @@ def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) ->
         if state == DONE or (state > DONE and policy == RUN):
             continue
         tx.execute(SQL["edge_put"], (parent, child, policy))
-        if state > DONE and policy == FAIL and culprit is None:
-            culprit = (parent_id, state)
+        if state > DONE and policy == FAIL:
+            tx.execute(SQL["culprit_put"], (child, parent))
+            culprit = culprit or (parent, parent_id, state)
     return culprit
 
 
@@ -123,12 +119,6 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
-    waits = _depend(tx, job_id, add, remove)
-    work_off(tx)
-    return waits
-
-
-def _depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
     found = tx.rows(SQL["standing_by_id"], (job_id,))
     if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
         return False
@@ -140,17 +130,17 @@ def _depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[s
     for parent_id in add:
         if _is_waited_for(tx, [parent_id], job):
             raise rules.cycle(job_id, parent_id)
-    waited = _waits(tx, job.seq)
+    waited = waits(tx, job.seq)
     policy = _change(tx, job, add, remove)
     history.edited(tx, job.seq, rules.what_depends(add, remove))
     job = job._replace(flags=job.flags | AFTER)
     culprit = _come_after(tx, job.seq, add, policy)
-    waits = _waits(tx, job.seq)
+    still_waits = waits(tx, job.seq)
     if culprit is not None:
-        _fail_with(tx, job, *culprit)
-    elif waited and not waits:
-        _release(tx, job)
-    elif waits and not waited:
+        fail_with(tx, job, *culprit)
+    elif waited and not still_waits:
+        release(tx, job)
+    elif still_waits and not waited:
         due = lanes.own_due(tx, job)
         line.change_queue(tx, job, job.queue)
         line.enter(tx, job, due)
@@ -170,7 +160,7 @@ def _change(tx: Transaction, job: Standing, add: Sequence[str], remove: Sequence
             tx.execute(SQL["edge_delete"], (edge,))
     for parent_id in set(remove) - set(add):
         tx.execute(SQL["follower_delete"], (parent_id, job.seq))
-    return int(before[0][1]) if before else WAIT
+    return int(before[0][1]) if before else FAIL
 
 
 # -- children ----------------------------------------------------------------------------------------
@@ -180,13 +170,13 @@ def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> boo
     """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
     why = _why_not_wait(tx, job, ids)
     if why:
-        _fail(tx, job, why)
+        _fail(tx, job, rules.dependency_error(why))
         return False
     tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
     tx.execute(SQL["flag_resumed"], (job.seq,))
     tx.execute(SQL["followers_delete"], (job.seq,))
     _come_after(tx, job.seq, ids, RUN)
-    tx.execute(SQL["relation_delay"], (job.seq, 0 if _waits(tx, job.seq) else None))
+    tx.execute(SQL["relation_delay"], (job.seq, 0 if waits(tx, job.seq) else None))
     line.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
     return True
 
@@ -203,52 +193,28 @@ def _why_not_wait(tx: Transaction, job: Standing, ids: Sequence[str]) -> str:
         return rules.TOO_DEEP_TO_WAIT
 
 
-def come_back(tx: Transaction, seq: int) -> None:
-    """A revived job waits for those that are unfinished, and no more for the others."""
+def drop_ended(tx: Transaction, seq: int) -> None:
+    """A job that is revived by hand waits for those that are unfinished, and no more for the others."""
     for edge, _, state in tx.rows(SQL["edges_named"], (seq,)):
         if state is None or state >= DONE:
             tx.execute(SQL["edge_delete"], (edge,))
-    for parent_id in parents(tx, seq):
-        for parent, *_ in tx.rows(SQL["by_id"], (parent_id,)):
-            _follow(tx, parent, seq)
+    tx.execute(SQL["culprits_delete"], (seq,))
     tx.execute(SQL["relation_delay"], (seq, None))
 
 
-# -- working off what has ended ----------------------------------------------------------------------
+def follow_again(tx: Transaction, seq: int) -> int:
+    """A revived job may ask for the results of those that it comes after. Answers with how many it names."""
+    named = parents(tx, seq)
+    for parent_id in named:
+        for parent, *_ in tx.rows(SQL["by_id"], (parent_id,)):
+            _follow(tx, parent, seq)
+    return len(named)
 
 
-def work_off(tx: Transaction) -> bool:
-    """Tell those who wait for what has ended, a bounded number of them. True: there is more to do."""
-    left = rules.EDGES_IN_A_STEP
-    while found := tx.rows(SQL["ended_first"]):
-        note, parent, parent_id, how, seen, upto = found[0]
-        if not left:
-            return True
-        edges = tx.rows(SQL["edges_down"], (parent, seen, upto, left + 1))
-        for edge, child, policy, job_id, queue, state, flags, due in edges[:left]:
-            _look_at(tx, edge, policy, Standing(child, job_id, queue, state, 0, due, flags), (parent_id, how))
-        if len(edges) <= left:
-            tx.execute(SQL["ended_delete"], (note,))
-        else:
-            tx.execute(SQL["ended_seen"], (note, edges[left - 1][0]))
-        left -= min(left, len(edges))
-    return False
+# -- the two ways out of waiting ----------------------------------------------------------------------
 
 
-def _look_at(tx: Transaction, edge: int, policy: int, child: Standing, parent: tuple[str, int]) -> None:
-    how = parent[1]
-    met = how == DONE or policy == RUN
-    if met or how == line.REMOVED:
-        tx.execute(SQL["edge_delete"], (edge,))
-    if child.state != BLOCKED:
-        return
-    if not met and (how == line.REMOVED or policy == FAIL):
-        _fail_with(tx, child, *parent)
-    elif not _waits(tx, child.seq):
-        _release(tx, standing(tx, child.seq))
-
-
-def _release(tx: Transaction, job: Standing) -> None:
+def release(tx: Transaction, job: Standing) -> None:
     """The last one is met."""
     _, _, delay = tx.rows(SQL["relation_get"], (job.seq,))[0]
     if delay is not None:
@@ -256,12 +222,18 @@ def _release(tx: Transaction, job: Standing) -> None:
     line.enter(tx, job, job.due if delay is None else tx.now + delay)
 
 
-def _fail_with(tx: Transaction, job: Standing, parent_id: str, how: int) -> None:
-    _fail(tx, job, _WORDS[how].format(parent_id))
+def fail_with(tx: Transaction, job: Standing, parent: int, parent_id: str, how: int) -> None:
+    if how == FAILED:
+        found = tx.rows(SQL["failure_of"], (parent,))
+        error, passed_on = found[0] if found else (None, False)
+        _fail(tx, job, rules.failed_with(parent_id, error, passed_on=bool(passed_on)))
+    else:
+        words = rules.REMOVED_PARENT if how == line.REMOVED else rules.CANCELLED_PARENT
+        _fail(tx, job, rules.dependency_error(words.format(parent_id)))
 
 
-def _fail(tx: Transaction, job: Standing, why: str) -> None:
-    tx.execute(SQL["fail_dependent"], (job.seq, tx.now, rules.dependency_error(why)))
+def _fail(tx: Transaction, job: Standing, error: bytes) -> None:
+    tx.execute(SQL["fail_dependent"], (job.seq, tx.now, error))
     if job.state != RUNNING:
         history.remember_sudden_end(tx, job.seq, "failed", rules.DEPENDENCY)
     tx.happened(job.seq, "failed", rules.DEPENDENCY)

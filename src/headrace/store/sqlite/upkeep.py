@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.job import Ref, Swept
 from headrace.settings import RESULTS_KEPT
-from headrace.store.sqlite import lanes, queues, relations, stats
+from headrace.store.sqlite import dependents, lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.audience import forgotten, newest
 from headrace.store.sqlite.client import erase
@@ -166,7 +166,7 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     given_back = table.close_session(tx, session_id, crashed, take_away, run_folder)
     if given_back:
         queues.room_made(tx)
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return given_back
 
 
@@ -194,7 +194,7 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     if forgotten(tx):
         tx.execute(SQL["event_drop"], (newest(tx),))
-    more |= relations.work_off(tx)
+    more |= dependents.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= _results_to_drop(tx) is not None
     return Swept(closed, returned, purged, more, _ticks_in(tx))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import history, line, queues, relations, schedules, stats
+from headrace.store.sqlite import dependents, history, line, queues, relations, schedules, stats
 from headrace.store.sqlite.handing import Handing, hand_out
 from headrace.store.sqlite.lanes import standing
 from headrace.store.sqlite.reads import large_value
@@ -81,7 +81,7 @@ def exchange(
         ) from None
     mark_started(tx, session, started)
     some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
-    unreleased = some_ended and relations.work_off(tx)
+    unreleased = some_ended and dependents.work_off(tx)
     if some_ended:
         next_tick = schedules.next_tick(tx)
     if any_control and outcomes:

@@ -22,7 +22,7 @@ local function waits_for()
       if #found == 2 * SHOWN then
         break
       end
-      local parent = not listed[id] and relations.is_unmet(unmet, id) and find_job(id)
+      local parent = not listed[id] and relations.is_in(unmet, id) and find_job(id)
       listed[id] = true
       if parent then
         found[#found + 1] = id

@@ -5,7 +5,7 @@
 -- ARGV[5]  the same in words, for the history
 -- Answers  1, or 0 if there is no such job, or it does not wait
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
---@include prelude format same_format job plan more schedules sorted lanes outcome relations settings stats wake patterns commit
+--@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
 
 local function names_in(packed)
   local names, at = {}, 1

@@ -24,7 +24,7 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
     return answer
   end
 end
---@include checks plan more schedules sorted lanes started outcome relations settings stats wake patterns queues commit purge settle take turns
+--@include checks plan more schedules sorted lanes started outcome ending culprits relations settings stats wake patterns queues commit purge settle take turns
 
 -- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
 -- to be worked off.

@@ -1,6 +1,6 @@
 -- What only some jobs have, as a table: kept in {ns}:more as msgpack, and MORE in the flags says that it is there.
 --
---   after      ids of the jobs that it comes after     if_failed  'wait', 'fail' or 'run'
+--   after      ids of the jobs that it comes after     if_failed  'wait', 'fail' (if it is not there) or 'run'
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)

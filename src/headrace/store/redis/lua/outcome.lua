@@ -149,7 +149,7 @@ local function end_run(session, job, outcome)
     local reason = relations.wait_for(job, outcome.after or {})
     if reason then
       state, group, ended = FAILED, 'dependency', now
-      keep_error(job, story, relations.error(reason))
+      keep_error(job, story, culprits.error(reason))
     end
   end
   if group then

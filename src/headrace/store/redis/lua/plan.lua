@@ -37,7 +37,7 @@ local plan = {
 
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
-local schedules = on_demand('schedules')
+local schedules, culprits = on_demand('schedules'), on_demand('culprits')
 
 local function append(lists, key, value)
   local list = lists[key]
@@ -331,6 +331,7 @@ local function remove(job)
     end
     plan.more[job.id] = false
     plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
+    plan.gone[#plan.gone + 1] = PREFIX .. 'culprits:' .. job.id
   end
   if band(job.flags, MORE) ~= 0 then
     local more = more_of(job)

@@ -8,7 +8,7 @@
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
 -- Fails    NOWORKERS, REFUSED, before anything is written
---@include prelude format job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit
+--@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
 
 local function roll_call()
   local at, wanted = 1, ARGV[3] or ''

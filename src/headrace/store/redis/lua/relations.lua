@@ -1,47 +1,59 @@
 -- Jobs that wait for jobs. What a job waits for is in {ns}:unmet:<id>; who waits for a job is in its {ns}:dependents: and
 -- {ns}:patient:, which are named by its arrival number: entries of jobs that wait no more may be left there, and are skipped.
 -- Whoever names it among those it comes after is in its {ns}:followers:, for as long as it may ask for its result.
+-- Because of which of those it has failed is in {ns}:culprits:<id>: it comes back when the last of them is revived.
 --
--- A job that ends, or is removed, is noted in {ns}:releasing if somebody waits for it, as msgpack:
---   {id, its state (or REMOVED), its arrival, its number of dependents:, true if its patient: are told, too}
--- and those who wait are told in bounded steps.
+-- A job that ends, is removed or is revived is noted in {ns}:releasing if somebody waits for it, as msgpack:
+--   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if its patient: are told, too}
+-- and its dependents are told in bounded steps. Those that failed with it go on to its next number of dependents:, for which
+-- the next note is.
 makers.relations = function()
-  relations.key, relations.REMOVED, relations.AT_ONCE, relations.DEEP = PREFIX .. 'releasing', 9, 500, 10000
-  relations.noted, relations.told, relations.known = {}, 0, {}
+  relations.key, relations.REMOVED, relations.REVIVED = PREFIX .. 'releasing', 9, 10
+  relations.AT_ONCE, relations.DEEP = 500, 10000
+  relations.noted, relations.told, relations.known, relations.errors = {}, 0, {}, {}
 
-  -- What a job waits for, as it will be.
+  -- A set of parents, as it will be.
+  function relations.set_of(key)
+    local set = relations.known[key]
+    if not set then
+      set = { key = key, number = call('SCARD', key), came = {}, left = {} }
+      relations.known[key] = set
+    end
+    return set
+  end
+
+  -- What a job waits for.
   function relations.unmet_of(id)
-    local unmet = relations.known[id]
-    if not unmet then
-      local key = PREFIX .. 'unmet:' .. id
-      unmet = { key = key, number = call('SCARD', key), came = {}, left = {} }
-      relations.known[id] = unmet
-    end
-    return unmet
+    return relations.set_of(PREFIX .. 'unmet:' .. id)
   end
 
-  function relations.is_unmet(unmet, parent)
-    return unmet.came[parent]
-      or not unmet.left[parent] and not unmet.is_new and unmet.number > 0 and call('SISMEMBER', unmet.key, parent) == 1
+  function relations.is_in(set, parent)
+    return set.came[parent]
+      or not set.left[parent] and not set.is_new and set.number > 0 and call('SISMEMBER', set.key, parent) == 1
   end
 
-  function relations.add_unmet(unmet, parent)
-    if relations.is_unmet(unmet, parent) then
+  function relations.add(set, parent)
+    if relations.is_in(set, parent) then
       return false
     end
-    unmet.came[parent] = true
-    unmet.number = unmet.number + 1
+    set.came[parent] = true
+    set.number = set.number + 1
     return true
   end
 
-  function relations.drop_unmet(unmet, parent)
-    if not relations.is_unmet(unmet, parent) then
+  function relations.drop(set, parent)
+    if not relations.is_in(set, parent) then
       return false
     end
-    unmet.came[parent] = nil
-    unmet.left[parent] = true
-    unmet.number = unmet.number - 1
+    set.came[parent] = nil
+    set.left[parent] = true
+    set.number = set.number - 1
     return true
+  end
+
+  function relations.forget(key)
+    plan.gone[#plan.gone + 1] = key
+    relations.known[key] = { key = key, number = 0, came = {}, left = {}, is_new = true }
   end
 
   function relations.followers_of(parent)
@@ -109,7 +121,7 @@ makers.relations = function()
 
   -- One waits for the other no more.
   function relations.part(child, parent_id)
-    local parent = relations.drop_unmet(relations.unmet_of(child.id), parent_id) and find_job(parent_id)
+    local parent = relations.drop(relations.unmet_of(child.id), parent_id) and find_job(parent_id)
     local number = parent and more_of(parent).precedes
     if number then
       local dependents, patient = relations.edges_of(parent.arrival, number)
@@ -117,11 +129,6 @@ makers.relations = function()
       sorted.remove(dependents, 'r' .. child.id)
       sorted.remove(patient, 'w' .. child.id)
     end
-  end
-
-  function relations.forget_unmet(id)
-    plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. id
-    relations.known[id] = { key = PREFIX .. 'unmet:' .. id, number = 0, came = {}, left = {}, is_new = true }
   end
 
   function relations.edges_of(arrival, number)
@@ -134,47 +141,34 @@ makers.relations = function()
     sorted.add(policy == 'wait' and patient or dependents, child.arrival, policy:sub(1, 1) .. child.id)
   end
 
-  relations.WHY = {
-    [FAILED] = 'It comes after job %s, which failed.', [CANCELLED] = 'It comes after job %s, which was cancelled.',
-    [relations.REMOVED] = 'It comes after job %s, which was removed before it was done.',
-  }
-
-  function relations.because(parent, state)
-    return (relations.WHY[state]:gsub('%%s', function() return parent end))
-  end
-
-  -- A job comes after others. Those that have ended, or are not there, are met; the answer is why it has to fail, or nil.
+  -- A job comes after others. Those that have ended, or are not there, are met; the answer is the error with which it has to fail,
+  -- or nil.
   function relations.begin(job, ids, policy)
     load_many(ids)
     local unmet = relations.unmet_of(job.id)
-    local reason
+    local error_
     for _, id in ipairs(ids) do
       local parent = find_job(id)
       if parent then
         relations.follow(job, parent)
       end
       if parent and parent.state ~= DONE and (parent.state < DONE or policy ~= 'run') then
-        if relations.add_unmet(unmet, id) then
+        if relations.add(unmet, id) then
           relations.precede(parent, job, policy)
         end
         if parent.state > DONE and policy == 'fail' then
-          reason = reason or relations.because(id, parent.state)
+          relations.add(culprits.of(job.id), id)
+          error_ = error_ or culprits.because(id, parent, parent.state)
         end
       end
     end
-    return reason
-  end
-
-  -- As workers write errors.
-  function relations.error(reason)
-    local message = cjson.encode(reason):gsub('\\/', '/')
-    return '{"type":"","message":' .. message .. ',"traceback":""}'
+    return error_
   end
 
   -- Out of whatever state: the caller has seen to that.
-  function relations.fail(job, reason)
+  function relations.fail(job, error_)
     local story = story_of(job)
-    keep_error(job, story, relations.error(reason))
+    keep_error(job, story, error_)
     keep_group(job, story, 'dependency')
     tell(job, story)
     finish(job, FAILED, now)
@@ -202,9 +196,11 @@ makers.relations = function()
     wait_in_line(job)
   end
 
+  -- What an earlier note still has to tell goes on to the dependents of this one.
   function relations.note(job, state, number, with_patient)
     local dependents, patient = relations.edges_of(job.arrival, number)
-    if sorted.head(dependents, 1)[1] or with_patient and sorted.head(patient, 1)[1] then
+    if sorted.head(dependents, 1)[1] or with_patient and sorted.head(patient, 1)[1]
+      or relations.noted[1] or call('EXISTS', relations.key) == 1 then
       relations.noted[#relations.noted + 1] = { job.id, state, job.arrival, number, with_patient }
     end
   end
@@ -220,6 +216,16 @@ makers.relations = function()
     keep_more(job, more)
   end
 
+  -- A job has come back from its end.
+  function relations.revived(job)
+    local more = more_of(job)
+    if more.precedes then
+      relations.note(job, relations.REVIVED, more.precedes, false)
+      more.precedes = more.precedes + 1
+      keep_more(job, more)
+    end
+  end
+
   -- A job is removed.
   function relations.removed(job)
     local more = more_of(job)
@@ -231,44 +237,45 @@ makers.relations = function()
       sorted.forget(relations.followers_of(job))
     end
     if more.after then
-      relations.forget_unmet(job.id)
+      relations.forget(PREFIX .. 'unmet:' .. job.id)
+      if job.state > DONE then
+        relations.forget(PREFIX .. 'culprits:' .. job.id)
+      end
     end
   end
 
-  -- Tell one that waits: its entry is its arrival, a letter for what it does when that one fails, and its id. True: should both be
-  -- revived, it waits again.
-  function relations.tell_of_end(entry, parent, state)
+  -- Tell one that waits: its entry is its arrival, a letter for what it does when that one fails, and its id. True: one that fails
+  -- or comes back with its parent stays with it, until that is done or one of them is removed. And what that cost beyond the look.
+  function relations.tell_of_end(entry, note)
+    local parent, state, arrival = unpack(note)
     local id = entry[2]:sub(2)
     local job = find_job(id)
     local more = job and more_of(job)
-    if not job or job.arrival ~= entry[1] or not more.after
-      or not relations.is_unmet(relations.unmet_of(id), parent) then
-      return false
+    if not job or job.arrival ~= entry[1] or not more.after or not relations.is_in(relations.unmet_of(id), parent) then
+      return false, 0
+    elseif state == relations.REVIVED then
+      return true, culprits.forgive(job, parent)
     end
     local met = state == DONE or entry[2]:sub(1, 1) == 'r'
     local stays = not met and state ~= relations.REMOVED
     if not stays then
-      relations.drop_unmet(relations.unmet_of(id), parent)
+      relations.drop(relations.unmet_of(id), parent)
+    end
+    if not met then
+      relations.add(culprits.of(id), parent)
     end
     if job.state == BLOCKED then
       if not met then
+        local there = find_job(parent)
+        local errors = relations.errors
+        errors[note] = errors[note] or culprits.because(parent, there and there.arrival == arrival and there, state)
         count(job.queue, BLOCKED, -1)
-        relations.fail(job, relations.because(parent, state))
+        relations.fail(job, errors[note])
       elseif relations.unmet_of(id).number == 0 then
         relations.release(job, more)
       end
     end
-    return stays
-  end
-
-  -- One that failed with a job that it came after stays with it, until that one is done, or one of them is removed.
-  function relations.stay(id, parent_id)
-    local parent = find_job(parent_id)
-    if parent and parent.state ~= DONE then
-      relations.precede(parent, find_job(id), 'fail')
-    else
-      relations.drop_unmet(relations.unmet_of(id), parent_id)
-    end
+    return stays, 0
   end
 
   function relations.entry_at(number, there)
@@ -282,16 +289,17 @@ makers.relations = function()
     return entry
   end
 
-  -- Tell those who wait, oldest first, so many in one call. True: there were some.
+  -- Tell dependents, oldest note first, so many in one call. True: there were some.
   function relations.work_off()
     local there = call('LRANGE', relations.key, 0, relations.AT_ONCE - 1)
     local number, budget = 1, relations.AT_ONCE
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
-      local id, state, arrival, generation, with_patient = unpack(relations.entry_at(number, there))
+      local note = relations.entry_at(number, there)
+      local arrival, generation = note[3], note[4]
       local keys = { relations.edges_of(arrival, generation) }
-      local waiting = {}
-      for i = 1, with_patient and 2 or 1 do
+      local waiting, looked_at = {}, 0
+      for i = 1, note[5] and 2 or 1 do
         for _, entry in ipairs(sorted.head(keys[i], budget + 1)) do
           waiting[#waiting + 1] = { entry[1], entry[2], keys[i] }
         end
@@ -304,16 +312,20 @@ makers.relations = function()
         children[i] = waiting[i][2]:sub(2)
       end
       load_many(children)
-      for i, child in ipairs(children) do
-        sorted.remove(waiting[i][3], waiting[i][2])
-        if relations.tell_of_end(waiting[i], id, state) then
-          relations.stay(child, id)
+      while looked_at < #children and budget > 0 do
+        looked_at = looked_at + 1
+        local entry = waiting[looked_at]
+        sorted.remove(entry[3], entry[2])
+        local stays, cost = relations.tell_of_end(entry, note)
+        if stays then
+          sorted.add(relations.edges_of(arrival, generation + 1), entry[1], entry[2])
         end
+        budget = budget - 1 - cost
       end
-      if #waiting <= budget then
+      if looked_at == #waiting then
         number = number + 1
       end
-      budget = budget - math.max(#children, 1)
+      budget = budget - (#waiting == 0 and 1 or 0)
     end
     relations.told = math.min(number - 1, #there)
     for _ = 1, number - 1 - relations.told do
@@ -358,8 +370,8 @@ makers.relations = function()
     return "Lane '" .. lane.kept.key .. "' of queue '" .. job.queue .. "' is a sequence: its jobs can't wait for others."
   end
 
-  -- A failed or cancelled job is revived: what it came after counts again where that has not come to an end.
-  function relations.revive(job)
+  -- A job is revived by hand: what it came after counts again where that has not come to an end.
+  function relations.drop_ended(job)
     local more = more_of(job)
     if not more.after then
       return
@@ -370,15 +382,13 @@ makers.relations = function()
       if not parent or parent.state >= DONE then
         relations.part(job, id)
       end
-      if parent then
-        relations.follow(job, parent)
-      end
     end
+    relations.forget(PREFIX .. 'culprits:' .. job.id)
     more.delay = nil
     keep_more(job, more)
   end
 
-  -- What a waiting job comes after is changed: ids to add and to remove. The answer is why it has to fail, or nil.
+  -- What a waiting job comes after is changed: ids to add and to remove. The answer is the error with which it has to fail, or nil.
   function relations.change(job, add, gone)
     local more, listed, left_out, after = more_of(job), {}, {}, {}
     for _, id in ipairs(gone) do
@@ -405,7 +415,7 @@ makers.relations = function()
     end
     more.after = after[1] and after or nil
     keep_more(job, more)
-    return relations.begin(job, add, more.if_failed or 'wait')
+    return relations.begin(job, add, more.if_failed or 'fail')
   end
 
   -- A job that runs waits for jobs that it made. The answer is why it cannot, or nil.

@@ -4,7 +4,7 @@
 --             say; each may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
 --             schedule ticks or -1}
---@include prelude format same_format job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit closing purge
+--@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
 
 local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500

@@ -4,7 +4,7 @@
 --          the jobs as in `put`
 -- Answers  {now, when the next schedule ticks or '', a byte per tick: 1 if it counted}
 -- Fails    REFUSED
---@include prelude format job plan more schedules sorted lanes outcome relations session settings stats wake patterns queues commit ending acts
+--@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit acts
 local batch, at = ARGV[2], 1
 --@include checks insert
 

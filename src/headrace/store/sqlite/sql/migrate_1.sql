@@ -1,1 +1,8 @@
 -- From version 1 of the schema to version 2: what schema.sql has and version 1 did not. A test compares the two.
+
+-- Which job has failed because of which that it comes after: it comes back when the last of these is revived. A parent may be gone.
+CREATE TABLE culprit (
+    child INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;

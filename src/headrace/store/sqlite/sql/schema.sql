@@ -205,12 +205,19 @@ CREATE TABLE follower (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX follower_child ON follower (child);
 
--- Jobs that came to an end while others waited for them: their edges are worked off in bounded steps.
+-- Which job has failed because of which that it comes after: it comes back when the last of these is revived. A parent may be gone.
+CREATE TABLE culprit (
+    child INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that came to an end while others waited for them, or back from one: their edges are worked off in bounded steps.
 CREATE TABLE ended (
     seq INTEGER PRIMARY KEY,
     parent INTEGER NOT NULL,
     id TEXT NOT NULL,
-    how INTEGER NOT NULL,            -- 4 done, 5 failed, 6 cancelled, 7 removed before it was done
+    how INTEGER NOT NULL,            -- 4 done, 5 failed, 6 cancelled, 7 removed before it was done, 8 revived
     seen INTEGER NOT NULL,           -- edges up to this one have been looked at,
     upto INTEGER NOT NULL            -- those up to this one are to be
 ) STRICT;

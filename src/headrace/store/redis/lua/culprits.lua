@@ -1,0 +1,106 @@
+-- Jobs that failed because of others that they came after: what their errors say, and how they come back. Because of which a job
+-- has failed is in {ns}:culprits:<id>; it comes back when the last of these is revived.
+makers.culprits = function()
+  culprits.CAUSE = 1000
+
+  function culprits.of(id)
+    return relations.set_of(PREFIX .. 'culprits:' .. id)
+  end
+
+  -- As workers write errors.
+  function culprits.error(reason)
+    local message = cjson.encode(reason):gsub('\\/', '/')
+    return '{"type":"","message":' .. message .. ',"traceback":""}'
+  end
+
+  -- The error of a failed job, in one piece of text that is not too long.
+  function culprits.cause(encoded)
+    local good, told = pcall(cjson.decode, encoded)
+    local cause = encoded
+    if good and type(told) == 'table' and type(told.type) == 'string' and type(told.message) == 'string' then
+      cause = told.type .. (told.type ~= '' and told.message ~= '' and ': ' or '') .. told.message
+    end
+    local last = culprits.CAUSE
+    if #cause <= last then
+      return cause
+    end
+    -- Not through the middle of a character: its bytes after the first are from 128 to 191.
+    while cause:byte(last + 1) >= 128 and cause:byte(last + 1) < 192 do
+      last = last - 1
+    end
+    return cause:sub(1, last) .. '…'
+  end
+
+  -- The error of a job whose parent failed: it tells of the culprit, which may be further up the line. (nil: the parent is gone, or
+  -- has not failed any more.)
+  function culprits.failed_with(id, parent)
+    local cause = ''
+    if parent and parent.state == FAILED and band(parent.flags, HAS_ERROR) ~= 0 then
+      local story = story_of(parent)
+      local encoded = story.error
+      if band(story.large, 4) ~= 0 then
+        encoded = plan.large['e:' .. id] or call('HGET', LARGE, 'e:' .. id) or ''
+      end
+      if culprits.of(id).number > 0 then
+        return encoded
+      end
+      cause = culprits.cause(encoded)
+    end
+    return culprits.error('It comes after job ' .. id .. ', which failed' .. (cause == '' and '.' or ': ' .. cause))
+  end
+
+  function culprits.because(id, parent, state)
+    if state == FAILED then
+      return culprits.failed_with(id, parent)
+    end
+    local how = state == CANCELLED and 'cancelled.' or 'removed before it was done.'
+    return culprits.error('It comes after job ' .. id .. ', which was ' .. how)
+  end
+
+  -- A culprit was revived. Without the last of them, the job that failed with them waits again. The answer is what that cost.
+  function culprits.forgive(job, parent)
+    local set = culprits.of(job.id)
+    if not relations.drop(set, parent) or set.number > 0 or job.state ~= FAILED or is_set_aside(job)
+      or culprits.key_is_taken(job) then
+      return 0
+    end
+    culprits.bring_back(job, job.due)
+    return #more_of(job).after
+  end
+
+  -- A job that lost its unique key to a newer one comes back without it, but not beside it.
+  function culprits.key_is_taken(job)
+    local key = key_of(job)
+    local holder = key and holder_of(key)
+    local other = holder and holder.id ~= job.id and find_job(holder.id)
+    return other and other.state < DONE
+  end
+
+  -- Into line again, as if it were new, by hand or with its culprit. What failed because of it follows.
+  function culprits.bring_back(job, due)
+    remember_end(job)
+    remember(job, now, 'revived', '', '')
+    leave_state(job)
+    job.attempts, job.crashes, job.finished, job.due = 0, 0, 0, due
+    if band(job.flags, STORY) ~= 0 then
+      local story = story_of(job)
+      keep_error(job, story, nil)
+      keep_group(job, story, nil)
+      story.deferred = 0
+      job.flags = without(job.flags, HAS_DEFERRED)
+      tell(job, story)
+    end
+    happened(job, 'revived')
+    local after = more_of(job).after or {}
+    load_many(after)
+    for _, id in ipairs(after) do
+      local parent = find_job(id)
+      if parent then
+        relations.follow(job, parent)
+      end
+    end
+    relations.revived(job)
+    lanes.join(job)
+    wait_in_line(job)
+  end
+end

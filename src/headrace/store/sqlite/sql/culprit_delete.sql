@@ -1,0 +1,2 @@
+-- That one was revived.
+DELETE FROM culprit WHERE child = ?1 AND parent = ?2
