@@ -27,6 +27,7 @@ from headrace.errors import (
     StoreReplaced,
     StoreUnavailable,
     Timeout,
+    UnknownJob,
     Unsupported,
 )
 from headrace.events import Event
@@ -76,6 +77,7 @@ __all__ = [
     "StoreUnavailable",
     "Task",
     "Timeout",
+    "UnknownJob",
     "Unsupported",
     "WaitFor",
     "current",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -27,10 +27,10 @@ from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
-from headrace.store.pieces import counting, pieces
+from headrace.store.pieces import counting, pieces, thousands
 from headrace.store.urls import Secret, shown_url
 from headrace.task import AsyncTask, Call, Task
-from headrace.turns import TurnOptions
+from headrace.turns import TurnOptions, refuse_unknown
 from headrace.when import Duration
 
 if TYPE_CHECKING:
@@ -249,7 +249,8 @@ class Headrace:
         [0, 2, 4]
         """
         puts: list[Put] = []
-        jobs = self._new_jobs(calls)
+        jobs, named = self._new_jobs(calls)
+        self._require_known(named)
         for piece in pieces(jobs, self.store.put_at_once):
             with counting(puts, len(jobs)):
                 puts += self._put(piece)
@@ -257,12 +258,16 @@ class Headrace:
 
     def _enqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """In one step, however many they are: for jobs that make no sense without each other."""
-        return self._handles(self._put(self._new_jobs(calls)))
+        jobs, named = self._new_jobs(calls)
+        self._require_known(named)
+        return self._handles(self._put(jobs))
 
     def _enqueue(self, call: Call[R]) -> Job[R]:
         """The same for a single call of one of this app's tasks."""
         if call.new.tags:
             facet(self.store, Tags)
+        if call.named:
+            self._require_known(call.named)
         put = self._put([call.new])[0]
         return Job(self, put.id, created_now=put.created)
 
@@ -282,14 +287,24 @@ class Headrace:
         if loading.under_way:
             loading.warn_of_enqueue()
         puts: list[Put] = []
-        jobs = self._new_jobs(calls)
+        jobs, named = self._new_jobs(calls)
+        await self._arequire_known(named)
         for piece in pieces(jobs, self.store.put_at_once):
             with counting(puts, len(jobs)):
                 step = await self.store.arun(self.store.put(piece))
             puts += step
         return self._handles(puts)
 
-    def _new_jobs(self, calls: Iterable[Call[Any]]) -> list[NewJob]:
+    def _require_known(self, named: Sequence[str]) -> None:
+        for ids in thousands(named):
+            refuse_unknown(ids, self.store.run(self.store.get(ids)))
+
+    async def _arequire_known(self, named: Sequence[str]) -> None:
+        for ids in thousands(named):
+            refuse_unknown(ids, await self.store.arun(self.store.get(ids)))
+
+    def _new_jobs(self, calls: Iterable[Call[Any]]) -> tuple[list[NewJob], list[str]]:
+        """The jobs to put, and the ids of those that must be there before."""
         if not isinstance(calls, Iterable):
             raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
         calls = list(calls)
@@ -306,7 +321,9 @@ class Headrace:
             raise ArgumentsError(
                 "A call stands for one job: the same call is in this batch twice. Make one call per job."
             )
-        return jobs
+        named = {job_id: None for call in calls if call.named for job_id in call.named}
+        here = {job.id for job in jobs} if named else set()
+        return jobs, [job_id for job_id in named if job_id not in here]
 
     def _handles(self, puts: list[Put]) -> list[Job[Any]]:
         return [Job(self, put.id, created_now=put.created) for put in puts]

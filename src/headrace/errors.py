@@ -79,6 +79,17 @@ class UnclearId(HeadraceError, LookupError):
     """Part of an id was given, and no job or more than one has it in its id."""
 
 
+class UnknownJob(HeadraceError, LookupError):
+    """A job was to come after one whose id, given as text, is not known; nothing was written."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"There is no job {job_id!r} to come after: it never existed, was deleted, or was purged. Nothing was "
+            "written. If it may be done and gone, name it by its handle: after=[app.job(...)] counts it as done then."
+        )
+        self.job_id = job_id
+
+
 class ResultGone(HeadraceError, LookupError):
     """The job is done, and its result is no longer kept: results were dropped before their jobs (`results-history`)."""
 

@@ -22,19 +22,18 @@ from msgspec.structs import replace
 
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.handle import Job
-from headrace.job import IfFailed
 from headrace.store.contract import Facet
 from headrace.task import Call
-from headrace.turns import Policy
+from headrace.turns import Policy, check_policy
 
 __all__ = ["chain", "group"]
 
 
-def chain(*calls: Call[Any], if_failed: Policy = "wait") -> list[Job[Any]]:
+def chain(*calls: Call[Any], if_failed: Policy = "fail") -> list[Job[Any]]:
     """Put jobs that run one after another, each when the one before is done: all of them or none.
 
     Each finds what the one before returned in `current().results()`. `if_failed` says what becomes of those behind
-    one that fails: they wait for its revival, fail too, or run anyway.
+    one that fails: they fail too, and come back when it is revived (the default); wait for its revival; or run anyway.
 
     >>> from headrace import Headrace, current, flow
     >>> app = Headrace("sqlite:///:memory:")
@@ -55,10 +54,11 @@ def chain(*calls: Call[Any], if_failed: Policy = "wait") -> list[Job[Any]]:
     return _put(linked)
 
 
-def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = "wait") -> list[Job[Any]]:
+def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = "fail") -> list[Job[Any]]:
     """Put jobs that run side by side, and then one that runs when all of them are done: all of them or none.
 
     The one in `then` comes last in the answer; it finds what the others returned in `current().results()`.
+    With `if_failed="run"` it runs even if some of them failed, and `current().results(failed="skip")` leaves those out.
     """
     if then is None:
         return _put(list(calls))
@@ -70,8 +70,7 @@ def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = 
 def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_failed: Policy) -> Call[Any]:
     if not first:
         return call
-    if if_failed not in tuple(IfFailed):
-        raise ConfigurationError(f"if_failed is 'wait', 'fail' or 'run', not {if_failed!r}.")
+    policy = check_policy(if_failed)
     for other in first:
         if other.new.unique_key is not None:
             raise ArgumentsError(
@@ -82,7 +81,7 @@ def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_f
     if new.lane is not None and new.lane.sequence:
         raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
     after = tuple(dict.fromkeys((*new.after, *(other.new.id for other in first))))
-    return Call(call.task, replace(new, after=after, if_failed=IfFailed(if_failed)))
+    return Call(call.task, replace(new, after=after, if_failed=policy), call.named)
 
 
 def _put(calls: list[Call[Any]]) -> list[Job[Any]]:

@@ -14,7 +14,7 @@ from headrace.names import check_priority, check_queue, check_tags
 from headrace.settings import retention_of
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
-from headrace.turns import ids_of
+from headrace.turns import ids_of, named_in_text
 from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
 
 if TYPE_CHECKING:
@@ -193,6 +193,12 @@ class Job(Generic[R_co]):
     def __await__(self) -> Generator[Any, None, R_co]:
         return self.aresult().__await__()
 
+    def returned(self, snapshot: Snapshot | None) -> R_co:
+        """What it returned, as of this look. Raises what `result` raises, and `Timeout` if it has not ended."""
+        if not self._seen(snapshot).state.final:
+            self._left(0)
+        return self._outcome()
+
     def _left(self, end: float | None) -> float:
         if end is None:
             return LOOK_AGAIN
@@ -363,11 +369,15 @@ class Job(Generic[R_co]):
 
     def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""
-        return self.app.store.run(self._depend(add, remove))
+        step = self._depend(add, remove)
+        self.app._require_known(named_in_text(add))
+        return self.app.store.run(step)
 
     async def adepend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """The same, from async code."""
-        return await self.app.store.arun(self._depend(add, remove))
+        step = self._depend(add, remove)
+        await self.app._arequire_known(named_in_text(add))
+        return await self.app.store.arun(step)
 
     def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:
         relations = facet(self.app.store, Relations)

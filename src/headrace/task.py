@@ -20,7 +20,15 @@ from headrace.job import NewJob
 from headrace.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
-from headrace.turns import CallTurnOptions, check_after, check_lane, fill_in, lane_options, names_arguments
+from headrace.turns import (
+    CallTurnOptions,
+    check_after,
+    check_lane,
+    fill_in,
+    lane_options,
+    named_in_text,
+    names_arguments,
+)
 from headrace.when import Duration, Instant, milliseconds, moment
 
 if TYPE_CHECKING:
@@ -112,6 +120,8 @@ class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
 
     task: Task[Any, R_co]
     new: NewJob
+    named: tuple[str, ...] = ()
+    """Jobs that it comes after, of which only the ids were given: these must be there."""
 
     def __repr__(self) -> str:
         return f"<call of {self.task.name}>"
@@ -129,6 +139,7 @@ class Using(Generic[P, R_co]):
             task.app.require(Facet.LANES, "sequence=" if self._fields["lane"].sequence else "lane=")
         run_after = options.get("run_after")
         self._words = run_after if isinstance(run_after, str) else None
+        self._named = named_in_text(options.get("after", ()))
         self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
@@ -147,7 +158,7 @@ class Using(Generic[P, R_co]):
             fields = fields | {"lane": msgspec.structs.replace(lane, key=key)}
         if self._unique is not None:
             fields = fields | self._unique["fields"] | {"unique_key": self._unique_key(body)}
-        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields))
+        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields), self._named)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from headrace.codec import clean
-from headrace.errors import ConfigurationError
-from headrace.job import IfFailed, Lane
+from headrace.errors import ConfigurationError, UnknownJob
+from headrace.job import IfFailed, Lane, Snapshot
 from headrace.names import check_count, check_name
 from headrace.when import Duration, milliseconds
 
 if TYPE_CHECKING:
     from headrace.handle import Job
 
-Policy = Literal["wait", "fail", "run"]
+Policy = Literal["fail", "wait", "run"]
 
 MOST_STARTS = 10_000
 _RATE = re.compile(r"(\d{1,9})\s*(?:/|per)\s*(\S.*)")
@@ -41,7 +41,8 @@ class CallTurnOptions(TurnOptions, total=False):
     after: Sequence[Job[Any] | str]
     """Jobs that must be done first. A delay (`run_after=60`) counts from then."""
     if_failed: Policy
-    """When one of them fails or is cancelled: go on waiting for its revival (the default), fail too, or run anyway."""
+    """When one of them fails or is cancelled: fail too (the default), and come back when it is revived; go on waiting
+    for its revival; or run anyway."""
 
 
 def lane_options(task: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,10 +122,26 @@ def check_after(options: Mapping[str, Any], *, in_sequence: bool) -> dict[str, A
     after = ids_of(options["after"], "after")
     if in_sequence:
         raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
-    policy = options.get("if_failed", "wait")
+    policy = check_policy(options.get("if_failed", "fail"))
+    return {"after": after, "if_failed": policy} if after else {}
+
+
+def check_policy(policy: str) -> IfFailed:
     if policy not in tuple(IfFailed):
-        raise ConfigurationError(f"if_failed is 'wait', 'fail' or 'run', not {policy!r}.")
-    return {"after": after, "if_failed": IfFailed(policy)} if after else {}
+        raise ConfigurationError(f"if_failed is 'fail', 'wait' or 'run', not {policy!r}.")
+    return IfFailed(policy)
+
+
+def named_in_text(jobs: Sequence[Job[Any] | str]) -> tuple[str, ...]:
+    """Ids that are text, and may be misspelt. (A job of which there is a handle has been there.)"""
+    return tuple(job for job in jobs if isinstance(job, str))
+
+
+def refuse_unknown(ids: Sequence[str], found: list[Snapshot | None]) -> None:
+    """What would be said to come after jobs that were never there would run at once."""
+    for job_id, job in zip(ids, found, strict=True):
+        if job is None:
+            raise UnknownJob(job_id)
 
 
 def ids_of(jobs: Any, what: str) -> tuple[str, ...]:

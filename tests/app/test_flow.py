@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 
 from headrace import Headrace, JobFailed, State, Unsupported, WaitFor, current, flow
-from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
+from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle, UnknownJob
 from headrace.store.contract import CORE_FACETS
+from headrace.task import CallOptions
+from headrace.turns import Policy
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def test_what_is_done_already_is_not_waited_for(app: Headrace) -> None:
     assert last.result() == 3
 
 
-@pytest.mark.parametrize(("policy", "state"), [("wait", State.BLOCKED), ("fail", State.FAILED), ("run", State.DONE)])
+@pytest.mark.parametrize(("policy", "state"), [("fail", State.FAILED), ("wait", State.BLOCKED), ("run", State.DONE)])
 def test_after_one_that_fails(app: Headrace, policy: str, state: State) -> None:
     doomed = app.tasks["fail"].enqueue()
     last = app.tasks["give"].using(after=[doomed], if_failed=policy).enqueue(1)  # type: ignore[typeddict-item]
@@ -66,7 +69,8 @@ def test_after_one_that_fails(app: Headrace, policy: str, state: State) -> None:
         assert caught.value.group == "dependency"
 
 
-def test_one_that_waits_for_a_failed_one_runs_after_its_revival(app: Headrace) -> None:
+@pytest.mark.parametrize("policy", ["fail", "wait", None])
+def test_one_that_comes_after_a_failed_one_runs_after_its_revival(app: Headrace, policy: Policy | None) -> None:
     sick = True
 
     @app.task(name="recovering")
@@ -76,12 +80,18 @@ def test_one_that_waits_for_a_failed_one_runs_after_its_revival(app: Headrace) -
         return 5
 
     first = recovering.enqueue()
-    last = app.tasks["total"].using(after=[first]).enqueue()
+    options: CallOptions = {"after": [first]} if policy is None else {"after": [first], "if_failed": policy}
+    last = app.tasks["total"].using(**options).enqueue()
     run(app)
-    assert (first.refresh().state, last.refresh().state) == (State.FAILED, State.BLOCKED)
-    assert last.why().startswith(
-        f"it waits for {first.id}, which failed. To run that again: headrace revive {first.id}"
-    )
+    assert (first.refresh().state, last.refresh().state) == (
+        State.FAILED, State.BLOCKED if policy == "wait" else State.FAILED
+    )  # fmt: skip
+    if policy == "wait":
+        words = f"it waits for {first.id}, which failed. To run that again: headrace revive {first.id}"
+    else:
+        culprit = f"It comes after job {first.id}, which failed: ValueError: not yet."
+        words = f"in the group 'dependency': {culprit} It comes back when that job is revived."
+    assert words in last.why()
     sick = False
     assert first.revive()
     run(app)
@@ -99,10 +109,20 @@ def test_a_chain_hands_on_results(app: Headrace) -> None:
     assert [job.result() for job in jobs] == [1, 2, 3]
 
 
-def test_a_chain_that_breaks_takes_the_rest_along_if_told_to(app: Headrace) -> None:
-    jobs = flow.chain(app.tasks["fail"].call(), app.tasks["give"].call(1), app.tasks["give"].call(2), if_failed="fail")
+def test_a_chain_that_breaks_takes_the_rest_along_and_names_the_culprit(app: Headrace) -> None:
+    culprit, *others = flow.chain(app.tasks["fail"].call(), app.tasks["give"].call(1), app.tasks["give"].call(2))
     run(app)
-    assert [job.refresh().state for job in jobs] == [State.FAILED] * 3
+    for job in others:
+        with pytest.raises(JobFailed, match=f"It comes after job {culprit.id}, which failed: ValueError: no"):
+            job.result()
+
+
+def test_a_group_that_breaks_takes_the_last_along(app: Headrace) -> None:
+    give, fail = app.tasks["give"], app.tasks["fail"]
+    _, culprit, last = flow.group(give.call(1), fail.call(), then=app.tasks["total"].call())
+    run(app)
+    with pytest.raises(JobFailed, match=f"It comes after job {culprit.id}, which failed: ValueError: no"):
+        last.result()
 
 
 def test_a_group_and_then(app: Headrace) -> None:
@@ -111,6 +131,94 @@ def test_a_group_and_then(app: Headrace) -> None:
     run(app)
     assert last.result() == 10
     assert [job.state for job in flow.group(give.call(1), give.call(2))] == [State.READY, State.READY]
+
+
+@pytest.mark.parametrize(("failed", "results"), [("skip", [1, 2]), ("none", [1, None, 2, None, None])])
+def test_one_that_runs_in_any_case_gets_the_results_that_are_there(
+    app: Headrace, failed: Literal["skip", "none"], results: list[int | None]
+) -> None:
+    @app.task(name="collect")
+    def collect() -> list[int | None]:
+        with pytest.raises(JobFailed, match="ValueError: no"):
+            current().results()
+        with pytest.raises(ArgumentsError, match="failed is 'raise', 'skip' or 'none', not 'shrug'"):
+            current().results("shrug")  # type: ignore[arg-type]
+        return current().results(failed)
+
+    @app.task(name="acollect")
+    async def acollect() -> list[int | None]:
+        return await current().aresults(failed)
+
+    give = app.tasks["give"]
+    first = [give.enqueue(1), app.tasks["fail"].enqueue(), give.enqueue(2), give.enqueue(3), give.enqueue(4)]
+    lasts = [task.using(after=first, if_failed="run", queue="q").enqueue() for task in (collect, acollect)]
+    first[3].cancel()
+    run(app)
+    first[4].delete()
+    app.worker(queues=["q"]).run_until_empty()
+    assert [last.result() for last in lasts] == [results] * 2
+
+
+def test_the_results_of_many_are_one_request_per_thousand(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[int] = []
+
+    @app.task(name="sum up")
+    def sum_up() -> int:
+        get = app.store.get
+        monkeypatch.setattr(app.store, "get", lambda ids: requests.append(len(ids)) or get(ids))
+        results = current().results()
+        monkeypatch.undo()
+        return sum(results)
+
+    give = app.tasks["give"]
+    last = flow.group(*(give.call(n) for n in range(1_200)), then=sum_up.call())[-1]
+    run(app)
+    assert last.result() == sum(range(1_200))
+    assert requests == [1_000, 200]
+
+
+# -- ids that nobody knows --
+
+NOBODY = "0" * 32
+
+
+def test_an_unknown_id_given_as_text_is_refused_before_anything_is_written(app: Headrace) -> None:
+    give = app.tasks["give"]
+    late = give.using(after=[NOBODY])
+    for enqueue in (
+        lambda: late.enqueue(1),
+        lambda: asyncio.run(late.aenqueue(1)),
+        lambda: app.enqueue_many([give.call(1), late.call(2)]),
+        lambda: asyncio.run(app.aenqueue_many(call for call in (give.call(1), late.call(2)))),  # type: ignore[arg-type]
+        lambda: flow.chain(give.call(1), late.call(2)),
+        lambda: flow.group(give.call(1), then=late.call(2)),
+    ):
+        with pytest.raises(UnknownJob, match=f"There is no job '{NOBODY}' to come after"):
+            enqueue()
+    assert app.store.run(app.store.counts()) == []
+    waiting = give.using(run_after="1 hour").enqueue(1)
+    with pytest.raises(UnknownJob):
+        waiting.depend(add=[NOBODY])
+    with pytest.raises(UnknownJob):
+        asyncio.run(waiting.adepend(add=[NOBODY]))
+    assert waiting.refresh().snapshot.after == ()
+
+
+def test_an_unknown_id_of_a_handle_counts_as_met(app: Headrace) -> None:
+    give = app.tasks["give"]
+    gone = give.enqueue(1)
+    gone.delete()
+    assert give.using(after=[gone]).enqueue(2).state is State.READY
+    assert give.using(after=[app.job(NOBODY)]).enqueue(3).state is State.READY
+
+
+def test_a_known_id_given_as_text_is_fine_also_from_the_same_batch(app: Headrace) -> None:
+    give = app.tasks["give"]
+    first = give.call(1)
+    second = give.using(after=[first.new.id]).call(2)
+    jobs = app.enqueue_many([first, second])
+    assert [job.state for job in jobs] == [State.READY, State.BLOCKED]
+    assert give.using(after=[jobs[1].id]).enqueue(3).state is State.BLOCKED
 
 
 def test_flows_that_cannot_be(app: Headrace) -> None:
@@ -123,7 +231,7 @@ def test_flows_that_cannot_be(app: Headrace) -> None:
         flow.chain(give.using(unique=True).call(1), give.call(2))
     with pytest.raises(ConfigurationError, match="A job in a sequence can't wait for others"):
         flow.chain(give.call(1), give.using(sequence="s").call(2))
-    with pytest.raises(ConfigurationError, match="if_failed is 'wait', 'fail' or 'run', not 'shrug'"):
+    with pytest.raises(ConfigurationError, match="if_failed is 'fail', 'wait' or 'run', not 'shrug'"):
         flow.chain(give.call(1), give.call(2), if_failed="shrug")  # type: ignore[arg-type]
     assert app.store.run(app.store.counts()) == []
 

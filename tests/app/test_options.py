@@ -91,7 +91,7 @@ KNOWN = (
         ({"if_failed": "run"}, "if_failed says what happens when a job in after= fails: add after=[...]."),
         ({"after": "x"}, "after is a list of jobs or of their ids, not 'x'."),
         ({"after": [5]}, "after is a list of jobs or of their ids: 5 is neither."),
-        ({"after": ["x"], "if_failed": "shrug"}, "if_failed is 'wait', 'fail' or 'run', not 'shrug'."),
+        ({"after": ["x"], "if_failed": "shrug"}, "if_failed is 'fail', 'wait' or 'run', not 'shrug'."),
         ({"lane": "tenant-{tenant}"}, "The key 'tenant-{tenant}' names 'tenant', which is no parameter of the task."),
     ],
 )

@@ -79,11 +79,12 @@ def test_a_job_that_runs_or_is_gone(app: Headrace, ask: Ask) -> None:
     assert [entry["outcome"] for entry in answer["jobs"]] == ["refused: it is running", "edited", "not found"]
 
 
-def test_a_job_to_come_after_that_is_not_there_is_told(app: Headrace, run: Run) -> None:
+def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Run) -> None:
     job = shop.add.enqueue(1)
-    result = run("edit", job.id, "--add-after", "0" * 32)
-    assert (result.exit_code, result.stdout) == (exits.OK, f"{job.id}  edited\n")
-    assert result.stderr == f"{'0' * 32} is not known here: nothing waits for it.\n"
+    result = run("edit", job.id, "--priority", "3", "--add-after", "0" * 32)
+    assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
+    assert f"There is no job '{'0' * 32}' to come after" in result.stderr
+    assert job.refresh().snapshot.priority == 0
 
 
 def test_a_worker_that_comes_in_between_is_told(app: Headrace) -> None:

@@ -88,10 +88,18 @@ def test_what_a_call_may_say_can_be_said_in_the_shell(app: Headrace, run: Run) -
     assert last.snapshot.lane == Lane("1", limit=1, sequence=True)
 
 
-def test_a_job_to_come_after_that_is_not_there_is_told(app: Headrace, run: Run) -> None:
+def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Run) -> None:
     result = run("enqueue", "add", "1", "--after", "0" * 32, *APP)
-    assert result.stderr == f"{'0' * 32} is not known here: nothing waits for it.\n"
-    assert app.job(result.stdout.strip()).state is State.READY
+    assert (result.exit_code, result.stdout) == (exits.NOT_DONE, "")
+    assert f"There is no job '{'0' * 32}' to come after" in result.stderr
+    assert app.store.run(app.store.counts()) == []
+
+
+def test_a_job_fails_with_the_one_that_it_comes_after_if_nothing_else_is_said(app: Headrace, run: Run) -> None:
+    parent = shop.add.enqueue(1)
+    job = app.job(run("enqueue", "add", "1", "--after", parent.id, *APP).stdout.strip())
+    parent.cancel()
+    assert (job.refresh().state, job.snapshot.group) == (State.FAILED, "dependency")
 
 
 def test_a_key_of_ones_own_is_unique(app: Headrace, ask: Callable[..., Any]) -> None:

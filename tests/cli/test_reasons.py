@@ -224,7 +224,7 @@ def test_it_waits_for_a_job(app: Headrace, why: Say) -> None:
 
 def test_it_waits_for_a_job_that_failed(app: Headrace, why: Say) -> None:
     failed = shop.fail.enqueue()
-    job = shop.add.using(after=[failed]).enqueue(3)
+    job = shop.add.using(after=[failed], if_failed="wait").enqueue(3)
     app.worker().run_until_empty()
     assert why(job.id) == (
         "dependency failed",

@@ -15,7 +15,7 @@ from headrace.job import State
 from headrace.ops.selection import delete_unneeded, whole_ids
 
 if TYPE_CHECKING:
-    from headrace.store import Store
+    pass
 
 
 UNFINISHED = ("scheduled", "ready", "running", "blocked")
@@ -145,13 +145,3 @@ def report(ids: Sequence[str], outcomes: list[str], good: tuple[str, ...], as_js
             click.echo(f"{visible(job_id)}  {outcome}", err=outcome not in good)
     if not all(outcome in good for outcome in outcomes):
         click.get_current_context().exit(exits.NOT_DONE)
-
-
-def tell_of_strangers(store: Store, parents: tuple[str, ...]) -> None:
-    """Say which of the jobs that others are to come after are not there: they may be long done, or misspelt."""
-    from headrace.cli import visible
-
-    found = store.run(store.get(parents)) if parents else []
-    for job_id, job in zip(parents, found, strict=True):
-        if job is None:
-            click.echo(f"{visible(job_id)} is not known here: nothing waits for it.", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.acts import report, tell_of_strangers
+from headrace.cli.acts import report
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
@@ -105,7 +105,6 @@ def edit_command(
             return
         whole = whole_ids(app.store, ids)
         outcomes = edit(whole)
-        tell_of_strangers(app.store, add)
     report(whole, outcomes, ("edited",), as_json)
 
 

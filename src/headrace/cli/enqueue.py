@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import visible
-from headrace.cli.acts import tell_of_strangers
 from headrace.cli.options import DURATION, app_option, json_option, only_store_option, required_app
 from headrace.cli.output import console, job_document, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
@@ -37,7 +36,7 @@ _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 @click.option("--no-result", is_flag=True, help="Neither check nor keep what it returns.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A word to find it by. May be repeated.")
 @click.option("--after", multiple=True, metavar="ID", help="Run it when this job is done. May be repeated.")
-@click.option("--if-failed", type=click.Choice(["wait", "fail", "run"]), help="When one of --after fails.")
+@click.option("--if-failed", type=click.Choice(["fail", "wait", "run"]), help="If one of --after fails. Default: fail.")
 @click.option("--lane", metavar="KEY", help="Take turns with jobs of other keys.")
 @click.option("--limit", type=int, help="How many jobs of the lane run at once.")
 @click.option("--rate", help="How many jobs of the lane may start: '10/minute'.")
@@ -77,7 +76,6 @@ def enqueue_command(
         raise click.UsageError("--timeout says how long to wait: add --wait.")
     with required_app(app_path, store) as app:
         job = _enqueue(find_task(app, task_name), arguments, _options(given))
-        tell_of_strangers(app.store, given["after"])
         if wait:
             _wait(job, timeout, as_json)
         elif as_json:

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from headrace.codec import clean, decode_value, encode_value
-from headrace.errors import ArgumentsError, HeadraceError
-from headrace.job import Lease, Report, Token
+from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound
+from headrace.job import Lease, Report, Snapshot, Token
 from headrace.signals import Cancelled
+from headrace.store.pieces import thousands
 from headrace.when import as_datetime
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.handle import Job
     from headrace.task import Task
 
+
+WithFailed = Literal["raise", "skip", "none"]
 
 MOST_LINES = 10_000
 """As many as a history can be set to keep: of those that wait to be sent, the latest are kept."""
@@ -138,9 +141,35 @@ class Context:
         """The jobs that its last run waited for (`WaitFor`); none on the first run."""
         return self.after if self.lease.resumed else []
 
-    def results(self) -> list[Any]:
-        """What those in `after` returned, in the order in which they are there. Raises `JobFailed` if one failed."""
-        return [job.result(timeout=0) for job in self.after]
+    def results(self, failed: WithFailed = "raise") -> list[Any]:
+        """What those in `after` returned, in the order in which they are there.
+
+        `failed` says what to do about one that failed, was cancelled or is gone: raise `JobFailed`, `JobCancelled` or
+        `JobNotFound`; leave it out ("skip"); or have None in its place ("none").
+        """
+        store = self._app.store
+        found = [job for ids in thousands(self.lease.after) for job in store.run(store.get(ids))]
+        return self._returned(found, failed)
+
+    async def aresults(self, failed: WithFailed = "raise") -> list[Any]:
+        """The same, from async code."""
+        store = self._app.store
+        found = [job for ids in thousands(self.lease.after) for job in await store.arun(store.get(ids))]
+        return self._returned(found, failed)
+
+    def _returned(self, found: list[Snapshot | None], failed: WithFailed) -> list[Any]:
+        if failed not in get_args(WithFailed):
+            raise ArgumentsError(f"failed is 'raise', 'skip' or 'none', not {failed!r}.")
+        results = []
+        for job, snapshot in zip(self.after, found, strict=True):
+            try:
+                results.append(job.returned(snapshot))
+            except (JobFailed, JobCancelled, JobNotFound):
+                if failed == "raise":
+                    raise
+                if failed == "none":
+                    results.append(None)
+        return results
 
     @property
     def _app(self) -> Headrace:
