@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
@@ -25,7 +25,7 @@ from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
-from headrace.store.facets import SEARCH, DayStats, Statistics, Tags, facet
+from headrace.store.facets import SEARCH, DayStats, Rows, Sql, Statistics, Tags, facet
 from headrace.store.paging import PAGE, pages
 from headrace.store.pieces import counting, pieces, thousands
 from headrace.store.urls import Secret, shown_url
@@ -423,6 +423,28 @@ class Headrace:
         found = self.store.run(facet(self.store, Tags).tags(limit))
         return dict(found)
 
+    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Look at a SQLite store with one statement that reads. `values` are for its question marks.
+
+        Python's `sqlite3` is not safe for that in a process that uses headrace; see docs/stores/sqlite.md.
+
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task(name="greet")
+        ... def greet(name: str) -> None: ...
+        >>> job = greet.enqueue("ada")
+        >>> app.sql("SELECT task, state FROM jobs WHERE id = ?", job.id)
+        [{'task': 'greet', 'state': 'ready'}]
+        """
+        return _records(self.store.run(self._sql(query, values)))
+
+    async def asql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """The same, from async code."""
+        return _records(await self.store.arun(self._sql(query, values)))
+
+    def _sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
+        self.require(Facet.SQL, "sql()")
+        return cast("Sql", self.store).sql(query, values)
+
     def queue(self, name: str) -> Queue:
         """A handle on a queue: pause it, limit it, look at what stands in line."""
         from headrace.queue import Queue  # noqa: PLC0415  (most programs only enqueue)
@@ -585,3 +607,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _records(found: Rows) -> list[dict[str, Any]]:
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]

@@ -73,6 +73,8 @@ class Facet(StrEnum):
     WHY = "why"
     SCHEDULES = "schedules"
     """Recurring jobs."""
+    SQL = "SQL"
+    """Looking with queries."""
 
 
 CORE_FACETS = frozenset(

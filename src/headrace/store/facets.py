@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -130,6 +130,23 @@ class Tags(Protocol):
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         """Keep an eye on jobs, or no longer. True: it is there."""
+
+
+# -- SQL ---------------------------------------------------------------------------------------------
+
+
+class Rows(Struct, frozen=True):
+    """What a query answered."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+class Sql(Protocol):
+    """Queries that only read."""
+
+    def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
+        """Run one statement; `values` are for its question marks. `ConfigurationError`: it can't be run, or writes."""
 
 
 # -- statistics --------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote
 
 import apsw
@@ -43,6 +43,7 @@ from headrace.store.facets import (
     Edit,
     LaneSnapshot,
     QueueControl,
+    Rows,
     ScheduleLook,
     ScheduleRecord,
     Tick,
@@ -54,6 +55,7 @@ from headrace.store.sqlite import (
     client,
     editing,
     lanes,
+    looking,
     queues,
     reads,
     schedules,
@@ -90,7 +92,7 @@ class SqliteStore:
     put_at_once = None
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.SQL,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {}
 
@@ -306,6 +308,9 @@ class SqliteStore:
 
     def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
         return Step(lambda tx: circumstances.circumstances(tx, job_id, self._run_folder), writes=False)
+
+    def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
+        return Step(lambda tx: looking.sql(tx, query, values), writes=False)
 
     # -- events --
 

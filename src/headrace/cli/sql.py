@@ -1,0 +1,50 @@
+"""`headrace sql`: look at a SQLite store with SQL, safely beside everything that uses it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+import click
+
+from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.output import show_json, show_table
+from headrace.errors import Unsupported
+from headrace.store.contract import Facet
+from headrace.store.facets import Sql
+from headrace.store.urls import shown_url
+
+
+@click.command("sql")
+@click.argument("query")
+@store_options
+@json_option
+def sql_command(query: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+    """Look at a SQLite store with SQL.
+
+    The views 'jobs' and 'schedules' are for people, and are kept stable. Nothing can be changed.
+
+    \b
+    Example:
+      headrace sql "SELECT task, count(*) FROM jobs WHERE state = 'failed' GROUP BY task"
+    """
+    with existing_store(store, app_path) as opened:
+        if Facet.SQL not in opened.facets:
+            raise Unsupported(f"SQL needs a SQLite store, which {shown_url(opened.url)} is not.")
+        found = opened.run(cast("Sql", opened).sql(query, ()))
+    if as_json:
+        show_json({"rows": [dict(zip(found.columns, map(_json, row), strict=True)) for row in found.rows]})
+    elif not found.rows:
+        click.echo("No rows.")
+    else:
+        show_table(found.columns, [tuple(map(_text, row)) for row in found.rows])
+
+
+def _json(value: Any) -> Any:
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return "" if value is None else str(value)
