@@ -31,7 +31,7 @@ def test_the_list(two: None, run: Run, ask: Ask) -> None:
     lines = run("schedules").stdout.splitlines()
     assert lines[0].split("  ")[0] == "NAME"
     assert re.match(r"nightly +every day at 04:00 UTC +in \d days +0 +cli\.shop:add +$", lines[1])
-    assert "every 2nd Sunday at 09:00 in Europe/Zurich" in lines[2]
+    assert "every 2nd Sunday (the 2nd and 4th of a month) at 09:00 in Europe/Zurich" in lines[2]
     nightly, sunday = ask("schedules")["schedules"]
     assert (nightly["name"], nightly["arguments"], nightly["state"]) == ("nightly", {"a": 1, "b": 3}, "ticking")
     assert (sunday["tags"], sunday["options"], sunday["max_runs"]) == (["red"], {"retries": 2}, 3)
@@ -55,7 +55,7 @@ def test_an_empty_list_and_a_store_that_is_not_there(app: Headrace, run: Run, tm
 def test_show(two: None, run: Run, ask: Ask) -> None:
     shown = run("schedules", "show", "sunday").stdout
     for words in (
-        "every 2nd Sunday at 09:00 in Europe/Zurich",
+        "every 2nd Sunday (the 2nd and 4th of a month) at 09:00 in Europe/Zurich",
         "0 of 3",
         '{"to":"ada"}',
         "red",

@@ -90,17 +90,13 @@ def patterns(chance: random.Random, moment: datetime) -> Iterator[tuple[str, Mat
         False,
     )
     first, last = sorted((hour * 60 + minute, other * 60 + 1))
-    if last - first < 60:  # or no mark might lie in it
+    if last - first < 60:  # or the interval might be longer
         first, last = min(first, 1379), min(first, 1379) + 60
     yield (
         f"every {step} minutes between {first // 60}:{first % 60:02} and {last // 60}:{last % 60:02}",
-        lambda wall: first <= wall.hour * 60 + wall.minute <= end_of_window(first, last) and wall.minute % step == 0,
+        lambda wall: wall.hour * 60 + wall.minute in range(first, last + 1, step),
         True,
     )
-
-
-def end_of_window(first: int, last: int) -> int:
-    return last + 59 if first % 60 == last % 60 == 0 else last
 
 
 def brute_force(matches: Matches, running: bool, start: datetime, end: datetime, tz: ZoneInfo) -> list[datetime]:

@@ -9,7 +9,7 @@ from .helpers import NOW, utc
 
 def test_the_echo_the_crons_and_the_next_runs() -> None:
     explained = explain(parse("every 2nd Sunday at 9am", tz="Europe/Zurich"), after=NOW, count=3)
-    assert explained.echo == "every 2nd Sunday at 09:00 in Europe/Zurich"
+    assert explained.echo == "every 2nd Sunday (the 2nd and 4th of a month) at 09:00 in Europe/Zurich"
     assert explained.crons == {"WorkKit cron": "* * * 0/2 9 0 0"}
     assert [str(run.at) for run in explained.runs] == [
         "2026-05-24 09:00:00+02:00",
@@ -48,21 +48,26 @@ def test_a_time_in_an_overlap_is_remarked() -> None:
 
 
 def test_an_interval_that_begins_anew_is_remarked() -> None:
-    assert explain(parse("every 45 minutes"), after=NOW).remarks == (
+    assert explain(parse("*/45 * * * *"), after=NOW).remarks == (
         "the count begins anew with every hour, as 60 is not a multiple of 45",
     )
-    assert explain(parse("every 5 hours"), after=NOW).remarks == (
+    assert explain(parse("0 */5 * * *"), after=NOW).remarks == (
         "the count begins anew with every day, as 24 is not a multiple of 5",
     )
     assert explain(parse("every 90 minutes"), after=NOW).remarks == ()
 
 
 def test_a_window_over_midnight_is_remarked() -> None:
-    # A bare hour is on the 24-hour clock, so this is not what someone in an office means.
-    explained = explain(parse("every 5 minutes between 9 and 5"), after=NOW)
-    assert explained.echo == "every 5 minutes between 09:00 and 05:59 UTC"
+    explained = explain(parse("every 5 minutes from 10pm to 5am"), after=NOW)
+    assert explained.echo == "every 5 minutes between 22:00 and 05:59 UTC"
     assert explained.remarks == ("the window runs over midnight",)
-    assert explain(parse("every 5 minutes between 9 and 17"), after=NOW).remarks == ()
+
+
+def test_a_last_hour_that_counts_in_full_is_remarked() -> None:
+    assert explain(parse("every 5 minutes from 9am to 5pm"), after=NOW).remarks == (
+        "the last hour counts in full, to 17:59; write the end as 17:00 to stop sharp there",
+    )
+    assert explain(parse("every 5 minutes from 9am to 5:00pm"), after=NOW).remarks == ()
 
 
 def test_the_end_is_remarked() -> None:

@@ -12,7 +12,7 @@ import click
 
 from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, existing_store, json_option, store_options
-from headrace.cli.output import show_fields, show_json, show_table, text_of, value_of
+from headrace.cli.output import console, show_fields, show_json, show_table, text_of, value_of
 from headrace.errors import ConfigurationError, ScheduleNotFound
 from headrace.spoken import ago, iso, length, local, now_ms
 
@@ -82,7 +82,19 @@ def schedules_command(ctx: click.Context, store: str | None, app_path: str | Non
         if any(schedule.declared_by for schedule in found):
             headings.append("declared by")
         rows = [(s.name, s.rule, when(s), str(s.runs), s.task, s.declared_by or "")[: len(headings)] for s in found]
-        show_table(headings, rows, whole="name next runs", numbers="runs")
+        show_table(headings, _fitting(headings, rows), whole="name next runs", numbers="runs")
+
+
+def _fitting(headings: list[str], rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows whose rules, which may be long, leave room for when they come next."""
+    widths = [max(len(heading), *(len(row[place]) for row in rows)) for place, heading in enumerate(headings)]
+    rule = headings.index("rule")
+    others = sum(min(width, 20) for place, width in enumerate(widths) if place != rule) + 2 * len(headings)
+    room = max(console().width - others, 12)
+    return [
+        tuple(text if place != rule or len(text) <= room else f"{text[: room - 1]}…" for place, text in enumerate(row))
+        for row in rows
+    ]
 
 
 @schedules_command.command("show")

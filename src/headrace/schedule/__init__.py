@@ -8,6 +8,7 @@ Everything here is pure: the time is always an argument. Naive times and words a
 a zone, and what happens when that clock jumps is decided in one place, ``zone.py``.
 """
 
+from headrace.schedule.anchors import anchored
 from headrace.schedule.cron7 import parse_cron7
 from headrace.schedule.duration import parse_duration
 from headrace.schedule.errors import ScheduleError
@@ -28,6 +29,7 @@ __all__ = [
     "Run",
     "Schedule",
     "ScheduleError",
+    "anchored",
     "cron7_of_phrase",
     "explain",
     "parse",

@@ -2,94 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Literal, cast
 from zoneinfo import ZoneInfo
 
+from headrace.schedule.clocks import clock_in
 from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days, Stride
-from headrace.schedule.days import EPOCH as EPOCH_DAY
+from headrace.schedule.draft import Draft, fits
 from headrace.schedule.errors import ScheduleError
-from headrace.schedule.schedules import EPOCH, Calendar, Elapsed, Schedule
-from headrace.schedule.times import ALL_HOURS, ALL_MINUTES, Clock, Times
-from headrace.schedule.vocabulary import SECONDS_IN
+from headrace.schedule.paces import times_of
+from headrace.schedule.schedules import Calendar, Elapsed, Schedule
 from headrace.schedule.words import Phrase
 from headrace.schedule.zone import to_instant
 
-SUB_DAY = ("second", "minute", "hour", "elapsed")
-LIMITS = {"second": 60, "minute": 60, "hour": 24, "day": 31, "week": 2, "month": 12, "year": 2}
-"""From here on an interval does not fit its field, and is counted from a fixed start instead."""
-
 StrideUnit = Literal["day", "week", "month", "year"]
-
-
-@dataclass(slots=True)
-class Draft:
-    """What a phrase said, part by part."""
-
-    recurring: bool = False
-    pace: tuple[int, str] | None = None
-    """An interval shorter than a day; with the unit "elapsed" the count is in seconds."""
-    interval: tuple[int, str] | None = None
-    """An interval of days or longer."""
-    weekdays: tuple[int, ...] = ()
-    weekday_turns: tuple[tuple[int, int], ...] = ()
-    dates: tuple[int, ...] = ()
-    last_day: bool = False
-    last_workday: bool = False
-    nth: tuple[tuple[int, int], ...] = ()
-    last_weekdays: tuple[int, ...] = ()
-    months: tuple[int, ...] = ()
-    year: int | None = None
-    clocks: tuple[Clock, ...] = ()
-    marks: tuple[int, ...] = ()
-    window: tuple[int, int] | None = None
-    start: tuple[int, int, int] | None = None
-
-    @property
-    def by_date(self) -> bool:
-        return bool(self.dates or self.last_day or self.last_workday)
-
-    @property
-    def by_weekday(self) -> bool:
-        return bool(self.weekdays or self.weekday_turns)
-
-    @property
-    def by_nth(self) -> bool:
-        return bool(self.nth or self.last_weekdays)
+_LONGEST = 3_000_000_000
 
 
 def compose(draft: Draft, phrase: Phrase, tz: ZoneInfo) -> Schedule:
     """The schedule that a draft says."""
     try:
+        _settle_clocks(draft)
+        _settle_weekdays(draft)
         _check(draft)
         start = None if draft.start is None else date(*draft.start)
         _round_up_units(draft)
         if _is_elapsed(draft, start):
             return _elapsed(draft, start, tz)
-        schedule = Calendar(_days(draft, start), _times(draft), tz)
+        schedule = Calendar(_days(draft, start), times_of(draft), tz)
     except ValueError as error:
-        why = str(error) if isinstance(error, ScheduleError) else "there is no such date"
+        why = str(error) if isinstance(error, ScheduleError) else "there is no such date; give one of the calendar"
         raise phrase.refusal(why) from None
-    if not schedule.times.usable_days:
-        raise phrase.refusal("none of its times of day lies in the window")
     if not schedule.ever_runs:
-        raise phrase.refusal("such a date never comes")
+        raise phrase.refusal("such a date never comes; give one that does")
     return schedule
 
 
-def grid(clocks: tuple[Clock, ...]) -> Times:
-    """Fixed times of the day, as hours x minutes where they are that."""
-    seconds = {second for _, _, second in clocks}
-    if len(seconds) > 1:
-        raise ScheduleError("several times of day must share their seconds")
-    minutes_of_day = tuple(sorted({hour * 60 + minute for hour, minute, _ in clocks}))
-    hours = tuple(sorted({minute // 60 for minute in minutes_of_day}))
-    minutes = tuple(sorted({minute % 60 for minute in minutes_of_day}))
-    if len(hours) * len(minutes) != len(minutes_of_day):
-        return Times(hours=(), minutes=(), seconds=tuple(seconds), clocks=minutes_of_day)
-    full = len(hours) == 24 or len(minutes) == 60
-    return Times(hours=hours, minutes=minutes, seconds=tuple(seconds), running=full)
+def _settle_clocks(draft: Draft) -> None:
+    """From times of day as they were said to those of the 24 hours."""
+    if draft.part and not draft.spoken:
+        raise ScheduleError(f"it does not say at what time; add one, as in 'every {draft.part} at 8:30'")
+    if draft.times_a_day is not None and len(draft.spoken) != draft.times_a_day:
+        raise ScheduleError("it does not say at which times; add them, as in 'twice a day at 8am and 8pm'")
+    # The small hours of 'every night' are clear; those of 'Friday night' may be Friday's or Saturday's.
+    every_day = not (draft.by_weekday or draft.by_date or draft.by_nth)
+    clocks = {clock_in(draft.part, spoken, after_midnight=every_day) for spoken in draft.spoken}
+    draft.clocks = tuple(sorted(clocks))
+
+
+def _settle_weekdays(draft: Draft) -> None:
+    """'every day except Sunday' is six weekdays."""
+    if not draft.without:
+        return
+    if draft.weekday_turns or draft.by_date or draft.by_nth or draft.interval not in (None, (1, "day")):
+        raise ScheduleError("'except' goes with every day or with weekdays, as in 'every day except Sunday'")
+    if draft.interval is None and not draft.weekdays and draft.pace is None:
+        raise ScheduleError("'except' needs the days that it takes from, as in 'every day except Sunday'")
+    draft.weekdays = tuple(day for day in draft.weekdays or range(7) if day not in draft.without)
+    draft.interval = None
+    if not draft.weekdays:
+        raise ScheduleError("no day is left; leave fewer out")
 
 
 def _check(draft: Draft) -> None:
@@ -102,9 +75,11 @@ def _check(draft: Draft) -> None:
             raise ScheduleError("a window needs an interval shorter than a day, as in 'every 5 minutes between ...'")
         if draft.marks:
             raise ScheduleError("':MM' is the minute of an hourly job, as in 'every hour at :40'")
+        if draft.start_clock:
+            raise ScheduleError("it starts at a time without a date; write one, as in 'starting 2026-06-01'")
         return
     if draft.clocks and not draft.start:
-        raise ScheduleError("a time of day does not go with an interval shorter than a day")
+        raise ScheduleError("a time of day does not go with an interval shorter than a day; leave one out")
     if draft.marks and draft.pace[1] != "hour":
         raise ScheduleError("':MM' is the minute of an hourly job, as in 'every hour at :40'")
 
@@ -121,6 +96,8 @@ def _round_up_units(draft: Draft) -> None:
         draft.pace = None
         draft.interval = draft.interval or (1, "day")
         draft.clocks = tuple((0, mark, 0) for mark in draft.marks)
+        if draft.start_clock:
+            draft.clocks = (draft.start_clock,)
         if draft.by_date or draft.by_weekday or draft.by_nth:
             draft.interval = None
     if draft.interval == (12, "month"):
@@ -133,17 +110,10 @@ def _by_day(draft: Draft) -> bool:
     return draft.by_date or draft.by_nth or draft.by_weekday
 
 
-def _pace_seconds(draft: Draft) -> int:
-    assert draft.pace is not None
-    count, unit = draft.pace
-    return count if unit == "elapsed" else count * SECONDS_IN[unit]
-
-
 def _is_elapsed(draft: Draft, start: date | None) -> bool:
     if draft.pace is None:
         return False
-    count, unit = draft.pace
-    return start is not None or (draft.window is None and (unit == "elapsed" or count >= LIMITS[unit]))
+    return start is not None or (draft.window is None and not fits(*draft.pace))
 
 
 def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:
@@ -154,37 +124,36 @@ def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:
             if start is None
             else "with 'starting', an interval shorter than a day runs around the clock; leave out the rest"
         )
+    if draft.start_clock:
+        raise ScheduleError("it starts at a time without a date; write both, as in 'starting 2026-06-01 at 2:00'")
     if len(draft.clocks) > 1:
-        raise ScheduleError("it can start at one time only")
+        raise ScheduleError("it can start at one time only; keep one")
     at = time(*draft.clocks[0]) if draft.clocks else time()
-    anchor = EPOCH if start is None else to_instant(datetime.combine(start, at), tz).astimezone(UTC)
-    if _pace_seconds(draft) > 3_000_000_000:
-        raise ScheduleError("the interval is longer than anyone will wait")
-    return Elapsed(_pace_seconds(draft), tz, anchor)
+    anchor = None if start is None else to_instant(datetime.combine(start, at), tz).astimezone(UTC)
+    if draft.pace_seconds > _LONGEST:
+        raise ScheduleError("the interval is longer than anyone will wait; give a shorter one")
+    return Elapsed(draft.pace_seconds, tz, anchor)
 
 
 def _days(draft: Draft, start: date | None) -> Days:
     years = None if draft.year is None else (draft.year,)
     base = Days(years, draft.months or ALL_MONTHS, of_month=_of_month(draft), of_week=_of_week(draft))
     if draft.interval is None:
-        if start is not None:
-            raise ScheduleError("'starting' goes with an interval, as in 'every 2 weeks starting 2026-06-01'")
         if not _by_day(draft) and draft.pace is None:
             raise ScheduleError("it does not say on which days; begin with 'every day' or a weekday")
-        if draft.pace is None and not draft.by_weekday and not draft.months:
+        if draft.pace is None and not (draft.by_weekday or draft.months or draft.of_every_month):
             raise ScheduleError("it does not say of which month; end the days with 'of every month'")
-        return base
+        return base if start is None else replace(base, stride=Stride("day", 1, start))
     count, unit = draft.interval
     if count > 9999:
-        raise ScheduleError("the interval is longer than anyone will wait")
+        raise ScheduleError("the interval is longer than anyone will wait; give a shorter one")
     base = {"day": _every_days, "week": _every_weeks, "month": _every_months, "year": _every_years}[unit](draft, base)
-    if start is not None or count >= LIMITS[unit]:
-        return replace(base, stride=Stride(cast(StrideUnit, unit), count, start or EPOCH_DAY))
-    if unit == "day" and count > 1:
-        return replace(base, of_month=DayOfMonth(values=tuple(range(1, 32, count))))
-    if unit == "month":
-        return replace(base, months=tuple(range(1, 13, count)))
-    return base
+    if unit == "week" and count > 1 and base.of_week is None:  # no weekday was said: it comes from the anchor
+        count, unit = count * 7, "day"
+    if start is not None or not fits(count, unit):
+        timed = start is not None or unit != "day" or bool(draft.clocks or draft.pace)
+        return replace(base, stride=Stride(cast(StrideUnit, unit), count, start, timed))
+    return replace(base, months=tuple(range(1, 13, count))) if unit == "month" else base
 
 
 def _every_days(draft: Draft, base: Days) -> Days:
@@ -197,8 +166,11 @@ def _every_weeks(draft: Draft, base: Days) -> Days:
     if draft.by_date or draft.by_nth or draft.weekday_turns:
         raise ScheduleError("an interval of weeks goes with plain weekdays, as in 'every 2 weeks on Friday'")
     if not draft.weekdays and draft.pace:
-        raise ScheduleError("it does not say on which weekday")
-    return replace(base, of_week=DayOfWeek(values=draft.weekdays or (0,)))
+        raise ScheduleError("it does not say on which weekday; add one, as in 'on Friday'")
+    assert draft.interval is not None
+    if draft.weekdays or draft.interval[0] > 1:
+        return base if len(draft.weekdays) < 7 else replace(base, of_week=DayOfWeek(values=draft.weekdays))
+    return replace(base, of_week=DayOfWeek(values=(0,)))
 
 
 def _every_months(draft: Draft, base: Days) -> Days:
@@ -225,7 +197,10 @@ def _every_years(draft: Draft, base: Days) -> Days:
 def _of_month(draft: Draft) -> DayOfMonth | None:
     if not draft.by_date:
         return None
-    return DayOfMonth(values=draft.dates, last=draft.last_day, last_workday=draft.last_workday)
+    nearest = (1,) if draft.first_workday else ()
+    return DayOfMonth(
+        values=draft.dates, last=draft.last_day, last_workday=draft.last_workday, nearest_workdays=nearest
+    )
 
 
 def _of_week(draft: Draft) -> DayOfWeek | None:
@@ -237,50 +212,3 @@ def _of_week(draft: Draft) -> DayOfWeek | None:
         nth=tuple(sorted(set(draft.nth))),
         last=tuple(sorted(set(draft.last_weekdays))),
     )
-
-
-def _times(draft: Draft) -> Times:
-    if draft.pace is None:
-        return grid(draft.clocks or ((0, 0, 0),))
-    count, unit = draft.pace
-    if unit == "elapsed" or count >= LIMITS[unit] or (unit == "hour" and draft.window and not draft.marks):
-        if _pace_seconds(draft) % 60:
-            raise ScheduleError("in a window an interval above a minute must be of whole minutes")
-        count, unit = _pace_seconds(draft) // 60, "minute"
-        if count >= LIMITS[unit]:
-            return _counted_from_window(draft)
-    hours, window = _window_hours(draft.window)
-    if unit == "hour":
-        if window:
-            raise ScheduleError("with ':MM' a window must be on whole hours")
-        hours = tuple(sorted(hours[::count]))
-        full = len(hours) == 24 or len(draft.marks) == 60
-        return Times(hours, draft.marks or (0,), running=full or draft.window is None)
-    steps = tuple(range(0, 60, count))
-    if unit == "minute":
-        return Times(tuple(sorted(hours)), steps, window=window, running=True)
-    return Times(tuple(sorted(hours)), ALL_MINUTES, steps, window=window, running=True)
-
-
-def _window_hours(window: tuple[int, int] | None) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The hours of a window in its own order, and the window itself where hours alone don't say it.
-
-    Between whole hours the last one counts in full, as WorkKit has it: "between 9 and 17" is 9:00 to 17:59.
-    """
-    if window is None:
-        return ALL_HOURS, None
-    first, last = window
-    if first % 60 or last % 60 not in (0, 59):
-        return ALL_HOURS, window
-    span = (last // 60 - first // 60) % 24 + 1
-    return tuple((first // 60 + step) % 24 for step in range(span)), None
-
-
-def _counted_from_window(draft: Draft) -> Times:
-    """An hour or longer, within a window: fixed times, counted from its start, each day anew."""
-    assert draft.window is not None
-    first, last = draft.window
-    if first % 60 == 0 and last % 60 == 0:
-        last += 59
-    minutes = range(first, first + (last - first) % 1440 + 1, _pace_seconds(draft) // 60)
-    return grid(tuple((minute // 60 % 24, minute % 60, 0) for minute in minutes))

@@ -77,11 +77,18 @@ class Stride:
 
     unit: Literal["day", "week", "month", "year"]
     count: int
-    start: date = EPOCH
+    start: date | None = None
+    """None: not anchored yet (see ``anchors.py``); until then it counts from 1970."""
+    timed: bool = True
+    """Whether a time of day was said; if not, the anchor gives it."""
+
+    @property
+    def origin(self) -> date:
+        return self.start or EPOCH
 
     def next_period(self, day: date) -> date:
         """The day itself when its period counts, else the first day of the next period that does."""
-        day = max(day, self.start)
+        day = max(day, self.origin)
         ahead = -self._index(day) % self.count
         if not ahead:
             return day
@@ -94,13 +101,14 @@ class Stride:
         return day + timedelta(days=days)
 
     def _index(self, day: date) -> int:
+        start = self.origin
         if self.unit == "year":
-            return day.year - self.start.year
+            return day.year - start.year
         if self.unit == "month":
-            return (day.year - self.start.year) * 12 + day.month - self.start.month
+            return (day.year - start.year) * 12 + day.month - start.month
         if self.unit == "day":
-            return (day - self.start).days
-        return (day.toordinal() - day.weekday() - self.start.toordinal() + self.start.weekday()) // 7
+            return (day - start).days
+        return (day.toordinal() - day.weekday() - start.toordinal() + start.weekday()) // 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""Lengths of time: '30s', '5 minutes', '1h30m', '2 hours and 30 minutes'."""
+"""Lengths of time: '30s', '5 minutes', '1h30m', '2 hours and 30 minutes', 'an hour and a half'.
+
+amounts  := amount { [ "and" ] amount }            largest unit first, each once
+amount   := number unit [ "and a half" ] | number "and a half" unit | fraction
+fraction := "half" ( a | an ) unit | [ "a" ] "quarter" [ "of" ] "an hour" | "three quarters of an hour"
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,16 @@ from datetime import timedelta
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.vocabulary import SECONDS_IN, UNITS
 from headrace.schedule.words import END, Phrase, read_number
+
+_AND_A_HALF = ("and", "a", "half")
+_OF_AN_HOUR = (
+    (("a", "quarter", "of", "an", "hour"), 15),
+    (("quarter", "of", "an", "hour"), 15),
+    (("a", "quarter", "hour"), 15),
+    (("quarter", "hour"), 15),
+    (("half", "hour"), 30),
+    (("three", "quarters", "of", "an", "hour"), 45),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +94,39 @@ def _another_amount(phrase: Phrase) -> tuple[float, Amount] | None:
 
 def _amount(phrase: Phrase) -> tuple[float, Amount] | None:
     """One amount, and the size of its unit in seconds to compare it by."""
-    if phrase.take_all("half", "an", "hour"):
-        return 3600, Amount(0, timedelta(minutes=30))
-    token, spelled = phrase.peek(), phrase.peek(1).word
-    if spelled in ("fortnight", "fortnights"):
-        factor, unit = 2, "week"
-    else:
-        factor, unit = 1, UNITS.get(spelled, "")
+    return _fraction(phrase) or _counted(phrase)
+
+
+def _fraction(phrase: Phrase) -> tuple[float, Amount] | None:
+    for words, minutes in _OF_AN_HOUR:
+        if phrase.take_all(*words):
+            return SECONDS_IN["hour"], Amount(0, timedelta(minutes=minutes))
+    unit = UNITS.get(phrase.peek(2).word, "")
+    if phrase.peek().word == "half" and phrase.peek(1).word in ("a", "an") and unit in SECONDS_IN:
+        phrase.skip(3)
+        return SECONDS_IN[unit], Amount(0, timedelta(seconds=SECONDS_IN[unit] / 2))
+    return None
+
+
+def _counted(phrase: Phrase) -> tuple[float, Amount] | None:
+    token = phrase.peek()
     number = read_number(token)
     count = number if number is not None else token.decimal
+    halves = 1 if all(phrase.peek(ahead).word == word for ahead, word in enumerate(_AND_A_HALF, start=1)) else 0
+    spelled = phrase.peek(1 + 3 * halves).word
+    factor = 2 if spelled in ("fortnight", "fortnights") else 1
+    unit = "week" if factor == 2 else UNITS.get(spelled, "")
     if count is None or not unit:
         return None
+    if unit in ("month", "year") and (number is None or halves):
+        raise phrase.unplaced("months and years are counted whole")
+    phrase.skip(2 + 3 * halves)
     if unit in ("month", "year"):
-        if number is None:
-            raise phrase.unplaced("months and years are counted whole")
-        phrase.skip(2)
-        months = number * (12 if unit == "year" else 1)
+        months = (number or 0) * (12 if unit == "year" else 1)
         return (365 if unit == "year" else 30) * 86400, Amount(months, timedelta(0))
-    phrase.skip(2)
+    halves = halves or int(phrase.take_all(*_AND_A_HALF))
     try:
-        return SECONDS_IN[unit], Amount(0, timedelta(seconds=count * factor * SECONDS_IN[unit]))
+        length = timedelta(seconds=(count + halves / 2) * factor * SECONDS_IN[unit])
     except OverflowError:
         raise phrase.refusal("it is beyond what a duration can hold") from None
+    return SECONDS_IN[unit], Amount(0, length)

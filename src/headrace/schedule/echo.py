@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from zoneinfo import ZoneInfo
 
-from headrace.schedule.compose import LIMITS
 from headrace.schedule.days import ALL_MONTHS, DayOfMonth, DayOfWeek, Days
-from headrace.schedule.days import EPOCH as EPOCH_DAY
+from headrace.schedule.draft import fits
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.phrase import parse_phrase
+from headrace.schedule.phrase_days import gloss
 from headrace.schedule.schedules import EPOCH, Calendar, Elapsed, Schedule
 from headrace.schedule.times import ALL_HOURS, ALL_MINUTES, Times
 from headrace.schedule.vocabulary import MONTH_NAMES, SECONDS_IN, WEEKDAY_NAMES, listing, ordinal
 
+_PERIODS = {"hour": 24, "minute": 60, "second": 60}
 _MOST_MARKS = 12
 """More minutes of the hour than this are easier to read as cron."""
 
@@ -46,18 +47,16 @@ def _reads_back(phrase: str, schedule: Calendar) -> bool:
 
 
 def _elapsed(schedule: Elapsed) -> str:
-    """The largest unit that says it; without a start, one too large for its field, or it would mean the field."""
-    fallback = _count(schedule.seconds, "second")
-    for unit in ("hour", "minute", "second"):
-        count, rest = divmod(schedule.seconds, SECONDS_IN[unit])
-        if count and not rest:
-            if schedule.start == EPOCH and count > LIMITS[unit]:
+    """The largest unit that says it; without a start, one that does not fit its field, or it would mean the field."""
+    units = [unit for unit in ("hour", "minute", "second") if schedule.seconds % SECONDS_IN[unit] == 0]
+    counts = [(schedule.seconds // SECONDS_IN[unit], unit) for unit in units]
+    if schedule.start is None:
+        for count, unit in counts:
+            if count != _PERIODS[unit] and not fits(count, unit):
                 return _count(count, unit)
-            if schedule.start != EPOCH:
-                fallback = _count(count, unit)
-                break
-    local = schedule.start.astimezone(schedule.tz)
-    return f"{fallback} starting {local.date().isoformat()} at {_clock(local.hour, local.minute, local.second)}"
+    local = (schedule.start or EPOCH).astimezone(schedule.tz)
+    at = _clock(local.hour, local.minute, local.second)
+    return f"{_count(*counts[0])} starting {local.date().isoformat()} at {at}"
 
 
 def _calendar(calendar: Calendar) -> str | None:
@@ -68,20 +67,22 @@ def _calendar(calendar: Calendar) -> str | None:
         return None
     # After 'starting' an interval of hours would be counted from there, so the times are listed instead.
     stride = days.stride
-    started = stride is not None and (stride.start != EPOCH_DAY or stride.count < LIMITS[stride.unit])
+    started = stride is not None and stride.start is not None
     pace = None if started else _pace(times)
     on_days = _days(days, bare=pace is None)
     at = None if pace or (times.running and not started) else _fixed(times)
+    if stride is not None and not stride.timed:
+        at = ""
     if on_days is None or pace is at is None:
         return None
     text = " ".join(filter(None, [pace, on_days, at]))
-    return f"{text} starting {stride.start.isoformat()}" if stride and started else text
+    return f"{text} starting {stride.start.isoformat()}" if stride and stride.start else text
 
 
 def _pace(times: Times) -> str | None:
     """'every 5 minutes between 09:00 and 17:59', or None when it is not an interval."""
     if times.clocks:
-        return None
+        return _stepped(times)
     hours, minutes, seconds = times.hours, times.minutes, times.seconds
     if times.running and minutes == ALL_MINUTES and (step := _step(seconds, 60)):
         return _count(step, "second") + _between(times)
@@ -98,6 +99,15 @@ def _pace(times: Times) -> str | None:
             first, last = _clock(hours[0], minutes[0]), _clock(hours[-1], minutes[0])
             return f"{_count(step, 'hour')} between {first} and {last}"
     return None
+
+
+def _stepped(times: Times) -> str | None:
+    """'every 20 minutes between 09:10 and 11:00': minutes that are counted from the start of a window."""
+    if times.window is None:
+        return None
+    first, last = times.window
+    step = (last - first) % 1440 // (len(times.clocks) - 1)
+    return _count(step, "minute") + _between(times)
 
 
 def _between(times: Times) -> str:
@@ -127,7 +137,8 @@ def _days(days: Days, *, bare: bool) -> str | None:
     months = listing(MONTH_NAMES[month - 1] for month in days.months) if days.months else ""
     every_month = days.months == ALL_MONTHS
     within = f" in {months}{year}" if not every_month else f" in{year}" if year else ""
-    stride = days.stride
+    # Every day from a date on: only the date is said, at the end.
+    stride = None if days.stride and (days.stride.unit, days.stride.count) == ("day", 1) else days.stride
     if days.of_week and (days.of_week.values or days.of_week.turns):
         if days.of_month or days.of_week.nth or days.of_week.last:
             return None
@@ -146,9 +157,6 @@ def _days(days: Days, *, bare: bool) -> str | None:
     if stride:
         of_months = f" of {months}{year}" if stride.unit == "year" else within
         return f"{_count(stride.count, stride.unit)} {on_dates}{of_months}"
-    numbers = days.of_month.values if days.of_month else ()
-    if len(items) == len(numbers) > 2 and (every := _step(numbers, 31, low=1)):
-        return _count(every, "day") + within
     if every_month:
         return f"{on_dates} of every month{within}"
     if step and not year:
@@ -160,8 +168,10 @@ def _dates(days: Days) -> list[str] | None:
     """Days of the month, each with its article; None where the grammar has no words for them."""
     items: list[str] = []
     if (part := days.of_month) is not None:
-        if part.turns or part.to_last or part.nearest_workdays or days.of_week or part == DayOfMonth():
+        others = part.nearest_workdays not in ((), (1,))
+        if part.turns or part.to_last or others or days.of_week or part == DayOfMonth():
             return None
+        items += ["the first weekday"] * bool(part.nearest_workdays)
         items += [f"the {ordinal(day)}" for day in part.values]
         items += ["the last day"] * part.last + ["the last weekday"] * part.last_workday
     elif (week := days.of_week) is not None:
@@ -179,7 +189,7 @@ def _weekdays(part: DayOfWeek, bare: bool) -> str:
             word = "weekend" if 0 in plain else "weekday"
             return f"every {word}" if bare else f"on {word}s"
         return ("every " if bare else "on ") + _weekday_list(plain)
-    items = [f"every {ordinal(n)} {WEEKDAY_NAMES[weekday]}" for weekday, n in part.turns]
+    items = [f"every {ordinal(n)} {WEEKDAY_NAMES[weekday]} {gloss(n)}" for weekday, n in part.turns]
     if plain:
         items.append(f"every {_weekday_list(plain)}")
     return ("" if bare else "on ") + " and ".join(items)

@@ -79,6 +79,9 @@ def _remarks(schedule: Schedule, runs: list[datetime]) -> list[str]:
     through_midnight = {0, 23} <= {*times.hours} and len(times.hours) < 24 and len(times.minutes) > 1
     if (times.window and times.window[0] > times.window[1]) or (through_midnight and not times.window):
         return ["the window runs over midnight"]
+    if not times.window and len(times.minutes) > 1 and len(times.hours) < 24 and _row(times.hours):
+        end = f"{times.hours[-1]}:00"
+        return [f"the last hour counts in full, to {times.hours[-1]}:59; write the end as {end} to stop sharp there"]
     # An interval that does not divide its hour or day begins anew with each: 45 minutes are :00, :45, :00.
     for name, values, size in (
         ("minute", times.seconds, 60),
@@ -90,3 +93,7 @@ def _remarks(schedule: Schedule, runs: list[datetime]) -> list[str]:
             if values == tuple(range(0, size, step)) and size % step:
                 return [f"the count begins anew with every {name}, as {size} is not a multiple of {step}"]
     return []
+
+
+def _row(hours: tuple[int, ...]) -> bool:
+    return len(hours) > 1 and hours == tuple(range(hours[0], hours[-1] + 1))

@@ -24,7 +24,7 @@ def parse_instant(
 
     A datetime without zone is on the wall clock of ``tz``, and so are words. A timedelta or a number of
     seconds counts from now. A timestamp in digits (``2026-06-01``, ``2026-06-01 07:05:00``,
-    ``2026-06-01T07:05Z``) is UTC unless it carries an offset, and may lie in the past; words may not.
+    ``2026-06-01T07:05Z``) is on that clock, too, unless it carries an offset; it may lie in the past, words may not.
 
     >>> noon = datetime(2026, 5, 14, 12, tzinfo=UTC)
     >>> parse_instant("7pm tomorrow", now=noon, tz="Europe/Zurich")
@@ -32,7 +32,7 @@ def parse_instant(
     >>> parse_instant(90, now=noon)
     datetime.datetime(2026, 5, 14, 12, 1, 30, tzinfo=datetime.timezone.utc)
     >>> parse_instant("2026-06-01 07:05:00", now=noon, tz="Europe/Zurich")
-    datetime.datetime(2026, 6, 1, 7, 5, tzinfo=datetime.timezone.utc)
+    datetime.datetime(2026, 6, 1, 5, 5, tzinfo=datetime.timezone.utc)
     """
     tz = zone(tz)
     if now.tzinfo is None:
@@ -46,7 +46,7 @@ def parse_instant(
         if isinstance(value, str):
             stripped = " ".join(value.split())
             if _TIMESTAMP.fullmatch(stripped):
-                return _timestamp(stripped)
+                return _timestamp(stripped, tz)
             return parse_once(stripped, now=now, tz=tz)
         if not isinstance(value, timedelta | int | float):
             raise ScheduleError(
@@ -57,9 +57,9 @@ def parse_instant(
         raise ScheduleError(f"{value!r} is beyond the years 1 to 9999") from None
 
 
-def _timestamp(text: str) -> datetime:
+def _timestamp(text: str, tz: ZoneInfo) -> datetime:
     try:
         moment = datetime.fromisoformat(re.sub(r"\s?(?:UTC|Z)$", "+00:00", text, flags=re.IGNORECASE))
     except ValueError as error:
         raise ScheduleError(f"'{text}' is not a time that exists: {error}") from None
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else to_instant(moment, tz)

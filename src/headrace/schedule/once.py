@@ -1,31 +1,30 @@
-"""One-time phrases: '7pm tomorrow', 'in 5 minutes', 'next Monday at 9am', 'noon on 24 December'."""
+"""One-time phrases: '7pm tomorrow', 'in 5 minutes', 'next Monday at 9am', 'in 2 days at 9am'.
+
+    once   := "now" | delay | moment
+    delay  := [ "in" ] amounts [ "from now" ]
+    moment := { day | clock | part }                    one of each at most, in any order
+            | [ "in" ] amounts [ "from now" ] { clock | part }         whole days, weeks or months
+            | amounts ( "from" | "on" | ) ( today | tomorrow | weekday ) { clock | part }
+
+Days are in ``dates.py``, clocks and parts of the day in ``clocks.py``. A day alone begins at midnight; a clock alone
+is the next time that a clock shows it; 'tonight' alone is 20:00. What has passed is refused.
+"""
 
 from __future__ import annotations
 
 from calendar import monthrange
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from headrace.schedule.clocks import clock_in, read_clock, read_daypart
+from headrace.schedule.dates import Day, read_base, read_day
 from headrace.schedule.duration import Amount, read_amounts
-from headrace.schedule.times import Clock
-from headrace.schedule.vocabulary import MONTHS, WEEKDAYS
-from headrace.schedule.words import END, Phrase, read_clock
+from headrace.schedule.errors import ScheduleError
+from headrace.schedule.words import END, Phrase, Spoken
 from headrace.schedule.zone import to_instant, zone
 
-_YEARS_TO_A_LEAP_DAY = 9
-"""29 February can be eight years away (1896 to 1904)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Day:
-    """A day as said: a fixed date, a weekday or a date of any year."""
-
-    date: date | None = None
-    weekday: int | None = None
-    not_today: bool = False
-    month_and_day: tuple[int, int] | None = None
+_TONIGHT = (20, 0, 0)
+_HINT = "a time is said as in '7pm tomorrow', 'Friday at 9:30' or 'in 5 minutes'"
 
 
 def parse_once(text: str, *, now: datetime, tz: ZoneInfo) -> datetime:
@@ -40,179 +39,118 @@ def parse_once(text: str, *, now: datetime, tz: ZoneInfo) -> datetime:
     if phrase.zone_name:
         tz = zone(phrase.zone_name)
     now = now.astimezone(UTC)
+    phrase.take("once")
     try:
-        return _now_or_delay(phrase, now, tz) or _moment(phrase, now, tz)
+        if phrase.peek().word == "now" and phrase.peek(1) is END:
+            return now
+        amount = _read_delay(phrase)
+        if amount is None:
+            return _moment(phrase, None, now, tz)
+        if phrase.peek() is END:
+            return _add(now, amount, tz)
+        return _moment(phrase, _counted_day(phrase, amount, now, tz), now, tz)
     except OverflowError:
         raise phrase.refusal("it is beyond the year 9999") from None
 
 
-def _now_or_delay(phrase: Phrase, now: datetime, tz: ZoneInfo) -> datetime | None:
-    if phrase.peek().word == "now" and phrase.peek(1) is END:
-        return now
-    said_in = phrase.take("in")
-    amount = phrase.attempt(read_amounts)
-    if amount is None:
-        if said_in:
-            raise phrase.unplaced("after 'in' comes a length of time, as in 'in 5 minutes'")
-        return None
-    phrase.take_all("from", "now")
-    if phrase.peek() is not END:
-        raise phrase.unplaced("a delay stands alone")
-    return _add(now, amount, tz)
+def _read_delay(phrase: Phrase) -> Amount | None:
+    said_in = phrase.peek().word == "in" and phrase.peek(1).word != "the" and bool(phrase.take("in"))
+    amount = phrase.attempt(_read_amounts)
+    if amount is None and said_in:
+        raise phrase.unplaced("after 'in' comes a length of time, as in 'in 5 minutes'")
+    if amount is not None:
+        phrase.take_all("from", "now")
+    return amount
+
+
+def _read_amounts(phrase: Phrase) -> Amount | None:
+    """Amounts, but not the minutes of '5 minutes past nine'."""
+    amount = read_amounts(phrase)
+    return None if phrase.peek().word in ("past", "to") else amount
+
+
+def _counted_day(phrase: Phrase, amount: Amount, now: datetime, tz: ZoneInfo) -> Day:
+    """The day that is an amount away: 'in 2 days at 9am', 'a week from tomorrow'."""
+    if amount.exact % timedelta(days=1):
+        raise phrase.unplaced("a delay stands alone; with a day or a time of day, count in whole days")
+    phrase.take("from", "on")
+    today = now.astimezone(tz).date()
+    base = read_base(phrase, today)
+    return Day((_add_days(base or today, amount),))
+
+
+def _add_days(day: date, amount: Amount) -> date:
+    months = day.year * 12 + day.month - 1 + amount.months
+    year, month = months // 12, months % 12 + 1
+    if year > 9999:
+        raise OverflowError
+    return date(year, month, min(day.day, monthrange(year, month)[1])) + amount.exact
 
 
 def _add(now: datetime, amount: Amount, tz: ZoneInfo) -> datetime:
     """Months move the calendar and keep the clock, cut to the month's length; the rest is exact."""
     if amount.months:
         local = now.astimezone(tz)
-        months = local.year * 12 + local.month - 1 + amount.months
-        year, month = months // 12, months % 12 + 1
-        if year > 9999:
-            raise OverflowError
-        day = min(local.day, monthrange(year, month)[1])
-        now = to_instant(local.replace(year=year, month=month, day=day, tzinfo=None, fold=0), tz)
+        day = _add_days(local.date(), Amount(amount.months, timedelta(0)))
+        now = to_instant(datetime.combine(day, local.time()), tz)
     return now + amount.exact
 
 
-def _moment(phrase: Phrase, now: datetime, tz: ZoneInfo) -> datetime:
-    day, clock = _read_moment(phrase, now.astimezone(tz).date())
-    this_second = now.replace(microsecond=0)
-    at = time(*(clock or (0, 0, 0)))
-    for candidate in _candidates(day, now.astimezone(tz).date()):
-        instant = to_instant(datetime.combine(candidate, at), tz)
-        if instant > now or (day and day.date and instant >= this_second):
+def _moment(phrase: Phrase, day: Day | None, now: datetime, tz: ZoneInfo) -> datetime:
+    today, this_second = now.astimezone(tz).date(), now.replace(microsecond=0)
+    day, spoken, part = _read_moment(phrase, day, today)
+    if spoken is None and part and not (day and day.part == "night"):
+        raise phrase.refusal(f"it does not say at what time; add one, as in 'tomorrow {part} at 8:30'")
+    clock, later = _clock(phrase, spoken, part)
+    dates = (today, today + timedelta(days=1), today + timedelta(days=2)) if day is None else day.dates
+    for candidate in dates:
+        instant = to_instant(datetime.combine(candidate + later, time(*clock)), tz)
+        if instant > now or (day and day.fixed and instant >= this_second):
             return instant
-    if day and day.month_and_day:
-        raise phrase.refusal("there is no such date")
-    raise phrase.refusal("it has passed")
+    raise phrase.refusal("it has passed; give a time that is still to come")
 
 
-def _candidates(day: _Day | None, today: date) -> Iterator[date]:
-    """The days that are meant, in order; the first whose moment is still to come counts."""
-    if day is None:
-        yield from (today + timedelta(days=ahead) for ahead in range(3))
-    elif day.date is not None:
-        yield day.date
-    elif day.weekday is not None:
-        ahead = (day.weekday - today.isoweekday()) % 7
-        if not (day.not_today and ahead == 0):
-            yield today + timedelta(days=ahead)
-        yield today + timedelta(days=ahead + 7)
-    elif day.month_and_day is not None:
-        month, number = day.month_and_day
-        for year in range(today.year, today.year + _YEARS_TO_A_LEAP_DAY):
-            if number <= monthrange(year, month)[1]:
-                yield date(year, month, number)
+def _clock(phrase: Phrase, spoken: Spoken | None, part: str) -> tuple[tuple[int, int, int], timedelta]:
+    """The time of day, and how many days later it is than the day that was named: midnight ends a night."""
+    if spoken is None:
+        return (_TONIGHT if part else (0, 0, 0)), timedelta(0)
+    if part == "night" and spoken.clock == (0, 0, 0):
+        return spoken.clock, timedelta(days=1)
+    try:
+        return clock_in(part, spoken), timedelta(0)
+    except ScheduleError as error:
+        raise phrase.refusal(str(error)) from None
 
 
-def _read_moment(phrase: Phrase, today: date) -> tuple[_Day | None, Clock | None]:
-    day: _Day | None = None
-    clock: Clock | None = None
+def _read_moment(phrase: Phrase, day: Day | None, today: date) -> tuple[Day | None, Spoken | None, str]:
+    spoken: Spoken | None = None
+    part = ""
     while phrase.peek() is not END:
-        said_at = False
-        if day or clock:
+        if day or spoken:
             phrase.take_comma()
+        if found_part := read_daypart(phrase):
+            if part or (day and day.part):
+                raise _second(phrase, "a part of the day")
+            part = found_part
+            continue
+        said_at = False
         while word := phrase.take("at", "on", "the", "of"):
             said_at = said_at or word == "at"
-        if (found_day := phrase.attempt(lambda words: _read_day(words, today))) is not None and not said_at:
+        found_day = None if said_at else phrase.attempt(lambda words: read_day(words, today))
+        if found_day is not None:
             if day is not None:
                 raise _second(phrase, "a day")
             day = found_day
-        elif found_day is None and (found := read_clock(phrase, bare=said_at)) is not None:
-            if clock is not None:
+        elif (found := read_clock(phrase, bare=said_at)) is not None:
+            if spoken is not None:
                 raise _second(phrase, "a time of day")
-            clock = found
+            spoken = found
         else:
-            if found_day is not None:
-                phrase.skip(-1)
-            hint = "write it as an hour, 'at 9' or '9:00'" if phrase.peek().number is not None else ""
+            hint = "write it as an hour, 'at 9' or '9:00'" if phrase.peek().number is not None else _HINT
             raise phrase.unplaced(hint)
-    return day, clock
+    return day, spoken, part or (day.part if day else "")
 
 
-def _second(phrase: Phrase, what: str) -> Exception:
+def _second(phrase: Phrase, what: str) -> ScheduleError:
     phrase.skip(-1)
-    return phrase.unplaced(f"{what} was given before")
-
-
-def _read_day(phrase: Phrase, today: date) -> _Day | None:
-    if phrase.take("today"):
-        return _Day(date=today)
-    if phrase.take("tomorrow"):
-        return _Day(date=today + timedelta(days=1))
-    if phrase.take_all("day", "after", "tomorrow"):
-        return _Day(date=today + timedelta(days=2))
-    if (numbers := phrase.peek().date) is not None:
-        phrase.skip()
-        return _Day(date=_date(phrase, *numbers))
-    which = phrase.take("this", "next")
-    if phrase.peek().word in WEEKDAYS:
-        weekday = WEEKDAYS[phrase.peek().word]
-        phrase.skip()
-        return _Day(weekday=weekday, not_today=which == "next")
-    if which:
-        raise phrase.unplaced(f"after '{which}' comes a weekday")
-    found = read_month_and_day(phrase)
-    if found is None:
-        return None
-    month, number = found
-    year = read_year(phrase)
-    if year is not None:
-        return _Day(date=_date(phrase, year, month, number))
-    if number > monthrange(2000, month)[1]:
-        raise phrase.refusal("there is no such date")
-    return _Day(month_and_day=(month, number))
-
-
-def read_month_and_day(phrase: Phrase) -> tuple[int, int] | None:
-    """'24 December', '24th of December', 'December 24th': month and day."""
-    return phrase.attempt(_day_then_month) or phrase.attempt(_month_then_day)
-
-
-def read_year(phrase: Phrase) -> int | None:
-    """A year of four digits, perhaps after a comma."""
-    ahead = 1 if phrase.peek().word == "and" else 0
-    token = phrase.peek(ahead)
-    if token.number is None or len(token.text) != 4:
-        return None
-    phrase.skip(ahead + 1)
-    return token.number
-
-
-def _day_then_month(phrase: Phrase) -> tuple[int, int] | None:
-    token = phrase.peek()
-    number = token.number if token.number is not None else token.ordinal
-    phrase.skip()
-    phrase.take("of")
-    month = MONTHS.get(phrase.peek().word)
-    if number is None or month is None or len(token.text) > 4:
-        return None
-    phrase.skip()
-    return month, _day_number(phrase, number)
-
-
-def _month_then_day(phrase: Phrase) -> tuple[int, int] | None:
-    month = MONTHS.get(phrase.peek().word)
-    if month is None:
-        return None
-    phrase.skip()
-    phrase.take("the")
-    token = phrase.peek()
-    number = token.number if token.number is not None else token.ordinal
-    if number is None or (len(token.text) == 4 and token.ordinal is None):
-        return None
-    phrase.skip()
-    return month, _day_number(phrase, number)
-
-
-def _day_number(phrase: Phrase, number: int) -> int:
-    if not 1 <= number <= 31:
-        raise phrase.refusal(f"there is no day {number}")
-    return number
-
-
-def _date(phrase: Phrase, year: int, month: int, day: int) -> date:
-    try:
-        return date(year, month, day)
-    except ValueError:
-        raise phrase.refusal("there is no such date") from None
+    return phrase.unplaced(f"{what} was given before; keep one")

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from headrace.schedule.cron import parse_cron
 from headrace.schedule.cron7 import parse_cron7
 from headrace.schedule.errors import ScheduleError
-from headrace.schedule.phrase import parse_phrase
+from headrace.schedule.phrase import parse_phrase, says_recurring
 from headrace.schedule.repeat import BASES, Repeat, parse_repeat
 from headrace.schedule.schedules import Schedule
 from headrace.schedule.words import cut_zone
@@ -23,7 +23,7 @@ def parse(text: str, *, tz: ZoneInfo | str = "UTC") -> Schedule:
     """Read a recurring phrase or a cron text; a zone at its end wins over ``tz``.
 
     >>> parse("every 2nd Sunday at 9am", tz="Europe/Zurich").echo()
-    'every 2nd Sunday at 09:00 in Europe/Zurich'
+    'every 2nd Sunday (the 2nd and 4th of a month) at 09:00 in Europe/Zurich'
     >>> parse("*/5 9-17 * * 1-5").echo()
     'every 5 minutes between 09:00 and 17:59 on weekdays UTC'
     >>> parse("every 2 weeks on Friday") == parse("every 2 weeks on Friday UTC")
@@ -53,6 +53,16 @@ def restore(text: str) -> Schedule | Repeat:
     'FINISHED, +1 HOUR'
     """
     return parse_repeat(text) if _is_repeat(text) else parse(text)
+
+
+def recurs(text: str) -> bool:
+    """Whether a text is meant for `parse` rather than for `parse_instant`.
+
+    >>> recurs("0 9 * * 1-5"), recurs("every day at 9am"), recurs("9am tomorrow")
+    (True, True, False)
+    """
+    body, _ = cut_zone(" ".join(text.split()))
+    return looks_like_cron(body) or _is_repeat(body) or says_recurring(text)
 
 
 def _is_repeat(text: str) -> bool:

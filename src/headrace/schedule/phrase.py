@@ -2,51 +2,77 @@
 
     every    := { part }
     part     := "every" [ "other" | number | ordinal ] ( unit | weekdays ) | "every" amounts | "every" date
-              | hourly | daily | weekly | fortnightly | monthly | yearly | annually
-              | [ "on" [ "the" ] ] ( weekdays | dates | date )
-              | [ "at" ] clock { "and" clock } | "at" :MM { "and" :MM }
+              | "every" ( "quarter" | "fortnight" | "half hour" | "quarter hour" | noon | midnight | daypart )
+              | hourly | daily | nightly | weekly | fortnightly | monthly | quarterly | yearly | annually
+              | "once" ( a | an ) unit | ( "twice" | number "times" ) "a day"
+              | [ "on" [ "the" ] ] ( weekdays | dates | date ) | "from" weekday "to" weekday
+              | ( "except" | "but" ) weekdays
+              | [ "at" ] clock { "and" clock } | daypart
+              | "at" :MM { "and" :MM } | "on the hour" | "at" offset "past" | offset "past" ( "every" | "each" ) "hour"
               | "between" clock "and" clock | "from" clock ( "to" | "until" ) clock
               | ( "in" | "of" ) ( months [ year ] | year | "the month" | "every month" )
-              | "starting" YYYY-MM-DD
-    weekdays := weekday { "and" weekday } | weekday "to" weekday | "weekday(s)" | "weekend(s)"
-    dates    := ordinal { "and" ordinal } [ weekday ] | "last" ( "day" | "weekday" | weekday )
+              | "starting" ( YYYY-MM-DD | "at" clock )
+    weekdays := weekday { "and" weekday } | weekday "to" weekday | "weekday(s)" | "weekend(s)" | "business day(s)"
+    dates    := ordinal { "and" ordinal } [ weekday ] | "last" ( "day" | "weekday" | weekday ) | "first weekday"
     date     := D month [ year ] | month D [ year ]
 
 Case does not matter, a comma counts as "and", and a zone may end the phrase. A bare hour is on the 24-hour
-clock and needs a word before it ("at 9", "between 9 and 17"). Every phrase must say that it recurs.
+clock and needs a word before it ("at 9", "between 9 and 17"). Every phrase must say that it recurs: two weekdays do.
+Days are read in ``phrase_days.py``, clocks and parts of the day in ``clocks.py``.
 """
 
 from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from headrace.schedule.compose import SUB_DAY, Draft, compose
-from headrace.schedule.once import read_month_and_day, read_year
+from headrace.schedule.clocks import read_clock, read_clocks, read_daypart, read_offset
+from headrace.schedule.compose import compose
+from headrace.schedule.draft import SUB_DAY, Draft
+from headrace.schedule.phrase_days import (
+    PLURALS,
+    date_comes,
+    read_days,
+    read_except,
+    read_months,
+    read_weekdays,
+    read_year_of,
+    weekdays_at,
+)
 from headrace.schedule.schedules import Schedule
-from headrace.schedule.vocabulary import MONTHS, ORDINALS, SECONDS_IN, UNITS, WEEKDAYS
-from headrace.schedule.words import END, Phrase, Token, read_clock, read_clocks, read_number
+from headrace.schedule.vocabulary import DAYPARTS, MONTHS, SECONDS_IN, UNITS, WEEKDAYS
+from headrace.schedule.words import END, Phrase, Spoken, read_number, read_ordinal
 from headrace.schedule.zone import zone
 
 _ADVERBS = {
     "hourly": (1, "hour"),
     "daily": (1, "day"),
+    "everyday": (1, "day"),
+    "nightly": (1, "day"),
     "weekly": (1, "week"),
     "fortnightly": (2, "week"),
     "monthly": (1, "month"),
+    "quarterly": (3, "month"),
     "yearly": (1, "year"),
     "annually": (1, "year"),
 }
+_AFTER_EVERY: tuple[tuple[tuple[str, ...], tuple[int, str]], ...] = (
+    (("half", "an", "hour"), (30, "minute")),
+    (("half", "hour"), (30, "minute")),
+    (("quarter", "of", "an", "hour"), (15, "minute")),
+    (("quarter", "hour"), (15, "minute")),
+    (("quarter",), (3, "month")),
+    (("fortnight",), (2, "week")),
+)
+"""What may come after 'every' in place of a number and a unit."""
 _DOUBLE_MEANING = {
     "biweekly": "'every 2 weeks' or two weekdays",
     "bimonthly": "'every 2 months' or two days of every month",
     "biannually": "'every 2 years' or two dates",
 }
-_WEEKDAY_SETS: dict[str, tuple[int, ...]] = dict.fromkeys(("weekday", "weekdays"), tuple(range(1, 6)))
-_WEEKDAY_SETS |= dict.fromkeys(("weekend", "weekends"), (0, 6))
-_WEEKDAY_SETS |= {word: (number,) for word, number in WEEKDAYS.items()}
-_WEEKDAY_SETS |= {word + "s": (number,) for word, number in WEEKDAYS.items()}
-_PLURALS = {word for word in _WEEKDAY_SETS if word.endswith("s")}
-_RECURRING = {"every", "each", *_ADVERBS, *_DOUBLE_MEANING, *_PLURALS}
+_RECURRING = {"every", "each", *_ADVERBS, *_DOUBLE_MEANING, *PLURALS}
+_WINDOW = "a window goes from one time of day to another, as in 'between 9am and 5pm'"
+_AFTER = "after 'every' comes a unit, a weekday or a date, as in 'every 5 minutes' or 'every Monday at 9am'"
+_ONE_MONTH = (("of", "the", "month"), ("of", "every", "month"), ("of", "each", "month"))
 
 
 def parse_phrase(text: str, tz: ZoneInfo) -> Schedule:
@@ -65,13 +91,28 @@ def parse_phrase(text: str, tz: ZoneInfo) -> Schedule:
 
 
 def says_recurring(text: str) -> bool:
-    """Whether a phrase speaks of many times rather than one."""
+    """Whether a phrase speaks of many times rather than one.
+
+    >>> says_recurring("Mon, Wed and Fri at 7am"), says_recurring("once on Friday"), says_recurring("once a day")
+    (True, False, True)
+    """
     phrase = Phrase(text)
+    weekdays = 0
     while (token := phrase.peek()) is not END:
-        if token.word in _RECURRING or phrase.take_all("of", "the", "month") or phrase.take_all("of", "the", "year"):
+        if token.word in _RECURRING or _often(phrase) or any(phrase.take_all(*words) for words in _PERIODIC):
             return True
+        weekdays += token.word in WEEKDAYS
         phrase.skip()
-    return False
+    return weekdays > 1
+
+
+_PERIODIC = (("of", "the", "month"), ("of", "the", "year"))
+
+
+def _often(phrase: Phrase) -> bool:
+    """Whether 'once a', 'twice a' or 'three times a' comes here."""
+    ahead = 1 if phrase.peek().word in ("once", "twice") else 2 if phrase.peek(1).word == "times" else 0
+    return bool(ahead) and phrase.peek(ahead).word in ("a", "an", "each", "every", "per")
 
 
 def _read_part(phrase: Phrase, draft: Draft) -> None:
@@ -81,36 +122,62 @@ def _read_part(phrase: Phrase, draft: Draft) -> None:
         raise phrase.unplaced(f"it has two meanings; say {_DOUBLE_MEANING[phrase.peek().word]}")
     elif adverb := phrase.take(*_ADVERBS):
         draft.recurring = True
+        draft.part = "night" if adverb == "nightly" else draft.part
         _set_interval(phrase, draft, *_ADVERBS[adverb])
+    elif _often(phrase):
+        _read_often(phrase, draft)
+    elif part := read_daypart(phrase):
+        _set_part(phrase, draft, part)
+    elif phrase.take_all("on", "the", "hour"):
+        _set_marks(phrase, draft, [0])
     elif phrase.take("at"):
         _read_times(phrase, draft)
-    elif phrase.take("between", "from"):
-        _read_window(phrase, draft)
+    elif phrase.peek().word in ("between", "from"):
+        _read_window_or_weekdays(phrase, draft)
+    elif phrase.take("except", "but"):
+        read_except(phrase, draft)
     elif phrase.take("in", "of", "during"):
         _read_period(phrase, draft)
     elif phrase.take("starting"):
         _read_start(phrase, draft)
+    elif phrase.peek().word == "until":
+        raise phrase.unplaced("a last date is given as end=")
     elif phrase.take_comma():
         pass
     elif phrase.peek().word == "and" and phrase.peek(1).word in ("every", "each", "on"):
         phrase.skip()
-    elif phrase.take("on"):
+    elif phrase.take("on") or not (_read_minutes_past(phrase, draft) or _read_clocks(phrase, draft, bare=False)):
         _read_days(phrase, draft)
-    elif clocks := read_clocks(phrase, bare=False):
-        _set_clocks(phrase, draft, clocks)
+
+
+def _read_days(phrase: Phrase, draft: Draft) -> None:
+    phrase.take("the")
+    if phrase.take("every", "each"):
+        _read_every(phrase, draft)
     else:
-        _read_days(phrase, draft)
+        read_days(phrase, draft)
 
 
 def _read_every(phrase: Phrase, draft: Draft) -> None:
     draft.recurring = True
-    if phrase.take_all("half", "an", "hour") or phrase.take_all("half", "hour"):
-        return _set_interval(phrase, draft, 30, "minute")
-    if phrase.take("fortnight"):
-        return _set_interval(phrase, draft, 2, "week")
+    for words, interval in _AFTER_EVERY:
+        if phrase.take_all(*words):
+            return _set_interval(phrase, draft, *interval)
+    if phrase.peek().clock and phrase.peek().text in ("noon", "midnight"):
+        _set_interval(phrase, draft, 1, "day")
+        _read_clocks(phrase, draft, bare=False)
+        return None
+    if phrase.peek().word in DAYPARTS:
+        _set_interval(phrase, draft, 1, "day")
+        return _set_part(phrase, draft, phrase.take(*DAYPARTS))
+    return _read_counted(phrase, draft)
+
+
+def _read_counted(phrase: Phrase, draft: Draft) -> None:
+    """'every 5 minutes', 'every other Friday', 'every 2nd Sunday', 'every 15th', 'every last Friday'."""
     count, after = 1, 0
     token, following = phrase.peek(), phrase.peek(1)
-    ordinal = _ordinal(token)
+    ordinal = read_ordinal(token)
     if token.word == "other":
         count, after = 2, 1
     elif ordinal is not None and (following.word in UNITS or following.word in WEEKDAYS):
@@ -118,43 +185,57 @@ def _read_every(phrase: Phrase, draft: Draft) -> None:
     elif (number := read_number(token)) is not None and following.word in UNITS:
         count, after = number, 1
     word = phrase.peek(after).word
-    if ordinal == 1 and word in WEEKDAYS:
-        raise phrase.unplaced(f"say 'every {word}' or 'on the 1st {word} of every month'")
     if word in UNITS:
         phrase.skip(after + 1)
         if not count:
             phrase.skip(-2)
             raise phrase.unplaced("an interval is at least 1")
         return _read_compound(phrase, draft, count, UNITS[word])
-    if word in _WEEKDAY_SETS:
-        phrase.skip(after)
-        return _read_weekdays(phrase, draft, count)
-    if word == "last" or ordinal is not None or _date_comes(phrase):
-        return _read_days(phrase, draft)
+    if token.word == "other" and weekdays_at(phrase, 1):
+        phrase.skip()
+        _set_interval(phrase, draft, 2, "week")
+        return read_weekdays(phrase, draft, 1)
+    if ordinal is not None and word in WEEKDAYS and not _of_one_month(phrase, 2):
+        if ordinal == 1:
+            raise phrase.unplaced(f"say 'every {word}' or 'on the 1st {word} of every month'")
+        phrase.skip()
+        return read_weekdays(phrase, draft, ordinal)
+    if weekdays_at(phrase, 0):
+        return read_weekdays(phrase, draft, 1)
+    if word == "last" or ordinal is not None or date_comes(phrase):
+        draft.of_every_month = True
+        return read_days(phrase, draft)
     phrase.skip(after)
     if phrase.peek().word in MONTHS:
         raise phrase.unplaced("say which day, as in 'every 1 June' or 'every day in June'")
-    raise phrase.unplaced(
-        "after 'every' comes a unit, a weekday or a date, as in 'every 5 minutes' or 'every Monday at 9am'"
-    )
+    raise phrase.unplaced(_AFTER)
 
 
-def _date_comes(phrase: Phrase) -> bool:
-    """Whether a date such as '24 December' comes next; takes nothing."""
-    found: list[tuple[int, int]] = []
+def _of_one_month(phrase: Phrase, ahead: int) -> bool:
+    """Whether 'of the month' comes, which makes 'every 2nd Sunday' one day of each month."""
+    return any(all(phrase.peek(ahead + place).word == word for place, word in enumerate(words)) for words in _ONE_MONTH)
 
-    def look(words: Phrase) -> None:
-        if (date := read_month_and_day(words)) is not None:
-            found.append(date)
 
-    phrase.attempt(look)
-    return bool(found)
+def _read_often(phrase: Phrase, draft: Draft) -> None:
+    """'once an hour', 'twice a day at 8am and 8pm', 'three times a day: 8am, 2pm and 10pm'."""
+    draft.recurring = True
+    token = phrase.peek()
+    times = {"once": 1, "twice": 2}.get(token.word) or read_number(token)
+    phrase.skip(2 if token.word in ("once", "twice") else 3)
+    unit = UNITS.get(phrase.peek().word)
+    if times is None or unit is None or (times > 1 and unit != "day"):
+        raise phrase.unplaced("say when, as in 'every Monday and Thursday at 9am' or 'every 30 minutes'")
+    phrase.skip()
+    _set_interval(phrase, draft, 1, unit)
+    draft.times_a_day = times if times > 1 else None
 
 
 def _read_compound(phrase: Phrase, draft: Draft, count: int, unit: str) -> None:
-    """Further amounts after the first: 'every 1 hour and 30 minutes', 'every 1h30m'."""
+    """Further amounts after the first: 'every 1 hour and 30 minutes', 'every 1h30m', 'every hour and a half'."""
     seconds, smallest = count * SECONDS_IN.get(unit, 0), unit
     compound = False
+    if unit in ("hour", "minute") and phrase.take_all("and", "a", "half"):
+        return _set_interval(phrase, draft, seconds + SECONDS_IN[unit] // 2, "elapsed")
     while True:
         ahead = 1 if phrase.peek().word == "and" else 0
         number = read_number(phrase.peek(ahead))
@@ -166,21 +247,43 @@ def _read_compound(phrase: Phrase, draft: Draft, count: int, unit: str) -> None:
             raise phrase.unplaced("say each unit once, the largest first, none larger than a week")
         phrase.skip(2)
         seconds, smallest, compound = seconds + number * SECONDS_IN[following], following, True
-    if compound:
-        _set_interval(phrase, draft, seconds, "elapsed")
-    else:
-        _set_interval(phrase, draft, count, unit)
+    return _set_interval(phrase, draft, *((seconds, "elapsed") if compound else (count, unit)))
 
 
 def _set_interval(phrase: Phrase, draft: Draft, count: int, unit: str) -> None:
+    if (draft.pace if unit in SUB_DAY else draft.interval) is not None:
+        raise phrase.refusal("it has two intervals; keep one")
     if unit in SUB_DAY:
-        if draft.pace:
-            raise phrase.refusal("it has two intervals; keep one")
         draft.pace = (count, unit)
     else:
-        if draft.interval:
-            raise phrase.refusal("it has two intervals; keep one")
         draft.interval = (count, unit)
+
+
+def _set_part(phrase: Phrase, draft: Draft, part: str) -> None:
+    if draft.part:
+        raise phrase.refusal("it names two parts of the day; make it two schedules")
+    draft.part = part
+
+
+def _set_marks(phrase: Phrase, draft: Draft, marks: list[int]) -> None:
+    if draft.marks:
+        raise phrase.refusal("it gives the minutes twice; keep one")
+    draft.marks = tuple(sorted(set(marks)))
+
+
+def _read_minutes_past(phrase: Phrase, draft: Draft) -> bool:
+    """'15 minutes past every hour', 'at half past': minutes of every hour, where no hour comes after 'past'."""
+
+    def offset(words: Phrase) -> int | None:
+        found = read_offset(words, plain=True)
+        following = words.peek().word in ("every", "each") and words.peek(1).word == "hour"
+        return found if found is not None and (words.peek() is END or following) else None
+
+    minutes = phrase.attempt(offset)
+    if minutes is None:
+        return False
+    _set_marks(phrase, draft, [minutes % 60])
+    return True
 
 
 def _read_times(phrase: Phrase, draft: Draft) -> None:
@@ -189,39 +292,58 @@ def _read_times(phrase: Phrase, draft: Draft) -> None:
         phrase.skip(2 if phrase.peek().word == "and" else 1)
         marks.append(mark)
     if marks:
-        if draft.marks:
-            raise phrase.refusal("it gives the minutes twice")
-        draft.marks = tuple(sorted(set(marks)))
-        return
-    clocks = read_clocks(phrase, bare=True)
-    if not clocks:
+        return _set_marks(phrase, draft, marks)
+    if not (_read_minutes_past(phrase, draft) or _read_clocks(phrase, draft, bare=True)):
         raise phrase.unplaced("after 'at' comes a time of day, as in 'at 9am' or 'at 17:30'")
-    _set_clocks(phrase, draft, clocks)
+    return None
 
 
-def _set_clocks(phrase: Phrase, draft: Draft, clocks: list[tuple[int, int, int]]) -> None:
-    if draft.clocks:
+def _read_clocks(phrase: Phrase, draft: Draft, *, bare: bool) -> bool:
+    spoken = read_clocks(phrase, bare=bare)
+    if not spoken:
+        return False
+    if draft.spoken:
         raise phrase.refusal("it gives the time of day twice; join several times with 'and'")
-    if len(clocks) > 24:
-        raise phrase.refusal("more than 24 times of day are better said as an interval")
-    draft.clocks = tuple(sorted(set(clocks)))
+    if len(spoken) > 24:
+        raise phrase.refusal("more than 24 times of day are better said as an interval; say 'every 30 minutes'")
+    draft.spoken = tuple(spoken)
+    return True
 
 
-def _read_window(phrase: Phrase, draft: Draft) -> None:
+def _read_window_or_weekdays(phrase: Phrase, draft: Draft) -> None:
+    """'between 9am and 5pm', 'from 9am to 5pm'; but 'from Monday to Friday' are weekdays."""
+    said_from = phrase.take("between", "from") == "from"
+    if said_from and weekdays_at(phrase, 0):
+        return read_weekdays(phrase, draft, 1)
+    if said_from and (date_comes(phrase) or phrase.peek().date):
+        raise phrase.unplaced("a first date is written as in 'starting 2026-06-01', or given as start=")
     if draft.window:
         raise phrase.refusal("it has two windows; keep one")
-    ends: list[int] = []
-    for joint in (("and", "to", "until", "till", "-"), ()):
-        clock = read_clock(phrase, bare=True)
-        if clock is None:
-            raise phrase.unplaced("a window goes from one time of day to another, as in 'between 9am and 5pm'")
-        if clock[2]:
-            phrase.skip(-1)
-            raise phrase.unplaced("a window is exact to the minute")
-        ends.append(clock[0] * 60 + clock[1])
-        if joint and not phrase.take(*joint):
-            raise phrase.unplaced("a window goes from one time of day to another, as in 'between 9am and 5pm'")
-    draft.window = (ends[0], ends[1])
+    first = _read_end(phrase)
+    if not phrase.take("and", "to", "until", "-"):
+        raise phrase.unplaced(_WINDOW)
+    draft.window = _window(phrase, first, _read_end(phrase))
+    return None
+
+
+def _read_end(phrase: Phrase) -> Spoken:
+    spoken = read_clock(phrase, bare=True, offsets=False)
+    if spoken is None:
+        raise phrase.unplaced(_WINDOW)
+    if spoken.clock[2]:
+        phrase.skip(-1)
+        raise phrase.unplaced("a window is exact to the minute; leave the seconds out")
+    return spoken
+
+
+def _window(phrase: Phrase, first: Spoken, last: Spoken) -> tuple[int, int]:
+    """First and last minute. Of hours without minutes the last counts in full: 'from 9am to 5pm' is to 17:59."""
+    start, end = (spoken.clock[0] * 60 + spoken.clock[1] for spoken in (first, last))
+    if end < start and (first.bare or last.bare):
+        hour = end // 60
+        cure = f"say {hour}pm or {hour + 12}:00" if 0 < hour < 12 else f"say {hour}:00"
+        raise phrase.refusal(f"the window runs backwards; {cure}, or both times with minutes if it is over midnight")
+    return start, end if last.minutes or start % 60 else end + 59
 
 
 def _read_period(phrase: Phrase, draft: Draft) -> None:
@@ -232,138 +354,22 @@ def _read_period(phrase: Phrase, draft: Draft) -> None:
         _set_interval(phrase, draft, 1, phrase.peek(1).word)
         phrase.skip(2)
     elif phrase.peek().word in MONTHS:
-        _read_months(phrase, draft)
-    elif not _read_year(phrase, draft):
+        read_months(phrase, draft)
+    elif not read_year_of(phrase, draft):
         raise phrase.unplaced("here comes a month or a year, as in 'in July' or 'of every month'")
-
-
-def _read_months(phrase: Phrase, draft: Draft) -> None:
-    if draft.months:
-        raise phrase.unplaced("months were given before")
-    months: set[int] = set()
-    while (
-        month := MONTHS.get(phrase.peek(ahead := int(bool(months) and phrase.peek().word == "and")).word)
-    ) is not None:
-        phrase.skip(ahead + 1)
-        months.add(month)
-        if phrase.peek().word in ("to", "through", "-") and phrase.peek(1).word in MONTHS:
-            last = MONTHS[phrase.peek(1).word]
-            phrase.skip(2)
-            months.update((month + step - 1) % 12 + 1 for step in range((last - month) % 12 + 1))
-    draft.months = tuple(sorted(months))
-    _read_year(phrase, draft)
-
-
-def _read_year(phrase: Phrase, draft: Draft) -> bool:
-    year = read_year(phrase)
-    if year is None:
-        return False
-    if draft.year is not None or year < 1970:
-        phrase.skip(-1)
-        raise phrase.unplaced("one year is enough" if draft.year else "years begin with 1970")
-    draft.year = year
-    return True
 
 
 def _read_start(phrase: Phrase, draft: Draft) -> None:
     phrase.take("on")
-    date = phrase.peek().date
-    if date is None or draft.start:
-        raise phrase.unplaced("after 'starting' comes one date, as in 'starting 2026-06-01'")
-    phrase.skip()
-    draft.start = date
-
-
-def _read_days(phrase: Phrase, draft: Draft) -> None:
-    """Weekdays, days of the month or a date."""
-    phrase.take("the")
-    token = phrase.peek()
-    if phrase.take("every", "each"):
-        _read_every(phrase, draft)
-    elif token.word in _WEEKDAY_SETS:
-        _read_weekdays(phrase, draft, 1)
-    elif (date := read_month_and_day(phrase)) is not None:
-        if draft.months or draft.dates:
-            phrase.skip(-1)
-            raise phrase.unplaced("a date was given before")
-        draft.months, draft.dates = (date[0],), (date[1],)
-        _read_year(phrase, draft)
-    elif token.word == "last" or _ordinal(token) is not None:
-        _read_dates(phrase, draft)
-        if phrase.peek().word in MONTHS:
-            _read_months(phrase, draft)
-    else:
-        raise phrase.unplaced("" if draft.recurring else "a schedule begins with 'every'")
-
-
-def _read_weekdays(phrase: Phrase, draft: Draft, count: int) -> None:
-    found: list[int] = []
-    while (word := phrase.peek(ahead := int(bool(found) and phrase.peek().word == "and")).word) in _WEEKDAY_SETS:
-        weekdays = _WEEKDAY_SETS[word]
-        if count > 1 and (found or len(weekdays) > 1):
-            phrase.skip(ahead)
-            raise phrase.unplaced("say 'every 2nd' or 'every' again for each weekday")
-        phrase.skip(ahead + 1)
-        draft.recurring = draft.recurring or word in _PLURALS
-        last = _WEEKDAY_SETS.get(phrase.peek(1).word, ())
-        if phrase.peek().word in ("to", "through", "-") and len(weekdays) == len(last) == 1:
-            phrase.skip(2)
-            weekdays = tuple((weekdays[0] + step) % 7 for step in range((last[0] - weekdays[0]) % 7 + 1))
-        found.extend(weekdays)
-    if count == 1:
-        draft.weekdays = tuple(sorted({*draft.weekdays, *found}))
-    elif count > 5:
-        phrase.skip(-2)
-        raise phrase.unplaced("a month has at most five of a weekday")
-    else:
-        draft.weekday_turns = tuple(sorted({*draft.weekday_turns, (found[0], count)}))
-
-
-def _read_dates(phrase: Phrase, draft: Draft) -> None:
-    """'1st and 15th', '1st and 3rd Monday', 'last day', 'last Friday', joined by 'and'."""
-    if draft.dates or draft.nth or draft.last_day:
-        raise phrase.unplaced("days of the month were given before")
-    pending: list[int] = []
-    dates: list[int] = []
-    while True:
-        token = phrase.peek()
-        if (number := _ordinal(token)) is not None:
-            if not 1 <= number <= 31:
-                raise phrase.unplaced("a month has at most 31 days")
-            phrase.skip()
-            pending.append(number)
-        elif phrase.take("last"):
-            _read_last(phrase, draft)
-        else:
-            raise phrase.unplaced("here comes a day of the month, as in '15th'")
-        weekday = WEEKDAYS.get(phrase.peek().word)
-        if weekday is not None and pending:
-            if max(pending) > 5:
-                raise phrase.unplaced("a month has at most five of a weekday")
-            phrase.skip()
-            draft.nth += tuple((weekday, number) for number in pending)
-            pending.clear()
-        ahead = 2 if phrase.peek().word == "and" and phrase.peek(1).word == "the" else 1
-        following = phrase.peek(ahead)
-        if phrase.peek().word != "and" or (_ordinal(following) is None and following.word != "last"):
-            break
-        phrase.skip(ahead)
-    dates.extend(pending)
-    phrase.take("day", "days")
-    draft.dates = tuple(sorted(set(dates)))
-
-
-def _read_last(phrase: Phrase, draft: Draft) -> None:
-    if phrase.take("day"):
-        draft.last_day = True
-    elif phrase.take("weekday"):
-        draft.last_workday = True
-    elif phrase.peek().word in WEEKDAYS:
-        draft.last_weekdays += (WEEKDAYS[phrase.peek().word],)
+    if draft.start or draft.start_clock:
+        raise phrase.refusal("it starts twice; keep one")
+    if (numbers := phrase.peek().date) is not None:
         phrase.skip()
-    else:
-        raise phrase.unplaced("after 'last' comes 'day', 'weekday' or the name of a weekday")
-
-
-def _ordinal(token: Token) -> int | None:
-    return token.ordinal if token.ordinal is not None else ORDINALS.get(token.word)
+        draft.start = numbers
+        return
+    said_at = bool(phrase.take("at", "from"))
+    spoken = read_clock(phrase, bare=said_at)
+    if spoken is None:
+        # A phrase means the same whenever it is read, and 'Monday' would not.
+        raise phrase.unplaced("after 'starting' comes a date, as in 'starting 2026-06-01'; or give start=")
+    draft.start_clock = spoken.clock

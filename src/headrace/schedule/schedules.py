@@ -141,18 +141,20 @@ class Calendar(Schedule):
 
 @dataclass(frozen=True, slots=True)
 class Elapsed(Schedule):
-    """Every so many seconds of real time, counted from ``start`` (the epoch unless given), in any zone."""
+    """Every so many seconds of real time, counted from ``start``, in any zone."""
 
     seconds: int
     tz: ZoneInfo
-    start: datetime = EPOCH
+    start: datetime | None = None
+    """None: not anchored yet (see ``anchors.py``); until then it counts from 1970."""
 
     def __post_init__(self) -> None:
         if self.seconds < 1:
             raise ScheduleError("an interval must be at least one second")
 
     def _next(self, after: datetime) -> datetime | None:
-        if after < self.start:
-            return self.start
-        passed = (after - self.start) // timedelta(seconds=self.seconds)
-        return self.start + timedelta(seconds=(passed + 1) * self.seconds)
+        start = self.start or EPOCH
+        if after < start:
+            return start
+        passed = (after - start) // timedelta(seconds=self.seconds)
+        return start + timedelta(seconds=(passed + 1) * self.seconds)

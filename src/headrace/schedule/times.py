@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from headrace.schedule.days import Turn
+from headrace.schedule.errors import ScheduleError
 
 ALL_HOURS = tuple(range(24))
 ALL_MINUTES = tuple(range(60))
@@ -78,6 +79,20 @@ class Times:
             return True
         first, last = self.window
         return first <= minute <= last if first <= last else minute >= first or minute <= last
+
+
+def grid(clocks: tuple[Clock, ...]) -> Times:
+    """Fixed times of the day, as hours x minutes where they are that."""
+    seconds = {second for _, _, second in clocks}
+    if len(seconds) > 1:
+        raise ScheduleError("several times of day must share their seconds; make it two schedules")
+    minutes_of_day = tuple(sorted({hour * 60 + minute for hour, minute, _ in clocks}))
+    hours = tuple(sorted({minute // 60 for minute in minutes_of_day}))
+    minutes = tuple(sorted({minute % 60 for minute in minutes_of_day}))
+    if len(hours) * len(minutes) != len(minutes_of_day):
+        return Times(hours=(), minutes=(), seconds=tuple(seconds), clocks=minutes_of_day)
+    full = len(hours) == 24 or len(minutes) == 60
+    return Times(hours=hours, minutes=minutes, seconds=tuple(seconds), running=full)
 
 
 def _merge(values: tuple[int, ...], turns: tuple[Turn, ...], occurrence: int) -> tuple[int, ...]:

@@ -32,11 +32,21 @@ UNITS = {
 }
 SECONDS_IN = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
-NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
-NUMBERS |= {"eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
-NUMBERS |= {"fifteen": 15, "twenty": 20, "thirty": 30}
-ORDINALS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7}
-ORDINALS |= {"eighth": 8, "ninth": 9, "tenth": 10, "eleventh": 11, "twelfth": 12}
+_UP_TO_NINETEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+_UP_TO_NINETEEN += " seventeen eighteen nineteen"
+DIGITS = {word: number for number, word in enumerate(_UP_TO_NINETEEN.split(), start=1)}
+TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50}
+NUMBERS = {"a": 1, "an": 1, **DIGITS, **TENS}
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth"
+_ORDINALS += " fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+ORDINALS = {word: number for number, word in enumerate(_ORDINALS.split(), start=1)} | {"thirtieth": 30}
+
+SPELLINGS = {"sept": "sep", "thur": "thu", "thurs": "thu", "thru": "through", "till": "until", "o'clock": "oclock"}
+"""Other ways to write a word of phrases. Cron has none of them."""
+DAYPARTS = {"morning": (0, 11), "afternoon": (12, 18), "evening": (16, 23), "night": (18, 23)}
+"""The hours that a part of the day may have."""
+WORKDAYS = ("business", "working")
+"""What may come before 'day' and make it a weekday."""
 
 
 def ordinal(number: int) -> str:

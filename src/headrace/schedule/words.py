@@ -1,4 +1,4 @@
-"""Cutting a phrase into words, and reading what all phrases share: clocks and numbers."""
+"""Cutting a phrase into words: numbers, dates and times of day are single words here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.times import Clock
-from headrace.schedule.vocabulary import MONTHS, NUMBERS, ordinal
+from headrace.schedule.vocabulary import DIGITS, MONTHS, NUMBERS, ORDINALS, SPELLINGS, TENS, ordinal
 from headrace.schedule.zone import ZONE_NAME, zone
 
 LONGEST_PHRASE = 300
@@ -18,19 +18,36 @@ T = TypeVar("T")
 _TOKEN = re.compile(
     r"""
       (?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})(?![0-9])
-    | (?P<clock>[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\s*[ap]\.?m\b\.?)?(?![0-9:]) | [0-9]{1,2}\s*[ap]\.?m\b\.?)
+    | (?P<clock>[0-9]{1,2}(?::[0-9]{2}){1,2}(?:\s*[ap]\.?m\b\.?)?(?![0-9:])
+              | [0-9]{1,2}(?:\.[0-9]{2})?\s*[ap]\.?m\b\.?)
     | :(?P<mark>[0-9]{2})(?![0-9])
     | (?P<ordinal>[0-9]{1,4}(?:st|nd|rd|th)\b)
     | (?P<decimal>[0-9]{1,9}\.[0-9]{1,9})
     | (?P<number>[0-9]{1,9}(?![0-9]))
-    | (?P<word>[^\W\d_]+)
+    | (?P<compound>(?:twenty|thirty|forty|fifty)[ -][a-z]+)\b
+    | (?P<word>o['\u2019]clock\b|[^\W\d_]+)
     | (?P<dash>[-\u2013])
-    | (?P<comma>,)
+    | (?P<bracket>[()])
+    | (?P<comma>,|&|:(?=\s))
     """,
     re.VERBOSE,
 )
+_WORD = re.compile(r"(?P<word>[a-z]+)")
 _BARE_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9+-]*")
 _NAMED_CLOCKS = {"noon": (12, 0, 0), "midnight": (0, 0, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A time of day as it was said."""
+
+    clock: Clock
+    definite: bool = False
+    """Whether it is one time of the 24 hours whatever part of the day is named: 7pm, noon, 19:00; 7:00 is not."""
+    minutes: bool = True
+    """Whether the minutes were said: an hour alone stands for all of it where a window ends."""
+    bare: bool = False
+    """Whether it is a number alone, as in 'from 9 to 5'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +59,7 @@ class Token:
     number: int | None = None
     decimal: float | None = None
     ordinal: int | None = None
-    clock: Clock | None = None
+    clock: Spoken | None = None
     mark: int | None = None
     date: tuple[int, int, int] | None = None
 
@@ -62,6 +79,11 @@ class Phrase:
         body, self.zone_name = cut_zone(self.text)
         self._tokens = _tokens(body.lower(), self.text)
         self._position = 0
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """All its words."""
+        return tuple(self._tokens)
 
     def peek(self, ahead: int = 0) -> Token:
         """A coming word, or END."""
@@ -114,60 +136,14 @@ class Phrase:
         return ScheduleError(f"'{self.text}' can't be kept: {why}")
 
 
-def read_clock(phrase: Phrase, *, bare: bool) -> Clock | None:
-    """A time of day. With ``bare``, a number alone is an hour on the 24-hour clock."""
-    token = phrase.peek()
-    if token.clock:
-        phrase.skip()
-        return token.clock
-    shift = 0
-    if token.word in ("half", "quarter") and phrase.peek(1).word in ("past", "to"):
-        shift = 30 if token.word == "half" else 15
-        if phrase.peek(1).word == "to":
-            shift = -shift
-            if token.word == "half":
-                raise phrase.unplaced("say 'half past' the hour before")
-        phrase.skip(2)
-        token, bare = phrase.peek(), True
-        if token.clock and token.clock[1:] != (0, 0):
-            raise phrase.unplaced("'past' and 'to' need a full hour")
-        if token.clock:
-            phrase.skip()
-            return _shifted(token.clock[0], shift)
-        if token.number is None:
-            raise phrase.unplaced("'past' and 'to' need an hour, as in 'half past 3'")
-    if not bare or token.number is None:
-        return None
-    if token.number > 23:
-        raise phrase.unplaced("an hour is 0 to 23")
-    phrase.skip()
-    return _shifted(token.number, shift)
-
-
-def read_clocks(phrase: Phrase, *, bare: bool) -> list[Clock]:
-    """A list of times of the day, joined by 'and' or commas; empty when there is none."""
-    clocks: list[Clock] = []
-
-    def another(words: Phrase) -> Clock | None:
-        if clocks and not words.take("and"):
-            return None
-        if clocks:
-            words.take("at")
-        return read_clock(words, bare=bare)
-
-    while (clock := phrase.attempt(another)) is not None:
-        clocks.append(clock)
-    return clocks
-
-
 def read_number(token: Token) -> int | None:
     """A whole number in digits or as a word."""
     return token.number if token.number is not None else NUMBERS.get(token.word)
 
 
-def _shifted(hour: int, minutes: int) -> Clock:
-    minute = (hour * 60 + minutes) % 1440
-    return minute // 60, minute % 60, 0
+def read_ordinal(token: Token) -> int | None:
+    """A place in a row, in digits or as a word: 2nd, second."""
+    return token.ordinal if token.ordinal is not None else ORDINALS.get(token.word)
 
 
 def cut_zone(text: str) -> tuple[str, str | None]:
@@ -193,8 +169,13 @@ def _tokens(body: str, text: str) -> list[Token]:
         match = _TOKEN.match(body, position)
         if match is None:
             rest = body[position:].split(maxsplit=1)[0]
-            raise ScheduleError(f"'{rest}' could not be placed in '{text}'")
-        token = _token(match, text)
+            raise ScheduleError(f"'{rest}' could not be placed in '{text}': write words, and dates as 2026-06-01")
+        if match.lastgroup == "compound" and (token := _compound(match[0])) is None:
+            match = _WORD.match(body, position)
+            assert match is not None
+        if match.lastgroup != "compound":
+            token = _token(match, text)
+        assert token is not None
         # A comma counts as "and", and ", and" is still one.
         if not (token.word == "and" and tokens and tokens[-1].word == "and"):
             tokens.append(token)
@@ -206,10 +187,12 @@ def _token(match: re.Match[str], text: str) -> Token:
     kind, piece = match.lastgroup, match[0]
     if kind == "word":
         if piece in _NAMED_CLOCKS:
-            return Token(piece, clock=_NAMED_CLOCKS[piece])
+            return Token(piece, clock=Spoken(_NAMED_CLOCKS[piece], definite=True, minutes=False))
+        return Token(piece, word=SPELLINGS.get(piece.replace("\u2019", "'"), piece))
+    if kind == "bracket":
         return Token(piece, word=piece)
     if kind == "comma":
-        return Token(piece, word="and")
+        return Token(piece if piece == "&" else ",", word="and")
     if kind == "dash":
         return Token(piece, word="-")
     if kind == "number":
@@ -232,9 +215,20 @@ def _token(match: re.Match[str], text: str) -> Token:
     return Token(piece, date=(int(year), int(month), int(day)))
 
 
-def _read_clock_text(piece: str, text: str) -> Clock:
+def _compound(piece: str) -> Token | None:
+    """'forty-five' and 'twenty first'; None for 'twenty minutes'."""
+    tens, rest = re.split("[ -]", piece)
+    if (digit := DIGITS.get(rest, 10)) < 10:
+        return Token(piece, number=TENS[tens] + digit)
+    if (digit := ORDINALS.get(rest, 10)) < 10:
+        return Token(piece, ordinal=TENS[tens] + digit)
+    return None
+
+
+def _read_clock_text(piece: str, text: str) -> Spoken:
     half = "".join(letter for letter in piece if letter in "apm")
-    hour, *rest = (int(number) for number in re.findall(r"\d+", piece))
+    digits = re.findall(r"\d+", piece)
+    hour, *rest = (int(number) for number in digits)
     minute, second = [*rest, 0, 0][:2]
     if half and not 1 <= hour <= 12:
         raise ScheduleError(f"'{piece}' could not be placed in '{text}': with am or pm an hour is 1 to 12")
@@ -242,4 +236,4 @@ def _read_clock_text(piece: str, text: str) -> Clock:
         hour = hour % 12 + (12 if half == "pm" else 0)
     if hour > 23 or minute > 59 or second > 59:
         raise ScheduleError(f"'{piece}' could not be placed in '{text}': a day goes from 0:00 to 23:59:59")
-    return hour, minute, second
+    return Spoken((hour, minute, second), definite=bool(half) or hour > 12 or digits[0][0] == "0", minutes=bool(rest))

@@ -303,7 +303,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("rules", {"rule": "every day at 09:30 UTC"}, "'every day at 09:30 UTC' is no plain interval"),
     ("rules", {"rule": "every weekday at 09:30 UTC"}, "no cron, no calendar and no time zone"),
     ("rules", {"rule": "every hour in Asia/Kolkata"}, "no time zone. Write for example 'every 5 minutes'"),
-    ("rules", {"rule": "every 45 seconds UTC"}, "'every 45 seconds UTC' is no plain interval"),
+    ("rules", {"rule": "*/45 * * * * * UTC"}, "is no plain interval"),
     ("rules", {"rule": "FINISHED, +1 HOUR"}, "is a repeat rule: .* Write a plain interval"),
     ("rules", {"rule": "SCHEDULED, +1 HOUR"}, "is a repeat rule: .* Write a plain interval"),
     ("overlap", {"overlap": Overlap.SKIP}, "overlap='skip': .*headrace queues limit q 1 "),
@@ -357,6 +357,8 @@ def test_a_recurring_job_is_not_paused_and_has_a_next_time(store: QlessStore, ql
         ("every 6 hours UTC", 21_600),
         ("every day at 00:00 UTC", 86_400),
         ("every 3 days at 00:00 UTC", 3 * 86_400),
+        ("every 3 days at 09:30 starting 2026-05-14 UTC", 3 * 86_400),
+        ("every 45 seconds UTC", 45),
         ("every 7 hours starting 2026-05-14 at 09:00 UTC", 7 * 3_600),
     ],
 )

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from headrace.errors import Unsupported
 from headrace.ids import new_id
 from headrace.schedule import Calendar, Elapsed, Repeat, Schedule, ScheduleError, parse, restore
+from headrace.schedule.days import Days
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.task import Overrides, decode_overrides
 from headrace.ticks import tick_after
@@ -79,11 +80,15 @@ def _even(schedule: Schedule) -> int | None:
     if first is None or second is None or not isinstance(schedule, Calendar):
         return None
     seconds = round((second - first).total_seconds())
+    stride = schedule.days.stride
+    if stride is not None:  # every so many days, at one time, in the only zone whose days are all alike
+        plain = schedule.days == Days(stride=stride) and stride.unit == "day" and schedule.tz.key == "UTC"
+        return seconds if plain and seconds == stride.count * 86_400 else None
     if schedule.tz.key != "UTC" and _QUARTER % seconds:
         return None
     for unit, size in _UNITS:
         count, rest = divmod(seconds, size)
-        # 'every 45 seconds' means the 0th and the 45th of every minute.
+        # The cron */45 means the 0th and the 45th of every minute.
         if count and not rest and _PER_FIELD[unit] % count == 0:
             return seconds if parse(f"every {count} {unit}", tz=schedule.tz) == schedule else None
     return None
@@ -94,7 +99,7 @@ def rule_of(seconds: float) -> str:
     """An interval in words.
 
     >>> rule_of(3_600), rule_of(90), rule_of(45)
-    ('every hour UTC', 'every 90 seconds UTC', 'every 45 seconds starting 1970-01-01 at 00:00 UTC')
+    ('every hour UTC', 'every 90 seconds UTC', 'every 45 seconds UTC')
     """
     if not 1 <= seconds <= _LONGEST or seconds % 1:
         return f"every {seconds:g} seconds"  # which no schedule of headrace's can be
@@ -104,7 +109,7 @@ def rule_of(seconds: float) -> str:
             rule = parse(f"every {count} {unit}")
             if isinstance(rule, Elapsed) or _even(rule) == seconds:
                 return str(rule)
-    return str(Elapsed(int(seconds), _UTC))
+    return str(Elapsed(int(seconds), _UTC, _EPOCH))
 
 
 # -- schedules as recurring jobs ---------------------------------------------------------------------------
