@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
@@ -14,8 +14,8 @@ from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.handle import Job
 from headrace.job import NewJob
 from headrace.names import check_count, check_flag, check_name
-from headrace.schedule import Repeat, ScheduleError, parse, parse_repeat
-from headrace.schedule.parsing import looks_like_cron
+from headrace.rules import anchored, opened, rule_of
+from headrace.schedule import ScheduleError
 from headrace.store import Operation, Store
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
 from headrace.task import CallOptions, Task, Using, edited_overrides
@@ -79,26 +79,7 @@ class ScheduleEdits(ScheduleOptions, total=False):
     tags: Sequence[str]
 
 
-# -- rules ---------------------------------------------------------------------------------------------
-
-
-def rule_of(kind: str, text: str, tz: str) -> str:
-    """A rule as it is stored."""
-    if kind == "repeat":
-        rule = parse_repeat(text)
-        _check_progress(rule, text)
-        return str(rule)
-    if kind == "cron" and not looks_like_cron(text):
-        raise ScheduleError(f"'{text}' is not cron; write five fields such as '0 9 * * 1-5', or use every(...)")
-    return str(parse(text, tz=tz))
-
-
-def _check_progress(rule: Repeat, text: str) -> None:
-    """A rule that never moves on would run without end."""
-    now = datetime(2024, 2, 14, 12, 30, 30, tzinfo=UTC)
-    later = rule.next(scheduled=now, started=now, finished=now)
-    if later is None or later <= now:
-        raise ScheduleError(f"'{text}' does not move on: add a modifier that does, such as '+1 DAY'")
+# -- options ------------------------------------------------------------------------------------------
 
 
 def _check_options(options: Mapping[str, Any], app: Headrace, now: int) -> dict[str, Any]:
@@ -298,16 +279,17 @@ def storing(
         if not isinstance(wanted, Definition):
             wanted = wanted(look.now)
         known = look.records[0] if look.records else None
+        definition = anchored(wanted, None if known is None else known.definition, look.now)
         if known is None:
-            record = ScheduleRecord(name=name, definition=wanted, next=first_tick(wanted, look.now))
+            record = ScheduleRecord(name=name, definition=definition, next=first_tick(definition, look.now))
         elif known.definition.declared_by is not None and wanted.declared_by is None:
             raise ConfigurationError(
                 f"The schedule {name!r} is declared in code, by {known.definition.declared_by}: choose another name."
             )
-        elif known.definition == wanted:
+        elif known.definition == definition:
             return known
         else:
-            record = redefined(known, wanted, look.now)
+            record = redefined(known, definition, look.now)
         yield from _put(schedules, record, None if known is None else known.version)
 
 
@@ -523,7 +505,9 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
         fields |= _job_fields(definition, changes)
         if fields.get("carry_data") and "overlap" not in fields and definition.overlap is Overlap.ALLOW:
             fields["overlap"] = Overlap.SKIP
-        edited = _checked(replace(definition, **fields))
+        # `start` says from when strict intervals count; without it, an edit keeps the anchor.
+        base = opened(definition) if "start" in fields else definition
+        edited = anchored(_checked(replace(base, **fields)), definition, now)
         return record if edited == definition else redefined(record, edited, now)
 
     return change
