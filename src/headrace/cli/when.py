@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
 
 from headrace.cli.options import json_option
 from headrace.cli.output import show_json, show_table
-from headrace.schedule import ScheduleError, explain, parse, parse_instant
+from headrace.schedule import Schedule, ScheduleError, anchored, explain, parse, parse_instant
 from headrace.schedule.explain import Explanation, Run
+from headrace.schedule.parsing import recurs
+from headrace.schedule.zone import zone
 from headrace.spoken import ago, now_ms
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @click.command("when")
@@ -32,7 +39,7 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
       headrace when 7pm tomorrow
     """
     text = " ".join(phrase)
-    now = datetime.now(UTC)
+    now = utc_now()
     explained = _explain(text, tz, now, count)
     if as_json:
         runs = [{"at": run.at.isoformat(), "utc": _utc(run.at), "remark": run.remark} for run in explained.runs]
@@ -66,15 +73,21 @@ def _utc(at: datetime) -> str:
 
 
 def _explain(text: str, tz: str, now: datetime, count: int) -> Explanation:
-    """What recurs, or else what happens once; of two failures the more telling one is shown."""
+    """What recurs or what happens once: the words say which, so a refusal is about what was meant."""
     try:
-        return explain(parse(text, tz=tz), after=now, count=count)
+        place = zone(tz)
+        if recurs(text):
+            return _recurring(parse(text, tz=place), now, count)
+        instant = parse_instant(text, now=now, tz=place).astimezone(place)
     except ScheduleError as error:
-        problem = error
-    from zoneinfo import ZoneInfo
-
-    try:
-        instant = parse_instant(text, now=now, tz=ZoneInfo(tz)).astimezone(ZoneInfo(tz))
-    except (ScheduleError, ValueError, OverflowError, KeyError):
-        raise click.BadParameter(f"{problem}.", param_hint="'PHRASE'") from problem
+        raise click.BadParameter(f"{error}.", param_hint="'PHRASE'") from error
     return Explanation(f"once, at {instant:%Y-%m-%d %H:%M:%S %Z}", {}, (Run(instant),), ())
+
+
+def _recurring(schedule: Schedule, now: datetime, count: int) -> Explanation:
+    fixed = anchored(schedule, now)
+    explained = explain(fixed, after=now, count=count)
+    if fixed == schedule:
+        return explained
+    remark = "it counts from when it is first stored, or from start=; here as if that were now"
+    return replace(explained, remarks=(remark, *explained.remarks))
