@@ -42,6 +42,25 @@ def test_nobody_listens(app: Headrace, run: Run, ask: Ask) -> None:
     assert ask("doctor", code=exits.NOT_DONE)["ok"] is False
 
 
+def test_jobs_blocked_by_failed_ones(app: Headrace, worker: WorkerProcess, run: Run, ask: Ask) -> None:
+    culprit = shop.fail.enqueue()
+    later = shop.add.using(run_after="1 hour").enqueue(1)
+    anyway = shop.add.using(after=[culprit, later], if_failed="run").enqueue(2)
+    eventually(lambda: culprit.refresh().state is State.FAILED, "the culprit fails")
+    assert anyway.refresh().state is State.BLOCKED
+    assert ask("doctor")["problems"] == [], "it waits for the other one"
+    stuck = shop.add.using(after=[later, culprit], if_failed="wait").enqueue(3)
+    result = run("doctor")
+    assert result.exit_code == exits.NOT_DONE
+    assert (
+        f"! 1 job waits for jobs that failed or were cancelled, such as {stuck.id} for {culprit.id}. "
+        f"To run that again: headrace revive {culprit.id}; to give up what waits: headrace cancel {stuck.id}\n"
+    ) in result.output
+    shop.add.using(after=[culprit], if_failed="wait").enqueue(4)
+    (problem,) = ask("doctor", code=exits.NOT_DONE)["problems"]
+    assert problem.startswith("2 jobs wait for jobs that failed or were cancelled")
+
+
 def test_the_store_may_have_advice(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteStore, "advice", lambda _: ["Move to a bigger disk."], raising=False)
     assert ask("doctor", code=exits.NOT_DONE)["problems"] == ["Move to a bigger disk."]

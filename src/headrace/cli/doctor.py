@@ -11,6 +11,7 @@ from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, store_options
 from headrace.cli.output import show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
+from headrace.ops.blocked import blocked_by_failed
 from headrace.spoken import length, now_ms
 from headrace.store.contract import Facet
 from headrace.store.urls import shown_url
@@ -57,7 +58,11 @@ def doctor_command(
         advice = getattr(opened, "advice", None)
         # Where a store does not know who works for it, that nobody is listed is no news.
         waiting = counts if Facet.ROLL_CALL in opened.facets else []
-        problems = [*find_problems(sessions, waiting, now_ms()), *(advice() if callable(advice) else [])]
+        problems = [
+            *find_problems(sessions, waiting, now_ms()),
+            *blocked_by_failed(opened),
+            *(advice() if callable(advice) else []),
+        ]
     if as_json:
         show_json({**facts, **({"repaired": repaired} if repair else {}), "problems": problems, "ok": not problems})
     else:

@@ -25,6 +25,7 @@ from headrace.job import (
     State,
     Take,
 )
+from headrace.ops.blocked import blocked_by_failed
 from headrace.retry import Backoff
 from headrace.stats import deviation, histogram, percentile
 from headrace.store.contract import Facet
@@ -126,6 +127,15 @@ def test_what_qless_cannot_carry_is_refused_before_anything_is_written(
     with pytest.raises(Unsupported, match="Qless"):
         put(store, new("a"), new("b", **options))
     assert qless.contents() == before
+
+
+def test_doctor_finds_what_is_blocked_by_a_failed_job(store: QlessStore) -> None:
+    put(store, new("a"), new("b", after=("a",)))
+    (lease,) = take(store, 1)
+    assert blocked_by_failed(store) == []
+    settle(store, 2, lease, Kind.FAILED)
+    (problem,) = blocked_by_failed(store)
+    assert problem.startswith("1 job waits for jobs that failed or were cancelled, such as b for a.")
 
 
 @pytest.mark.parametrize("after", ["b", "c"])
