@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import StoreReplaced
+from headrace.errors import StoreBusy, StoreReplaced
 from headrace.store.sqlite import hold
 from processes import environment
 
@@ -181,3 +182,24 @@ def test_a_fork_while_other_threads_are_inside(path: Path) -> None:
     assert told["missing"] == 0
     assert told["enqueued"] > 20
     assert healthy(path)
+
+
+def test_writers_keep_each_other_out_once_a_second_copy_has_come(
+    path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before, as that costs a tenth of a put."""
+    monkeypatch.setattr(hold, "PATIENCE", 0.05)
+    copies = Path(f"{path}-run/copies")
+    store = open_store()
+    with open(path, "rb") as other_process:
+        fcntl.flock(other_process, fcntl.LOCK_EX)
+        with monkeypatch.context() as alone:
+            alone.delitem(sys.modules, "_sqlite3")
+            store.run(store.put(jobs(1)))
+            assert copies.read_bytes() == b"\0"
+        with pytest.raises(StoreBusy):
+            store.run(store.put(jobs(1)))
+        assert copies.read_bytes() == b"\1"
+        fcntl.flock(other_process, fcntl.LOCK_UN)
+    store.run(store.put(jobs(1)))
+    assert count(store) == 2
