@@ -27,6 +27,7 @@ from headrace.errors import (
     StoreReplaced,
     StoreUnavailable,
     Timeout,
+    UnclearId,
     UnknownJob,
     Unsupported,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "StoreUnavailable",
     "Task",
     "Timeout",
+    "UnclearId",
     "UnknownJob",
     "Unsupported",
     "WaitFor",

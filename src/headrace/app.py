@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
-from headrace.clock import Clock, SystemClock
-from headrace.errors import ArgumentsError, ConfigurationError, StoreBusy, Unsupported
+from headrace.clock import Clock
+from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.events import AsyncEvents, Events, wanted
-from headrace.glob import is_glob
-from headrace.handle import Job
-from headrace.job import Filter, NewJob, Put, SessionSnapshot, State
-from headrace.locks import is_mine, reentrant_lock
+from headrace.handle import Job, state_after_put
+from headrace.holder import StoreHolder
+from headrace.hooks import Hooks
+from headrace.job import NewJob, Put, SessionSnapshot, State
 from headrace.names import check_count, check_name
-from headrace.options import check_failure_hook, check_hook, task_function, task_options
+from headrace.options import task_function, task_options
 from headrace.retry import Backoff
 from headrace.settings import AppSettings
 from headrace.stats import QueueStats, day_of, of_day
-from headrace.store import Store, open_store
-from headrace.store.contract import Facet, Operation
-from headrace.store.facets import SEARCH, DayStats, Rows, Sql, Statistics, Tags, facet
-from headrace.store.paging import PAGE, pages
+from headrace.store.contract import Operation
+from headrace.store.courses import arun_course, run_course
+from headrace.store.facets import DayStats, Statistics, Tags, facet
+from headrace.store.paging import apages, pages, query_of
 from headrace.store.pieces import counting, pieces, thousands
-from headrace.store.urls import Secret, shown_url
-from headrace.task import AsyncTask, Call, Task
+from headrace.store.urls import shown_url
+from headrace.task import AsyncTask, Call, Task, TaskDecorator
 from headrace.turns import TurnOptions, refuse_unknown
 from headrace.when import Duration
 
@@ -43,12 +42,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_URL = "sqlite:///headrace.db"
 
 
-class Headrace:
+class Headrace(StoreHolder, Hooks):
     """Tasks, and the store that their jobs go to.
 
     `url`: where the jobs live; `$HEADRACE_STORE` if not given, else a file beside you. Opened when first used.
@@ -84,7 +82,8 @@ class Headrace:
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
-        self._url = Secret(url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL)
+        StoreHolder.__init__(self, url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL, clock)
+        Hooks.__init__(self)
         try:
             self.zone = ZoneInfo(tz)
         except (ZoneInfoNotFoundError, ValueError, TypeError) as error:
@@ -96,76 +95,9 @@ class Headrace:
         self.payload_limit = check_count("payload_limit", payload_limit, 1)
         self._retries = check_count("retries", retries)
         self._backoff = backoff or Backoff()
-        self._clock = clock
-        self.clock: Clock = clock or SystemClock()
-        self._store: Store | None = None
-        self._own: tuple[Store | None, Clock] = (None, self.clock)
-        self._stand_ins: list[tuple[Store, Clock]] = []
-        """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
-        self._opening = reentrant_lock()
-        self.start_hooks: list[Callable[[], Any]] = []
-        self.stop_hooks: list[Callable[[], Any]] = []
-        self.failure_hooks: list[Callable[[Context, BaseException], Any]] = []
-        self.middlewares: list[Callable[[Context], AbstractContextManager[None]]] = []
-        self.providers: dict[str, Callable[[], Any]] = {}
 
     def __repr__(self) -> str:
         return f"<Headrace {f'{self.name} ' if self.name else ''}on {shown_url(self.url)}>"
-
-    @property
-    def url(self) -> str:
-        """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
-        return self._url.reveal()
-
-    @url.setter
-    def url(self, url: str) -> None:
-        self._url = Secret(url)
-
-    @property
-    def store(self) -> Store:
-        """The store, opened when first needed."""
-        if self._store is None:
-            if is_mine(self._opening):
-                raise StoreBusy(
-                    "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
-                    "or __del__). Nothing was done. Use the store once before the handler is installed."
-                )
-            with self._opening:
-                if self._store is None:
-                    self._store = self._introduced(open_store(self.url, clock=self._clock))
-        return self._store
-
-    def use_store(self, store: Store | None) -> Store | None:
-        """Put another store in place (None: open `url` anew when needed). Returns the one before."""
-        if store is None and self._stand_ins:
-            store = self._stand_ins[-1][0]
-        previous, self._store = self._store, None if store is None else self._introduced(store)
-        return previous
-
-    def stand_in(self, store: Store, clock: Clock) -> None:
-        """Use this store and clock in place of the app's own until `stand_down`, whatever is closed meanwhile."""
-        if not self._stand_ins:
-            self._own = self._store, self.clock
-        self._stand_ins.append((store, clock))
-        self._store, self.clock = store, clock
-
-    def stand_down(self, store: Store) -> None:
-        """End the use of a stand-in. Tests may end in any order, so the app's own store waits for the last one."""
-        self._stand_ins = [place for place in self._stand_ins if place[0] is not store]
-        self._store, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
-
-    def _introduced(self, store: Store) -> Store:
-        """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
-        serve = getattr(store, "serve", None)
-        if serve is not None:
-            serve(self)
-        return store
-
-    def close(self) -> None:
-        """Let go of the store; the next use opens it anew. Inside `testing()` its store stays until the end."""
-        if self._store is not None and not self._stand_ins:
-            self._store.close()
-            self._store = None
 
     # -- tasks --
 
@@ -226,11 +158,6 @@ class Headrace:
 
         return decorate if function is None else decorate(function)
 
-    def require(self, facet: Facet, what: str) -> None:
-        """Refuse in words what the store cannot do, before anything is written."""
-        if facet not in self.store.facets:
-            raise Unsupported(f"{what} needs a store with {facet.value}, which {shown_url(self.store.url)} is not.")
-
     # -- jobs --
 
     def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
@@ -283,17 +210,42 @@ class Headrace:
         return puts
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """The same, from async code."""
-        if loading.under_way:
-            loading.warn_of_enqueue()
+        """The same, from async code. The handles know their jobs' state: looking at it needs no further request."""
         puts: list[Put] = []
         jobs, named = self._new_jobs(calls)
         await self._arequire_known(named)
         for piece in pieces(jobs, self.store.put_at_once):
             with counting(puts, len(jobs)):
-                step = await self.store.arun(self.store.put(piece))
+                step = await self._aput(piece)
             puts += step
-        return self._handles(puts)
+        return await self._ahandles(jobs, puts)
+
+    async def _aenqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        jobs, named = self._new_jobs(calls)
+        await self._arequire_known(named)
+        return await self._ahandles(jobs, await self._aput(jobs))
+
+    async def _aput(self, jobs: list[NewJob]) -> list[Put]:
+        if loading.under_way:
+            loading.warn_of_enqueue()
+        return await self.store.arun(self.store.put(jobs))
+
+    async def _ahandles(self, jobs: list[NewJob], puts: list[Put]) -> list[Job[Any]]:
+        """Handles that know their jobs' state: a look later on would block the event loop.
+
+        Most states follow from what was put. One look finds the others, which the store decides.
+        """
+        states = [state_after_put(job) if put.created else None for job, put in zip(jobs, puts, strict=True)]
+        handles = [
+            Job[Any](self, put.id, created_now=put.created, state=state)
+            for put, state in zip(puts, states, strict=True)
+        ]
+        unknown = [handle for handle, state in zip(handles, states, strict=True) if state is None]
+        if unknown:
+            found = await self.store.arun(self.store.get([handle.id for handle in unknown]))
+            for handle, snapshot in zip(unknown, found, strict=True):
+                handle.saw(snapshot)
+        return handles
 
     def _require_known(self, named: Sequence[str]) -> None:
         for ids in thousands(named):
@@ -354,19 +306,23 @@ class Headrace:
         >>> [job.tags for job in app.jobs(tag="mail", task="mail:*", state="ready")]
         [('mail', 'vip'), ('mail',)]
         """
-        states = (state,) if isinstance(state, str) else tuple(state)
-        try:
-            named = tuple(State(one) for one in states)
-        except ValueError as error:
-            raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
-        like = task is not None and is_glob(task)
-        if like or tag is not None or tracked is not None or worker is not None:
-            facet(self.store, Tags, SEARCH)
-        query = Filter(
-            states=named, queue=queue, task=None if like else task, task_like=task if like else None,
-            group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
-        )  # fmt: skip
+        query = query_of(self.store, state, queue, task, group, tag, tracked, worker)
         return (Job(self, found.id, snapshot=found) for page in pages(self.store, query) for found in page)
+
+    def ajobs(
+        self,
+        *,
+        state: State | str | Iterable[State | str] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        tag: str | None = None,
+        tracked: bool | None = None,
+        worker: str | None = None,
+    ) -> AsyncIterator[Job[Any]]:
+        """The same for `async for`."""
+        query = query_of(self.store, state, queue, task, group, tag, tracked, worker)
+        return (Job(self, found.id, snapshot=found) async for page in apages(self.store, query) for found in page)
 
     def failures(self, limit: int = 50) -> dict[str, int]:
         """The groups with the most failed jobs, and how many; most first.
@@ -385,12 +341,21 @@ class Headrace:
         found = self.store.run(facet(self.store, Statistics).failures(limit))
         return dict(found)
 
+    async def afailures(self, limit: int = 50) -> dict[str, int]:
+        """The same, from async code."""
+        found = await self.store.arun(facet(self.store, Statistics).failures(limit))
+        return dict(found)
+
     def workers(self) -> list[SessionSnapshot]:
         """The worker processes as the store sees them: name, pid, queues, how many jobs they run, when last seen.
 
         `app.jobs(worker=name)` lists what one runs.
         """
         return self.store.run(self.store.sessions())
+
+    async def aworkers(self) -> list[SessionSnapshot]:
+        """The same, from async code."""
+        return await self.store.arun(self.store.sessions())
 
     def stats(self, queue: str = "default", day: date | str | None = None) -> QueueStats:
         """How long jobs of a queue waited and ran on a day (UTC; today if not given), and what went wrong.
@@ -423,27 +388,10 @@ class Headrace:
         found = self.store.run(facet(self.store, Tags).tags(limit))
         return dict(found)
 
-    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
-        """Look at a SQLite store with one statement that reads. `values` are for its question marks.
-
-        Python's `sqlite3` is not safe for that in a process that uses headrace; see docs/stores/sqlite.md.
-
-        >>> app = Headrace("sqlite:///:memory:")
-        >>> @app.task(name="greet")
-        ... def greet(name: str) -> None: ...
-        >>> job = greet.enqueue("ada")
-        >>> app.sql("SELECT task, state FROM jobs WHERE id = ?", job.id)
-        [{'task': 'greet', 'state': 'ready'}]
-        """
-        return _records(self.store.run(self._sql(query, values)))
-
-    async def asql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+    async def atags(self, limit: int = 50) -> dict[str, int]:
         """The same, from async code."""
-        return _records(await self.store.arun(self._sql(query, values)))
-
-    def _sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
-        self.require(Facet.SQL, "sql()")
-        return cast("Sql", self.store).sql(query, values)
+        found = await self.store.arun(facet(self.store, Tags).tags(limit))
+        return dict(found)
 
     def queue(self, name: str) -> Queue:
         """A handle on a queue: pause it, limit it, look at what stands in line."""
@@ -520,69 +468,17 @@ class Headrace:
 
     def schedules(self, *names: str) -> list[StoredSchedule]:
         """The schedules that the store has, by name; or those of these names that it has."""
-        from headrace.recurring import StoredSchedule, listing, run_course  # noqa: PLC0415
+        from headrace.recurring import StoredSchedule, listing  # noqa: PLC0415
 
         return [StoredSchedule(self, record) for record in run_course(self.store, listing(self.store, names))]
 
     async def aschedules(self, *names: str) -> list[StoredSchedule]:
         """The same, from async code."""
-        from headrace.recurring import StoredSchedule, arun_course, listing  # noqa: PLC0415
+        from headrace.recurring import StoredSchedule, listing  # noqa: PLC0415
 
         return [StoredSchedule(self, record) for record in await arun_course(self.store, listing(self.store, names))]
 
     # -- workers --
-
-    def on_start(self, hook: F) -> F:
-        """Call this when a process that runs tasks starts (a worker process, or an isolated job's own)."""
-        check_hook("on_start", hook)
-        self.start_hooks.append(hook)
-        return hook
-
-    def on_stop(self, hook: F) -> F:
-        """Call this before such a process ends in good order."""
-        check_hook("on_stop", hook)
-        self.stop_hooks.append(hook)
-        return hook
-
-    def on_failure(self, hook: F) -> F:
-        """Call this with the context and the exception when a job has failed for good."""
-        check_failure_hook(hook)
-        self.failure_hooks.append(hook)
-        return hook
-
-    def middleware(self, function: Callable[[Context], Iterator[None]]) -> Callable[[Context], Iterator[None]]:
-        """Wrap every run: a generator function that yields once. The first one registered is the outermost.
-
-        >>> app = Headrace("sqlite:///:memory:")
-        >>> @app.middleware
-        ... def announce(context):
-        ...     print("before", context.task)
-        ...     yield
-        ...     print("after")
-        """
-        if not inspect.isgeneratorfunction(function):
-            raise ConfigurationError(
-                f"@app.middleware takes a plain generator function that yields once, not {function!r}."
-            )
-        self.middlewares.append(contextmanager(function))
-        return function
-
-    def provide(self, name: str) -> Callable[[F], F]:
-        """Make a value for tasks that say `parameter=inject(name)`: once per process, when it starts.
-
-        The factory returns the value, or is a generator that yields it and cleans up after the last job.
-        """
-
-        def register(factory: F) -> F:
-            if inspect.isasyncgenfunction(factory):
-                raise ConfigurationError(
-                    f"@app.provide({name!r}) takes a function, a coroutine function or a plain generator. "
-                    "Make the value in 'async def' and close it in @app.on_stop."
-                )
-            self.providers[check_name("provider", name)] = factory
-            return factory
-
-        return register
 
     def worker(self, **options: Any) -> Worker:
         """A worker inside this program, without a supervisor: for tests, scripts and embedding. See `Worker`."""
@@ -598,16 +494,3 @@ class Headrace:
         from headrace.testing import Testing  # noqa: PLC0415
 
         return Testing(self, schedules=schedules)
-
-
-class TaskDecorator(Protocol):
-    """The type of `@app.task(...)` with options."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def _records(found: Rows) -> list[dict[str, Any]]:
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from headrace.errors import Unsupported
 from headrace.loading import path_of
 from headrace.store.contract import Facet
+from headrace.store.courses import run_course
 from headrace.store.facets import ScheduleRecord, Schedules, facet
 from headrace.store.urls import shown_url
 
@@ -52,7 +53,7 @@ def reconcile(app: Headrace) -> None:
         app.store.run(schedules.delete_schedule(stale))
     if not app.declared:
         return
-    from headrace.recurring import run_course, storing  # noqa: PLC0415  (most apps declare none)
+    from headrace.recurring import storing  # noqa: PLC0415  (most apps declare none)
 
     for declared, definition in app.declared.items():
         signed = replace(definition, declared_by=name)

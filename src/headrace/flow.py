@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -26,7 +26,10 @@ from headrace.store.contract import Facet
 from headrace.task import Call
 from headrace.turns import Policy, check_policy
 
-__all__ = ["chain", "group"]
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+__all__ = ["achain", "agroup", "chain", "group"]
 
 
 def chain(*calls: Call[Any], if_failed: Policy = "fail") -> list[Job[Any]]:
@@ -48,10 +51,19 @@ def chain(*calls: Call[Any], if_failed: Policy = "fail") -> list[Job[Any]]:
     >>> [job.result() for job in jobs]
     [20, 21, 22]
     """
+    return _put(_chained(calls, if_failed))
+
+
+async def achain(*calls: Call[Any], if_failed: Policy = "fail") -> list[Job[Any]]:
+    """The same, from async code."""
+    return await _aput(_chained(calls, if_failed))
+
+
+def _chained(calls: tuple[Call[Any], ...], if_failed: Policy) -> list[Call[Any]]:
     linked: list[Call[Any]] = []
     for call in calls:
         linked.append(_after(call, linked[-1:], if_failed))
-    return _put(linked)
+    return linked
 
 
 def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = "fail") -> list[Job[Any]]:
@@ -60,11 +72,20 @@ def group(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = 
     The one in `then` comes last in the answer; it finds what the others returned in `current().results()`.
     With `if_failed="run"` it runs even if some of them failed, and `current().results(failed="skip")` leaves those out.
     """
+    return _put(_grouped(calls, then, if_failed))
+
+
+async def agroup(*calls: Call[Any], then: Call[Any] | None = None, if_failed: Policy = "fail") -> list[Job[Any]]:
+    """The same, from async code."""
+    return await _aput(_grouped(calls, then, if_failed))
+
+
+def _grouped(calls: tuple[Call[Any], ...], then: Call[Any] | None, if_failed: Policy) -> list[Call[Any]]:
     if then is None:
-        return _put(list(calls))
+        return list(calls)
     if not calls:
         raise ArgumentsError("A group needs at least one call for another to come after.")
-    return _put([*calls, _after(then, calls, if_failed)])
+    return [*calls, _after(then, calls, if_failed)]
 
 
 def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_failed: Policy) -> Call[Any]:
@@ -85,9 +106,17 @@ def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_f
 
 
 def _put(calls: list[Call[Any]]) -> list[Job[Any]]:
+    return _app_of(calls)._enqueue_whole(calls)
+
+
+async def _aput(calls: list[Call[Any]]) -> list[Job[Any]]:
+    return await _app_of(calls)._aenqueue_whole(calls)
+
+
+def _app_of(calls: list[Call[Any]]) -> Headrace:
     if not calls:
         raise ArgumentsError("There is no call to enqueue.")
     app = calls[0].task.app
     if any(call.new.after for call in calls):
         app.require(Facet.RELATIONS, "A flow")
-    return app._enqueue_whole(calls)
+    return app

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
-from headrace.job import Snapshot, State
+from headrace.job import Event, NewJob, Snapshot, State
 from headrace.names import check_priority, check_queue, check_tags
 from headrace.settings import retention_of
 from headrace.store.contract import Operation
+from headrace.store.courses import arun_course
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.turns import ids_of, named_in_text
 from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
@@ -53,16 +54,24 @@ class Job(Generic[R_co]):
     `R` is what the task returns: `job.result()` has that type.
     """
 
-    __slots__ = ("_snapshot", "app", "created_now", "id")
+    __slots__ = ("_snapshot", "_state", "app", "created_now", "id")
 
     def __init__(
-        self, app: Headrace, job_id: str, *, created_now: bool = False, snapshot: Snapshot | None = None
+        self,
+        app: Headrace,
+        job_id: str,
+        *,
+        created_now: bool = False,
+        snapshot: Snapshot | None = None,
+        state: State | None = None,
     ) -> None:
         self.app = app
         self.id = job_id
         self.created_now = created_now
         """False: the call was unique, and this is the job that was there already."""
         self._snapshot = snapshot
+        self._state = state
+        """What it is known to be since it was put, before the first look."""
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"
@@ -96,8 +105,14 @@ class Job(Generic[R_co]):
             self.refresh()
         return cast("Snapshot", self._snapshot)
 
+    def saw(self, snapshot: Snapshot | None) -> None:
+        """Keep what a look has found; None: the job is gone, and the next look says so."""
+        self._snapshot = snapshot
+
     @property
     def state(self) -> State:
+        if self._snapshot is None and self._state is not None:
+            return self._state
         return self.snapshot.state
 
     @property
@@ -144,8 +159,11 @@ class Job(Generic[R_co]):
     @property
     def history(self) -> list[HistoryLine]:
         """What happened to the job so far, oldest first. Always a fresh look."""
-        events = self.app.store.run(self.app.store.history(self.id))
-        return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
+        return _lines(self.app.store.run(self.app.store.history(self.id)))
+
+    async def ahistory(self) -> list[HistoryLine]:
+        """The same, from async code."""
+        return _lines(await self.app.store.arun(self.app.store.history(self.id)))
 
     def events(self, *, what: str | Collection[str] | None = None, timeout: Duration | None = None) -> Events:
         """What happens to it from now on: see `Headrace.events`."""
@@ -265,7 +283,7 @@ class Job(Generic[R_co]):
         return (await self.app.store.arun(self._tag((), tags)))[0]
 
     def _tag(self, add: tuple[str, ...], remove: tuple[str, ...]) -> Operation[list[bool]]:
-        self._snapshot = None
+        self._snapshot = self._state = None
         return facet(self.app.store, Tags).tag([self.id], check_tags(add), check_tags(remove))
 
     def track(self) -> bool:
@@ -285,7 +303,7 @@ class Job(Generic[R_co]):
         return (await self.app.store.arun(self._track(False)))[0]
 
     def _track(self, on: bool) -> Operation[list[bool]]:
-        self._snapshot = None
+        self._snapshot = self._state = None
         return facet(self.app.store, Tags).track([self.id], on)
 
     # -- changing --
@@ -407,3 +425,22 @@ class Job(Generic[R_co]):
 
         self.refresh()
         return why(self.app.store, self.snapshot, self.app.clock.now()).sentence
+
+    async def awhy(self) -> str:
+        """The same, from async code."""
+        from headrace.why import asking  # noqa: PLC0415
+
+        store = self.app.store
+        await self.arefresh()
+        return (await arun_course(store, asking(store, self.snapshot, self.app.clock.now()))).sentence
+
+
+def _lines(events: list[Event]) -> list[HistoryLine]:
+    return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
+
+
+def state_after_put(job: NewJob) -> State | None:
+    """The state of a job that has just been put; None: that is for the store to decide, by its clock or other jobs."""
+    if job.after or job.lane is not None or job.run_at is not None:
+        return None
+    return State.SCHEDULED if job.delay else State.READY

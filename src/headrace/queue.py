@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from headrace.handle import Job
-from headrace.job import Filter, State
-from headrace.names import check_count, check_name, check_queue
+from headrace.job import Counts, Filter, Page, Snapshot, State
+from headrace.names import check_count, check_flag, check_name, check_queue
+from headrace.store.contract import Operation
+from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Editing, QueueControl, Queues, facet
 
 if TYPE_CHECKING:
@@ -39,37 +43,54 @@ class Queue:
 
     def counts(self) -> dict[State, int]:
         """How many of its jobs are in which state."""
-        store = self.app.store
-        found = [count for count in store.run(store.counts()) if count.queue == self.name]
-        return found[0].by_state if found else {}
+        return run_course(self.app.store, self._counts())
+
+    async def acounts(self) -> dict[State, int]:
+        """The same, from async code."""
+        return await arun_course(self.app.store, self._counts())
+
+    def _counts(self) -> Course[dict[State, int]]:
+        counts: list[Counts] = yield self.app.store.counts()
+        return next((count.by_state for count in counts if count.queue == self.name), {})
 
     def peek(self, limit: int = 50) -> list[Job[Any]]:
         """The jobs that stand in line, in the order in which they will be handed out.
 
         One that falls due gets in line when a worker looks for work.
         """
-        check_count("limit", limit)
-        store = self.app.store
-        return [
-            Job(self.app, snapshot.id, snapshot=snapshot)
-            for snapshot in store.run(facet(store, Editing).peek(self.name, limit))
-        ]
+        return self._handles(self.app.store.run(self._peek(limit)))
+
+    async def apeek(self, limit: int = 50) -> list[Job[Any]]:
+        """The same, from async code."""
+        return self._handles(await self.app.store.arun(self._peek(limit)))
+
+    def _peek(self, limit: int) -> Operation[list[Snapshot]]:
+        return facet(self.app.store, Editing).peek(self.name, check_count("limit", limit))
+
+    def _handles(self, found: list[Snapshot]) -> list[Job[Any]]:
+        return [Job(self.app, snapshot.id, snapshot=snapshot) for snapshot in found]
 
     # -- pausing --
 
     @property
     def paused_by(self) -> str | None:
         """Who paused it; None: it is not paused."""
-        return self._control.paused_by
+        return run_course(self.app.store, self._control()).paused_by
+
+    async def apaused_by(self) -> str | None:
+        """The same, from async code."""
+        return (await arun_course(self.app.store, self._control())).paused_by
 
     @property
     def running_at_most(self) -> int | None:
-        return self._control.limit
+        return run_course(self.app.store, self._control()).limit
 
-    @property
-    def _control(self) -> QueueControl:
-        store = self.app.store
-        controls = store.run(facet(store, Queues).controls())
+    async def arunning_at_most(self) -> int | None:
+        """The same, from async code."""
+        return (await arun_course(self.app.store, self._control())).limit
+
+    def _control(self) -> Course[QueueControl]:
+        controls: list[QueueControl] = yield facet(self.app.store, Queues).controls()
         return next((control for control in controls if control.queue == self.name), QueueControl(queue=self.name))
 
     def pause(self, by: str = "", *, stop_running: bool = False) -> bool:
@@ -77,37 +98,63 @@ class Queue:
 
         `stop_running`: what runs is taken from its workers and put back in line, without spending an attempt.
         """
+        return run_course(self.app.store, self._pausing(by, stop_running))
+
+    async def apause(self, by: str = "", *, stop_running: bool = False) -> bool:
+        """The same, from async code."""
+        return await arun_course(self.app.store, self._pausing(by, stop_running))
+
+    def _pausing(self, by: str, stop_running: bool) -> Course[bool]:
         check_queue(self.name)
         if by:
             check_name("name", by)
-        store = self.app.store
-        changed = store.run(facet(store, Queues).pause(self.name, by))
-        if stop_running:
-            self.stop_running()
+        changed: bool = yield facet(self.app.store, Queues).pause(self.name, by)
+        if check_flag("stop_running", stop_running):
+            yield from self._stopping()
         return changed
 
     def stop_running(self) -> int:
         """Take away what runs, back in line. How many that were."""
+        return run_course(self.app.store, self._stopping())
+
+    async def astop_running(self) -> int:
+        """The same, from async code."""
+        return await arun_course(self.app.store, self._stopping())
+
+    def _stopping(self) -> Course[int]:
         store = self.app.store
         editing = facet(store, Editing)
         wanted = Filter(states=(State.RUNNING,), queue=self.name, limit=200)
         stopped = 0
         while True:
-            page = store.run(store.find(wanted))
-            done = store.run(editing.time_out([job.id for job in page.jobs])) if page.jobs else []
-            stopped += sum(done)
+            page: Page = yield store.find(wanted)
+            if page.jobs:
+                done: list[bool] = yield editing.time_out([job.id for job in page.jobs])
+                stopped += sum(done)
             if page.cursor is None:
                 return stopped
-            wanted = Filter(states=wanted.states, queue=self.name, limit=200, after=page.cursor)
+            wanted = replace(wanted, after=page.cursor)
 
     def resume(self) -> bool:
         """Go on. False: it was not paused."""
         store = self.app.store
         return store.run(facet(store, Queues).resume(self.name))
 
+    async def aresume(self) -> bool:
+        """The same, from async code."""
+        store = self.app.store
+        return await store.arun(facet(store, Queues).resume(self.name))
+
     def limit(self, running: int | None) -> None:
         """Let at most so many of its jobs run at once, on all workers together; None: as many as come."""
+        self.app.store.run(self.limiting(running))
+
+    async def alimit(self, running: int | None) -> None:
+        """The same, from async code."""
+        await self.app.store.arun(self.limiting(running))
+
+    def limiting(self, running: int | None) -> Operation[None]:
+        """What `limit` asks the store for."""
         if running is not None:
             check_queue(self.name)
-        store = self.app.store
-        store.run(facet(store, Queues).limit(self.name, running))
+        return facet(self.app.store, Queues).limit(self.name, running)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -16,7 +16,8 @@ from headrace.job import NewJob
 from headrace.names import check_count, check_flag, check_name
 from headrace.rules import anchored, opened, rule_of
 from headrace.schedule import ScheduleError
-from headrace.store import Operation, Store
+from headrace.store import Store
+from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
 from headrace.task import CallOptions, Task, Using, edited_overrides
 from headrace.ticks import first_tick, first_tick_again, tick_after
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 MOST = 1_000
 """Missed ticks that get jobs at most, whatever `limit` says."""
@@ -215,42 +215,6 @@ def _check_job(job: NewJob) -> None:
     ):
         if given:
             raise ConfigurationError(f"{option} is for single calls: jobs of a schedule can't have it.")
-
-
-# -- courses: several operations, written once for threads and event loops -----------------------------------
-
-Course = Generator[Operation[Any], Any, T]
-
-
-def run_course(store: Store, course: Course[T]) -> T:
-    """Run the operations that a generator describes, in this thread."""
-    answer: Any = None
-    try:
-        step = next(course)
-        while True:
-            try:
-                answer = store.run(step)
-            except MaybeApplied as error:
-                step = course.throw(error)
-            else:
-                step = course.send(answer)
-    except StopIteration as end:
-        return cast("T", end.value)
-
-
-async def arun_course(store: Store, course: Course[T]) -> T:
-    """The same on an event loop."""
-    try:
-        step = next(course)
-        while True:
-            try:
-                answer = await store.arun(step)
-            except MaybeApplied as error:
-                step = course.throw(error)
-            else:
-                step = course.send(answer)
-    except StopIteration as end:
-        return cast("T", end.value)
 
 
 def listing(store: Store, names: Sequence[str]) -> Course[list[ScheduleRecord]]:

@@ -15,8 +15,9 @@ from msgspec import Struct
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.glob import fits
 from headrace.names import check_name, read_number
-from headrace.store.contract import Facet, Store
-from headrace.store.facets import Queues, Settings, facet
+from headrace.store.contract import Facet, Operation, Store
+from headrace.store.courses import Course, arun_course, run_course
+from headrace.store.facets import QueueControl, Queues, Settings, facet
 from headrace.when import Duration, milliseconds
 
 if TYPE_CHECKING:
@@ -156,7 +157,11 @@ def check_in_store(store: Store, name: str) -> None:
 
 def found_in(store: Store) -> dict[str, int]:
     """What has been set in a store. What another version has set there, and this one does not know, is passed over."""
-    found = store.run(facet(store, Settings).settings())
+    return run_course(store, finding(store))
+
+
+def finding(store: Store) -> Course[dict[str, int]]:
+    found: dict[str, int] = yield facet(store, Settings).settings()
     return {name: value for name, value in found.items() if name.partition(":")[0] in DEFINITIONS}
 
 
@@ -191,22 +196,38 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
         self._app = app
 
     def __getitem__(self, name: str) -> timedelta | int | None:
+        return run_course(self._app.store, self._getting(name))
+
+    async def aget(self, name: str) -> timedelta | int | None:
+        """What `app.settings[name]` gives, from async code."""
+        return await arun_course(self._app.store, self._getting(name))
+
+    def _getting(self, name: str) -> Course[timedelta | int | None]:
+        store = self._app.store
         base, _, queue = name.partition(":")
         if base == CONCURRENCY:
-            return self._limits().get(_queue_of(name, queue))
+            wanted = _queue_of(name, queue)
+            controls: list[QueueControl] = yield facet(store, Queues).controls()
+            return next((control.limit for control in controls if control.queue == wanted), None)
         definition = definition_of(name)
-        check_in_store(self._app.store, name)
-        found = found_in(self._app.store)
+        check_in_store(store, name)
+        found = yield from finding(store)
         return _shown(definition, found.get(name, found.get(base, definition.default)))
 
     def __setitem__(self, name: str, value: Duration | int | None) -> None:
+        self._app.store.run(self._setting(name, value))
+
+    async def aset(self, name: str, value: Duration | int | None) -> None:
+        """What `app.settings[name] = value` does, from async code; None goes back to the default."""
+        await self._app.store.arun(self._setting(name, value))
+
+    def _setting(self, name: str, value: Any) -> Operation[None]:
         base, _, queue = name.partition(":")
         if base == CONCURRENCY:
-            self._limit(_queue_of(name, queue), value)
-            return
+            limit = read_number(CONCURRENCY, value) if isinstance(value, str) else value
+            return self._app.queue(_queue_of(name, queue)).limiting(limit)
         changes = checked({name: None if value is None else read(name, value)})
-        store = self._app.store
-        store.run(facet(store, Settings).set_settings(changes))
+        return facet(self._app.store, Settings).set_settings(changes)
 
     def __delitem__(self, name: str) -> None:
         self[name] = None
@@ -219,15 +240,16 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
 
     def changed(self) -> dict[str, timedelta | int | None]:
         """Only what somebody has set, by name."""
-        found = found_in(self._app.store)
-        return {name: _shown(definition_of(name), found[name]) for name in sorted(found)}
+        return _all_shown(found_in(self._app.store))
 
-    def _limits(self) -> dict[str, int | None]:
+    async def achanged(self) -> dict[str, timedelta | int | None]:
+        """The same, from async code."""
         store = self._app.store
-        return {control.queue: control.limit for control in store.run(facet(store, Queues).controls())}
+        return _all_shown(await arun_course(store, finding(store)))
 
-    def _limit(self, queue: str, value: Any) -> None:
-        self._app.queue(queue).limit(read_number(CONCURRENCY, value) if isinstance(value, str) else value)
+
+def _all_shown(found: dict[str, int]) -> dict[str, timedelta | int | None]:
+    return {name: _shown(definition_of(name), found[name]) for name in sorted(found)}
 
 
 def _queue_of(name: str, queue: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.recurring import BoundSchedule, ScheduleOptions
 
 P = ParamSpec("P")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -356,6 +357,15 @@ class AsyncTask(Task[P, R_co]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:  # type: ignore[override]
         """Run the coroutine function here, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+class TaskDecorator(Protocol):
+    """The type of `@app.task(...)` with options."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
 def task_name(function: Callable[..., Any]) -> str:

@@ -13,6 +13,7 @@ from headrace.schedule.vocabulary import ordinal
 from headrace.spoken import length, local, percent
 from headrace.store import Store
 from headrace.store.contract import Facet
+from headrace.store.courses import Course, run_course
 from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
 from headrace.store.rules import DEPENDENCY
 
@@ -26,10 +27,18 @@ class Why(NamedTuple):
 
 def why(store: Store, job: Snapshot, now: int) -> Why:
     """Ask a store why a job is where it is."""
-    around = store.run(facet(store, Explaining).circumstances(job.id)) if Facet.WHY in store.facets else None
+    return run_course(store, asking(store, job, now))
+
+
+def asking(store: Store, job: Snapshot, now: int) -> Course[Why]:
+    """What to ask a store for, and what follows from the answers."""
+    around: Circumstances | None = None
+    if Facet.WHY in store.facets:
+        around = yield facet(store, Explaining).circumstances(job.id)
     if around is not None:
         job, now = around.job, around.now
-    sessions, counts = store.run(store.sessions()), store.run(store.counts())
+    sessions = yield store.sessions()
+    counts = yield store.counts()
     return explain(job, sessions, counts, now, around)
 
 

@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import msgspec
 
-from headrace.job import Filter, Page, Snapshot
+from headrace.errors import ConfigurationError
+from headrace.glob import is_glob
+from headrace.job import Filter, Page, Snapshot, State
 from headrace.store.contract import Store
+from headrace.store.facets import SEARCH, Tags, facet
 
 PAGE = 500
 PASSES = 100
 """How often to begin again, at most, for jobs that moved up past a page that was found by counting."""
 
 
+def query_of(
+    store: Store,
+    state: State | str | Iterable[State | str],
+    queue: str | None,
+    task: str | None,
+    group: str | None,
+    tag: str | None,
+    tracked: bool | None,
+    worker: str | None,
+) -> Filter:
+    """What a user asks for, as the store takes it."""
+    states = (state,) if isinstance(state, str) else tuple(state)
+    try:
+        named = tuple(State(one) for one in states)
+    except ValueError as error:
+        raise ConfigurationError(f"{error}. A state is one of {', '.join(State)}.") from None
+    like = task is not None and is_glob(task)
+    if like or tag is not None or tracked is not None or worker is not None:
+        facet(store, Tags, SEARCH)
+    return Filter(
+        states=named, queue=queue, task=None if like else task, task_like=task if like else None,
+        group=group, tag=tag, tracked=tracked, worker=worker, limit=PAGE,
+    )  # fmt: skip
+
+
 def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
     """Pages of `wanted.limit` or fewer. Jobs of a page may be changed before the next is asked for."""
     while True:
         page = store.run(store.find(wanted))
+        if page.jobs:
+            yield page.jobs
+        if page.cursor is None:
+            return
+        wanted = msgspec.structs.replace(wanted, after=page.cursor)
+
+
+async def apages(store: Store, wanted: Filter) -> AsyncIterator[list[Snapshot]]:
+    """The same on an event loop."""
+    while True:
+        page = await store.arun(store.find(wanted))
         if page.jobs:
             yield page.jobs
         if page.cursor is None:

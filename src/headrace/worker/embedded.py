@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.clock import SystemClock
@@ -104,9 +105,24 @@ class Worker:
             else:
                 return
 
+    async def arun(self) -> None:
+        """The same in another thread, for async code. Cancelling it stops the worker."""
+        await self._elsewhere(self.run)
+
     def run_until_empty(self) -> None:
         """Work until nothing is ready and nothing runs. Jobs that are due later stay where they are."""
         self._run_session(burst=True)
+
+    async def arun_until_empty(self) -> None:
+        """The same in another thread, for async code."""
+        await self._elsewhere(self.run_until_empty)
+
+    async def _elsewhere(self, run: Callable[[], None]) -> None:
+        try:
+            await asyncio.to_thread(run)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
 
     def start(self) -> Worker:
         """Work in a thread of this program until `stop`."""
@@ -118,6 +134,10 @@ class Worker:
         if self._trouble is not None:
             raise self._trouble
         return self
+
+    async def astart(self) -> Worker:
+        """The same, from async code."""
+        return await asyncio.to_thread(self.start)
 
     def _run_in_thread(self) -> None:
         try:
@@ -136,6 +156,10 @@ class Worker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(grace + 10)
 
+    async def astop(self, grace: float = 30.0) -> None:
+        """The same, from async code."""
+        await asyncio.to_thread(self.stop, grace)
+
     def __enter__(self) -> Worker:
         return self.start()
 
@@ -143,6 +167,14 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    async def __aenter__(self) -> Worker:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.astop()
 
     # -- a session --
 

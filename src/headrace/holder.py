@@ -1,0 +1,120 @@
+"""The way from an app to its store: opened when first used, replaced while tests run, closed and opened anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.clock import Clock, SystemClock
+from headrace.errors import StoreBusy, Unsupported
+from headrace.locks import is_mine, reentrant_lock
+from headrace.store import Store, open_store
+from headrace.store.contract import Facet, Operation
+from headrace.store.facets import Rows, Sql
+from headrace.store.urls import Secret, shown_url
+
+
+class StoreHolder:
+    """What an app knows about its store. The base of `Headrace`."""
+
+    def __init__(self, url: str, clock: Clock | None) -> None:
+        self._url = Secret(url)
+        self._clock = clock
+        self.clock: Clock = clock or SystemClock()
+        self._store: Store | None = None
+        self._own: tuple[Store | None, Clock] = (None, self.clock)
+        self._stand_ins: list[tuple[Store, Clock]] = []
+        """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
+        self._opening = reentrant_lock()
+
+    @property
+    def url(self) -> str:
+        """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
+        return self._url.reveal()
+
+    @url.setter
+    def url(self, url: str) -> None:
+        self._url = Secret(url)
+
+    @property
+    def store(self) -> Store:
+        """The store, opened when first needed."""
+        if self._store is None:
+            if is_mine(self._opening):
+                raise StoreBusy(
+                    "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
+                    "or __del__). Nothing was done. Use the store once before the handler is installed."
+                )
+            with self._opening:
+                if self._store is None:
+                    self._store = self._introduced(open_store(self.url, clock=self._clock))
+        return self._store
+
+    def use_store(self, store: Store | None) -> Store | None:
+        """Put another store in place (None: open `url` anew when needed). Returns the one before."""
+        if store is None and self._stand_ins:
+            store = self._stand_ins[-1][0]
+        previous, self._store = self._store, None if store is None else self._introduced(store)
+        return previous
+
+    def stand_in(self, store: Store, clock: Clock) -> None:
+        """Use this store and clock in place of the app's own until `stand_down`, whatever is closed meanwhile."""
+        if not self._stand_ins:
+            self._own = self._store, self.clock
+        self._stand_ins.append((store, clock))
+        self._store, self.clock = store, clock
+
+    def stand_down(self, store: Store) -> None:
+        """End the use of a stand-in. Tests may end in any order, so the app's own store waits for the last one."""
+        self._stand_ins = [place for place in self._stand_ins if place[0] is not store]
+        self._store, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
+
+    def _introduced(self, store: Store) -> Store:
+        """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
+        serve = getattr(store, "serve", None)
+        if serve is not None:
+            serve(self)
+        return store
+
+    def close(self) -> None:
+        """Let go of the store; the next use opens it anew. Inside `testing()` its store stays until the end."""
+        if self._store is not None and not self._stand_ins:
+            self._store.close()
+            self._store = None
+
+    async def aclose(self) -> None:
+        """The same, from async code."""
+        await asyncio.to_thread(self.close)
+
+    def require(self, facet: Facet, what: str) -> None:
+        """Refuse in words what the store cannot do, before anything is written."""
+        if facet not in self.store.facets:
+            raise Unsupported(f"{what} needs a store with {facet.value}, which {shown_url(self.store.url)} is not.")
+
+    def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Look at a SQLite store with one statement that reads. `values` are for its question marks.
+
+        Python's `sqlite3` is not safe for that in a process that uses headrace; see docs/stores/sqlite.md.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task(name="greet")
+        ... def greet(name: str) -> None: ...
+        >>> job = greet.enqueue("ada")
+        >>> app.sql("SELECT task, state FROM jobs WHERE id = ?", job.id)
+        [{'task': 'greet', 'state': 'ready'}]
+        """
+        return _records(self.store.run(self._sql(query, values)))
+
+    async def asql(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """The same, from async code."""
+        return _records(await self.store.arun(self._sql(query, values)))
+
+    def _sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
+        self.require(Facet.SQL, "sql()")
+        return cast("Sql", self.store).sql(query, values)
+
+
+def _records(found: Rows) -> list[dict[str, Any]]:
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]

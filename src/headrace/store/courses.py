@@ -1,0 +1,44 @@
+"""Courses: several operations that follow each other, written once for threads and event loops."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar, cast
+
+from headrace.errors import MaybeApplied
+from headrace.store.contract import Operation, Store
+
+T = TypeVar("T")
+
+Course = Generator[Operation[Any], Any, T]
+
+
+def run_course(store: Store, course: Course[T]) -> T:
+    """Run the operations that a generator describes, in this thread."""
+    answer: Any = None
+    try:
+        step = next(course)
+        while True:
+            try:
+                answer = store.run(step)
+            except MaybeApplied as error:
+                step = course.throw(error)
+            else:
+                step = course.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+async def arun_course(store: Store, course: Course[T]) -> T:
+    """The same on an event loop."""
+    try:
+        step = next(course)
+        while True:
+            try:
+                answer = await store.arun(step)
+            except MaybeApplied as error:
+                step = course.throw(error)
+            else:
+                step = course.send(answer)
+    except StopIteration as end:
+        return cast("T", end.value)
