@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote
 import apsw
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import ConfigurationError, StoreReplaced
+from headrace.errors import ConfigurationError, HeadraceError, StoreReplaced
 from headrace.job import (
     Counts,
     Event,
@@ -27,6 +27,7 @@ from headrace.job import (
     SessionInfo,
     SessionSnapshot,
     Snapshot,
+    State,
     Swept,
     Take,
     Token,
@@ -34,7 +35,7 @@ from headrace.job import (
 )
 from headrace.locks import reentrant_lock
 from headrace.settings import checked
-from headrace.store import rules
+from headrace.store import damaged, rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
     Batch,
@@ -53,6 +54,7 @@ from headrace.store.sqlite import (
     audience,
     circumstances,
     client,
+    damage,
     editing,
     lanes,
     looking,
@@ -112,10 +114,11 @@ class SqliteStore:
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
         self._clock = clock or SystemClock()
         self._overrides = upkeep.Overrides(keep_done, keep_failed, keep_count)
+        self._immutable = options["immutable"] == "1"
         self._db = Database(
             path,
             full_sync=options["durability"] == Durability.HOST,
-            immutable=options["immutable"] == "1",
+            immutable=self._immutable,
             pragmas=pragmas,
             mount_table=mount_table,
         )
@@ -124,7 +127,7 @@ class SqliteStore:
         self._bells: Bells | None = None
         self._old_bells: list[Bells] = []
         self._trying_bells = reentrant_lock()
-        self._bells_tried = self._db.in_memory or options["immutable"] == "1"
+        self._bells_tried = self._db.in_memory or self._immutable
         self._gongs: set[Gong] = set()
         self._audience = audience.Audience(self._find_bells, self._db.in_memory)
 
@@ -132,12 +135,36 @@ class SqliteStore:
 
     def run(self, operation: Operation[T]) -> T:
         try:
-            return self._run(cast("Step[T]", operation))
+            return self._run_on(cast("Step[T]", operation))
         except StoreReplaced:
             if self._bells is not None:  # they hang beside the old file; those who wait there hear nothing more
                 self._old_bells.append(self._bells)
             self._bells, self._bells_tried = None, False
             raise
+
+    def _run_on(self, step: Step[T]) -> T:
+        """Do it; if it stumbles over damaged jobs, without these."""
+        while True:
+            try:
+                return self._run(step)
+            except HeadraceError:
+                raise
+            except damage.SYMPTOMS:
+                if not self._set_aside():
+                    raise
+
+    def _set_aside(self) -> list[str]:
+        ids = self._run(Step(damage.set_aside, glance=damage.nothing_to_set_aside))
+        for job_id in ids:
+            damaged.tell(job_id)
+        return ids
+
+    def advice(self) -> list[str]:
+        """What an operator should know about the jobs in this file, in sentences; none if all is well."""
+        while not self._immutable and self._set_aside():
+            pass
+        wanted = Filter(states=(State.FAILED,), group=damaged.GROUP, limit=damaged.SHOWN + 1)
+        return damaged.advice(self.run(self.find(wanted)).jobs)
 
     def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):

@@ -125,7 +125,9 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     conditions: list[str] = []
     values: list[object] = []
     if wanted.states:
-        numbers = [str(STATES.index(state)) for state in wanted.states]  # written out, to fit the indexes of states
+        numbers = [
+            str(number) for number, state in STATES.items() if state in wanted.states
+        ]  # written out, to fit the indexes of states
         conditions.append(f"state = {numbers[0]}" if len(numbers) == 1 else f"state IN ({', '.join(numbers)})")
     if wanted.tracked is not None:
         conditions.append(f"job.flags & {TRACKED} {'!=' if wanted.tracked else '='} 0")

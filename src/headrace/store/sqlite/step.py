@@ -15,15 +15,16 @@ from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
 
-STATES = (
-    State.SCHEDULED,
-    State.READY,
-    State.RUNNING,
-    State.BLOCKED,
-    State.DONE,
-    State.FAILED,
-    State.CANCELLED,
-)
+STATES = {
+    0: State.SCHEDULED,
+    1: State.READY,
+    2: State.RUNNING,
+    3: State.BLOCKED,
+    4: State.DONE,
+    5: State.FAILED,
+    6: State.CANCELLED,
+}
+"""By their numbers. (A dict: what somebody else has written may be -1.)"""
 SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
 
 CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
