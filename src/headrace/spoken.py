@@ -10,15 +10,20 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _shown(at: int) -> float:
+    """Seconds that have a date: a damaged job may be of a year that has none."""
+    return min(max(at, 0), 253_370_764_800_000) / 1000
+
+
 def iso(at: int | None) -> str | None:
     """For programs: ISO 8601 in UTC.
 
-    >>> iso(1_700_000_000_123)
-    '2023-11-14T22:13:20.123Z'
+    >>> iso(1_700_000_000_123), iso(-(2**62))
+    ('2023-11-14T22:13:20.123Z', '1970-01-01T00:00:00.000Z')
     """
     if at is None:
         return None
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(_shown(at), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at: int | None, now: int | None = None) -> str:
@@ -26,7 +31,7 @@ def local(at: int | None, now: int | None = None) -> str:
     if at is None:
         return ""
     now = now_ms() if now is None else now
-    then = datetime.fromtimestamp(at / 1000).astimezone()
+    then = datetime.fromtimestamp(_shown(at)).astimezone()
     same_day = then.date() == datetime.fromtimestamp(now / 1000).astimezone().date()
     return f"{then.strftime('%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S')} ({ago(at, now)})"
 

@@ -11,8 +11,9 @@ from headrace.cli import exits
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import show_json
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
-from headrace.job import State
+from headrace.job import Snapshot, State
 from headrace.ops.selection import delete_unneeded, whole_ids
+from headrace.store import damaged
 
 if TYPE_CHECKING:
     pass
@@ -121,16 +122,18 @@ def revive_command(
         done = opened.run(opened.revive(whole))
         found = opened.run(opened.get(whole))
     outcomes = [
-        "revived" if success else "not found" if job is None else _why_not_revived(job.state)
+        "revived" if success else "not found" if job is None else _why_not_revived(job)
         for success, job in zip(done, found, strict=True)
     ]
     report(whole, outcomes, ("revived",), as_json)
 
 
-def _why_not_revived(state: State) -> str:
-    if state in (State.FAILED, State.CANCELLED):
+def _why_not_revived(job: Snapshot) -> str:
+    if job.state is State.FAILED and job.group == damaged.GROUP and not job.task:
+        return "refused: it is damaged, and cannot be run"
+    if job.state in (State.FAILED, State.CANCELLED):
         return "refused: another job has its unique key"
-    return f"refused: it is {state}"
+    return f"refused: it is {job.state}"
 
 
 def report(ids: Sequence[str], outcomes: list[str], good: tuple[str, ...], as_json: bool) -> None:
