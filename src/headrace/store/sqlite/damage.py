@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.store import damaged
-from headrace.store.sqlite import history, line, relations, stats
+from headrace.store.sqlite import dependents, history, line, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import DONE, FAILED, RESUMED, RUNNING, STATES, Transaction
@@ -26,7 +26,7 @@ def set_aside(tx: Transaction) -> list[str]:
     found = tx.rows(SQL["damaged"], (_ALL_FLAGS, AT_ONCE))
     for seq, job_id, queue, state, priority, due, flags, token in found:
         _set_aside(tx, Standing(seq, job_id, queue, state, priority, due, flags), token)
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return [row[1] for row in found]
 
 

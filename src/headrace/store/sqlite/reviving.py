@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.store.sqlite import history, lanes, line, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, DONE, FAILED, LANED, PRECEDES, UNIQUE, Transaction
+from headrace.store.sqlite.step import AFTER, CANCELLED, DONE, FAILED, LANED, PRECEDES, UNIQUE, Transaction
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
@@ -22,7 +22,7 @@ def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _revive_one(tx: Transaction, job: Standing) -> bool:
-    if job.state <= DONE or key_is_taken(tx, job):
+    if job.state not in (FAILED, CANCELLED) or key_is_taken(tx, job):
         return False
     if job.flags & AFTER:
         relations.drop_ended(tx, job.seq)
