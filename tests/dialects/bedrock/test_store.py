@@ -39,6 +39,7 @@ def new(**fields: Any) -> NewJob:
         ({"require_worker": True}, "workers"),
         ({"max_crashes": 1}, "crashes"),
         ({"options": b'{"retries":3}'}, "retries"),
+        ({"options": b'{"keep_result":false}'}, "keep_result"),
         ({"options": b'{"timeout":0}'}, "time-out"),
         ({"task": "a,b"}, "name"),
         ({"queue": "q" * 200, "task": "t" * 100}, "name"),

@@ -234,6 +234,12 @@ def test_a_recurring_job_of_others_can_be_changed(store: QlessStore, qless: Reco
     assert names(store) == ["hers"]
 
 
+def test_retries_that_others_change_leave_the_other_options_of_its_jobs(store: QlessStore, qless: Recorder) -> None:
+    keep(store, options=b'{"timeout":5000,"keep_result":false}')
+    qless("recur.update", 1000, jid_of(qless), "retries", 1)
+    assert seen(store).definition.options == b'{"retries":1,"timeout":5000,"keep_result":false}'
+
+
 def test_what_others_change_of_ours_is_seen(store: QlessStore, qless: Recorder) -> None:
     before = keep(store, tags=("a",), declared_by="shop")
     jid = jid_of(qless)

@@ -147,6 +147,7 @@ def test_find_and_counts(app: Headrace) -> None:
         ({"unique_key": "k"}, "is one job, always"),
         ({"retries": 3}, "no options of a call"),
         ({"timeout": 3}, "no options of a call"),
+        ({"keep_result": False}, "no options of a call"),
         ({"require_worker": True}, "who listens"),
         ({"queue": "other"}, "no queue 'other'"),
     ],
