@@ -27,13 +27,13 @@ def iso(at: int | None) -> str | None:
 
 
 def local(at: int | None, now: int | None = None) -> str:
-    """For people: local time and how far away that is."""
+    """For people: local time with its zone, and how far away that is."""
     if at is None:
         return ""
     now = now_ms() if now is None else now
     then = datetime.fromtimestamp(_shown(at)).astimezone()
     same_day = then.date() == datetime.fromtimestamp(now / 1000).astimezone().date()
-    return f"{then.strftime('%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S')} ({ago(at, now)})"
+    return f"{then.strftime('%H:%M:%S %Z' if same_day else '%Y-%m-%d %H:%M:%S %Z')} ({ago(at, now)})"
 
 
 def ago(at: int, now: int) -> str:

@@ -27,9 +27,11 @@ def listening(app: Headrace, url: str, *options: str) -> Iterator[subprocess.Pop
         [sys.executable, "-m", "headrace", "events", "--store", url, *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     ) as process:  # fmt: skip
-        eventually(lambda: app.store._find_bells().listened_until, "a listener")  # type: ignore[attr-defined]
-        yield process
-        process.kill()
+        try:
+            eventually(lambda: app.store._find_bells().listened_until, "a listener")  # type: ignore[attr-defined]
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_line_per_event_until_ctrl_c(app: Headrace, url: str) -> None:
@@ -42,7 +44,7 @@ def test_a_line_per_event_until_ctrl_c(app: Headrace, url: str) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == exits.INTERRUPTED
     for line, what in zip(lines, ("created", "started", "done"), strict=True):
-        assert re.match(rf"\d\d:\d\d:\d\d\.\d\d\d  {what} +{job.id}  cli.shop:add  default", line), line
+        assert re.match(rf"\d\d:\d\d:\d\d\.\d\d\d \S+  {what} +{job.id}  cli.shop:add  default", line), line
 
 
 def test_json_lines_and_what_is_wanted(app: Headrace, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -257,3 +258,15 @@ def test_a_closed_pipe_is_quiet(options: list[str], app: Headrace, url: str) -> 
     assert process.wait(timeout=60) == 0
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+def test_at_80_columns_a_history_keeps_its_columns(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = shop.fail.enqueue("a reason that takes more than one line of a terminal, " * 3)
+    app.worker().run_until_empty()
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("job", job.id).stdout
+    history = shown[shown.index("WHEN") :]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in history
+    assert "WORKER" in history
+    assert f"-{os.getpid()}" in history, "the worker's name is whole"

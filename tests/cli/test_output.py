@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,6 +12,7 @@ from click.testing import Result
 
 from headrace.cli.exits import exit_code_of
 from headrace.cli.options import DURATION, SIZE, file_of
+from headrace.cli.output import show_json, show_table
 from headrace.errors import (
     ConfigurationError,
     HeadraceError,
@@ -42,11 +44,11 @@ def _in_zurich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("at", "text"),
     [
-        (NOON, "14:00:00 (just now)"),
-        (NOON - 180_000, "13:57:00 (3 min ago)"),
-        (NOON + 7_200_000, "16:00:00 (in 2 h)"),
-        (NOON - 86_400_000, "2026-05-31 14:00:00 (24 h ago)"),
-        (NOON + 30 * 86_400_000, "2026-07-01 14:00:00 (in 30 days)"),
+        (NOON, "14:00:00 CEST (just now)"),
+        (NOON - 180_000, "13:57:00 CEST (3 min ago)"),
+        (NOON + 7_200_000, "16:00:00 CEST (in 2 h)"),
+        (NOON - 86_400_000, "2026-05-31 14:00:00 CEST (24 h ago)"),
+        (NOON + 30 * 86_400_000, "2026-07-01 14:00:00 CEST (in 30 days)"),
         (None, ""),
     ],
 )
@@ -142,3 +144,32 @@ def test_arguments_that_are_not_utf_8_are_refused(run: Callable[..., Result]) ->
     result = run("job", "\udcff")
     assert result.exit_code == 2
     assert "'\\udcff' is not UTF-8" in result.output
+
+
+# -- tables --
+
+ROWS = [("a" * 30, "1", "long words " * 20), ("b", "22", "short")]
+
+
+def test_a_table_folds_what_may_be_folded(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    show_table(("name", "number", "meaning"), ROWS, whole="name number", numbers="number", folds="meaning")
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    assert shown.count("long") == 20
+
+
+def test_a_piped_table_is_not_padded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show_table(("name", "number", "meaning"), [("a\x1bb", "1", "x\ny"), ("c", "2", "")], whole="name", numbers="number")
+    assert capsys.readouterr().out == "NAME\tNUMBER\tMEANING\na\\x1bb\t1\tx↵y\nc\t2\t\n"
+
+
+def test_json_escapes_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "é\x1b[2J\x9b2J\u202e\u2066\u200b\U000e0001\ud800"
+    show_json({"name": hostile})
+    shown = capsys.readouterr().out
+    assert all(character.isprintable() for character in shown.replace("\n", ""))
+    assert "é" in shown
+    assert json.loads(shown) == {"name": hostile}

@@ -41,7 +41,7 @@ def why(ask: Callable[..., Any], run: Run) -> Say:
     def say(job_id: str) -> tuple[str, str]:
         found = ask("why", job_id)
         assert run("why", job_id).stdout.strip().startswith(f"{found['state']}: ")
-        return found["reason"], re.sub(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \([^)]*\)", "*", found["sentence"])
+        return found["reason"], re.sub(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ \([^)]*\)", "*", found["sentence"])
 
     return say
 

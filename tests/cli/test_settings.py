@@ -32,8 +32,8 @@ def test_settings_are_shown_with_their_defaults(app: Headrace, ask: Ask, run: Ru
         "histogram-history": 7 * day, "max-worker-age": day,
     }  # fmt: skip
     text = run("settings").stdout
-    assert "jobs-history-count  50,000" in text
-    assert "results-history     no limit" in text
+    assert "jobs-history-count\t50,000" in text
+    assert "results-history\tno limit" in text
     assert "how long done jobs are kept" in text
 
 

@@ -64,7 +64,9 @@ def test_the_handlers_of_an_app_are_kept(work: Work) -> None:
 def test_an_app_without_handlers_gets_one(work: Work) -> None:
     log = work("", 'charge.enqueue("visa")')
     assert re.search(
-        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} I \d+ \[[0-9a-f]{32} shop:charge\] charging visa$", log, re.MULTILINE
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d I \d+ \[[0-9a-f]{32} shop:charge\] charging visa$",
+        log,
+        re.MULTILINE,
     )
 
 

@@ -61,6 +61,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 _MODULES = {name: place for section in COMMANDS.values() for name, place in section.items()}
 
 
+class _ReaderGone(Exception):
+    """`headrace jobs | head`: the reader of the pipe has seen enough."""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is used."""
 
@@ -109,6 +113,8 @@ class LazyGroup(click.Group):
         except HeadraceError as error:
             click.echo(f"headrace: {visible(str(error))}", err=True)
             ctx.exit(exits.exit_code_of(error))
+        except BrokenPipeError:
+            raise _ReaderGone from None  # Click would make an error of it
 
 
 def visible(text: str) -> str:
@@ -155,8 +161,7 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except BrokenPipeError:
-        # `headrace jobs | head`: nobody reads any more. What is left in the buffer must not complain at exit.
+    except (_ReaderGone, BrokenPipeError):  # what is left in the buffer must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exits.OK
     sys.exit(code if isinstance(code, int) else exits.OK)

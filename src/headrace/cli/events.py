@@ -8,6 +8,7 @@ from headrace.cli import visible
 from headrace.cli.options import DURATION, existing_store, json_option, store_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
+from headrace.spoken import iso
 
 
 @click.command("events")
@@ -51,13 +52,14 @@ def events_command(
     with existing_store(store, app_path) as opened, Events(opened, test, _seconds(timeout)) as events:
         for event in events:
             if as_json:
-                document = {**event._asdict(), "at": event.at.isoformat(timespec="milliseconds")}
+                document = {**event._asdict(), "at": iso(round(event.at.timestamp() * 1000))}
                 show_json(document, indent=None)
                 continue
             shown = click.style(f"{event.what:<10}", fg=_COLOURS.get(event.what))
             words = (event.job, event.task, event.queue, event.worker, event.detail)
             rest = "  ".join(visible(word).replace("\n", "↵") for word in words if word)
-            click.echo(f"{event.at.astimezone():%H:%M:%S.%f}"[:12] + f"  {shown}  {rest}")
+            at = event.at.astimezone()
+            click.echo(f"{at:%H:%M:%S.%f}"[:12] + f" {at:%Z}  {shown}  {rest}")
 
 
 _COLOURS = {name: style.split()[-1] for name, style in STYLES.items() if style != "dim"}

@@ -172,7 +172,7 @@ def show_history(history: list[Event]) -> None:
     now = now_ms()
     click.echo()
     rows = [(local(e.at, now), e.what, e.detail, e.worker) for e in history]
-    show_table(("when", "what", "detail", "worker"), rows, whole="when what")
+    show_table(("when", "what", "detail", "worker"), rows, whole="when what worker", folds="detail")
 
 
 def _lane(lane: Lane) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from msgspec.structs import asdict
@@ -47,26 +47,50 @@ class _Console(Console):
         raise  # noqa: PLE0704  (it is called where the exception is handled)
 
 
+def is_piped(stream: TextIO | None = None) -> bool:
+    """Whether a program reads it rather than a person. `$COLUMNS` asks for what a person would see."""
+    return not (stream or sys.stdout).isatty() and "COLUMNS" not in os.environ
+
+
 def console(*, error: bool = False) -> Console:
     """A console as wide as the terminal, or as `$COLUMNS` says."""
     stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else UNLIMITED
+    width = UNLIMITED if is_piped(stream) else None
     return _Console(file=stream, width=width, highlight=False, soft_wrap=False, legacy_windows=False)
 
 
 def show_json(document: Any, *, indent: int | None = 2) -> None:
-    """One JSON document. What is no text, in names that others have given, is escaped."""
-    click.echo(json.dumps(document, indent=indent, ensure_ascii=False).encode(errors="backslashreplace").decode())
+    """One JSON document. Characters that a terminal would obey, or that are no text, are escaped."""
+    click.echo(json_text(document, indent))
 
 
-def show_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = "", numbers: str = "") -> None:
-    """A table that fits: columns named in `whole` are never cut, those in `numbers` stand to the right."""
+def json_text(document: Any, indent: int | None = None) -> str:
+    """A JSON document in which everything can be seen.
+
+    >>> print(json_text({"name": "café" + chr(0x9B) + chr(0x202E)}))
+    {"name": "café\\u009b\\u202e"}
+    """
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def show_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, whole: str = "", numbers: str = "", folds: str = ""
+) -> None:
+    """A table that fits: columns in `whole` are never cut, `numbers` stand to the right, those in `folds` wrap.
+
+    Into a pipe go the same cells, separated by tabs.
+    """
+    if is_piped():
+        for row in ([heading.upper() for heading in headings], *rows):
+            click.echo("\t".join(cell(text).plain for text in row))
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(
             heading.upper(),
-            no_wrap=True,
-            overflow="ellipsis",
+            no_wrap=heading not in folds.split(),
+            overflow="fold" if heading in folds.split() else "ellipsis",
             min_width=max((len(row[headings.index(heading)]) for row in rows), default=0)
             if heading in whole.split()
             else 1,
@@ -92,7 +116,14 @@ def show_fields(fields: Sequence[tuple[str, str]]) -> None:
     for name, value in fields:
         if value:
             table.add_row(Text(name), Text(visible(value), style=STYLES.get(value, "")))
-    console().print(table)
+    shown = console()
+    if not is_piped():
+        shown.print(table)
+        return
+    with shown.capture() as captured:
+        shown.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def progress(what: str, total: int | None) -> Progress:

@@ -76,7 +76,7 @@ def settings_command(
         show_json({"settings": entries})
         return
     rows = [(entry["name"], entry["text"], "" if entry["set"] else "default", entry["meaning"]) for entry in entries]
-    show_table(("name", "value", "", "meaning"), rows, whole="name value")
+    show_table(("name", "value", "", "meaning"), rows, whole="name value", folds="meaning")
 
 
 def _change(store: Store, name: str, queue: str | None, value: str | None) -> None:

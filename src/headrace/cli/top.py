@@ -130,7 +130,7 @@ def _running_line(line: RunningLine) -> Line:
 
 
 def _failed_line(line: FailedLine) -> Line:
-    when = time.strftime("%m-%d %H:%M:%S", time.localtime(line.failed_at / 1000))
+    when = time.strftime("%m-%d %H:%M:%S %Z", time.localtime(line.failed_at / 1000))
     return line.job, (line.job, line.task, line.queue, line.group, when)
 
 
@@ -207,8 +207,8 @@ def seen(state: State, look: Look) -> State:
     return replace(state, selected=max(0, min(state.selected, len(state.lines) - 1)))
 
 
-def render(state: State, width: int, height: int) -> RenderableType:
-    """The screen, of exactly this size or smaller."""
+def render(state: State, width: int, height: int, *, fold: bool = False) -> RenderableType:
+    """The screen, of exactly this size or smaller. With `fold` nothing is cut: columns wrap, and it may get longer."""
     from rich.console import Group
     from rich.text import Text
 
@@ -226,7 +226,7 @@ def render(state: State, width: int, height: int) -> RenderableType:
     for view, lines in shares(state, rest):
         parts.append(_heading(state, view))
         if lines:
-            parts.append(_table(state, view, lines, width))
+            parts.append(_table(state, view, lines, width, fold=fold))
     return Group(*top, *parts, footer)
 
 
@@ -270,7 +270,7 @@ def _heading(state: State, view: int) -> RenderableType:
     return Text(f"{mark}{VIEWS[view].name} ({state.look.totals[view]})", style="bold cyan" if mark.strip() else "cyan")
 
 
-def _table(state: State, view: int, lines: int, width: int) -> Table:
+def _table(state: State, view: int, lines: int, width: int, *, fold: bool) -> Table:
     from rich.table import Table
 
     _, headings, importance, numbers = VIEWS[view]
@@ -279,20 +279,21 @@ def _table(state: State, view: int, lines: int, width: int) -> Table:
     natural = {
         heading: max(len(heading), *(row[at].cell_len for row in texts), 0) for at, heading in enumerate(headings)
     }
-    widths = column_widths(natural, importance.split(), numbers.split(), width)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
+    widths = dict.fromkeys(headings) if fold else column_widths(natural, importance.split(), numbers.split(), width)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=None if fold else width)
     for heading in widths:
         right = heading in numbers.split()
         table.add_column(
-            heading.upper(), no_wrap=True, overflow="ellipsis", justify="right" if right else "left",
-            width=widths[heading],
+            heading.upper(), no_wrap=right or not fold, overflow="fold" if fold else "ellipsis",
+            justify="right" if right else "left", width=widths[heading],
         )  # fmt: skip
     first = max(0, state.selected - lines + 1) if view == state.view else 0
     for i, row in enumerate(texts[first : first + lines], first):
         chosen = view == state.view and i == state.selected
         shown = {heading: row[at] for at, heading in enumerate(headings) if heading in widths}
         for heading in TOLD_APART_BY_THEIR_ENDS & shown.keys():
-            shown[heading] = _end_of(shown[heading], widths[heading])
+            if (room := widths[heading]) is not None:
+                shown[heading] = _end_of(shown[heading], room)
         table.add_row(*shown.values(), style="reverse" if chosen else "")
     if not all_lines:
         table.add_row("-")
@@ -419,7 +420,7 @@ def _print(state: State) -> None:
     terminal = console()
     lines = sum(len(lines) for lines in state.look.lines)
     width = min(terminal.width, 200)
-    terminal.print(render(state, width, lines + 4 * len(VIEWS) + 4))
+    terminal.print(render(state, width, lines + 4 * len(VIEWS) + 4, fold=True))
 
 
 def _print_for_ever(store: Store, where: str, as_json: bool) -> None:

@@ -53,7 +53,7 @@ class LineFormatter(logging.Formatter):
     """For people: one line per record and a traceback below it, control characters made visible."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        time = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
         job = f" [{record.__dict__['job_id']} {record.__dict__['task']}]" if record.__dict__.get("job_id") else ""
         line = f"{time} {record.levelname[0]} {record.process}{_visible(job)} {_visible(record.getMessage())}"
         if record.exc_info:
