@@ -39,6 +39,7 @@ bench: $(VENV)/.ready  ## Measure: value, bar, verdict
 	-PYTHONPATH=tests $(BIN)/python -m bench.gearmonkey
 	-PYTHONPATH=tests $(BIN)/python -m bench.workkit
 	-PYTHONPATH=tests $(BIN)/python -m bench.hworker
+	-$(BIN)/python -m bench.growth
 
 bench-peers: $(VENV)/.ready  ## Measure headrace beside other job queues; QUICK=1 takes under ten minutes
 	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)

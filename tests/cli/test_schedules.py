@@ -29,8 +29,8 @@ def two(app: Headrace) -> None:
 
 def test_the_list(two: None, run: Run, ask: Ask) -> None:
     lines = run("schedules").stdout.splitlines()
-    assert lines[0].split("  ")[0] == "NAME"
-    assert re.match(r"nightly +every day at 04:00 UTC +in \d days +0 +cli\.shop:add +$", lines[1])
+    assert lines[0].split("\t")[0] == "NAME"
+    assert re.match(r"nightly\tevery day at 04:00 UTC\tin \d days\t0\tcli\.shop:add\t?$", lines[1])
     assert "every 2nd Sunday (the 2nd and 4th of a month) at 09:00 in Europe/Zurich" in lines[2]
     nightly, sunday = ask("schedules")["schedules"]
     assert (nightly["name"], nightly["arguments"], nightly["state"]) == ("nightly", {"a": 1, "b": 3}, "ticking")
