@@ -129,6 +129,12 @@ def test_a_window_counts_from_its_start_to_its_end(phrase: str, first: str, last
         ("every monday to friday and wednesday", "Wednesday is named twice; name it once"),
         ("every 2nd sunday (the 2nd of a month)", "what stands in brackets here is (the 2nd and 4th of a month)"),
         ("every 15 seconds from 9am to 5:00pm", "an interval of seconds needs a window that ends with a full hour"),
+        ("weekdays 9 to 17", "'9' could not be placed in 'weekdays 9 to 17'"),
+        ("weekdays ten to six", "'ten' could not be placed in 'weekdays ten to six'"),
+        ("every weekday at 9 to 5", "'to' could not be placed in 'every weekday at 9 to 5'"),
+        ("every hour from Monday", "a first date is written as in 'starting 2026-06-01', or given as start="),
+        ("every other weekday at 9am", "name the days, as in 'every Monday, Wednesday and Friday'"),
+        ("every Friday night at 1am", "1:00 is not clear with 'night'"),
         ("every 5 hours starting at 2am", "write both, as in 'starting 2026-06-01 at 2:00'"),
     ],
 )

@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from headrace.schedule import ScheduleError, parse, parse_cron7
+from headrace.schedule import ScheduleError, anchored, anchors, parse, parse_cron7
 from volume import volume
+
+from .helpers import NOW
 
 ZONES = st.sampled_from(["UTC", "Europe/Zurich", "America/New_York", "Japan", "Etc/GMT+5"])
 # The same examples on every run: a failure must not come and go.
@@ -114,6 +116,20 @@ def test_an_echo_of_a_phrase_is_itself_its_echo(text: str, zone: str) -> None:
     except ScheduleError:
         assume(False)
     assert parse(echo).echo() == echo
+
+
+@settings(max_examples=volume(400), **SETTINGS)
+@given(PHRASES, ZONES)
+def test_an_anchor_is_echoed_and_kept(text: str, zone: str) -> None:
+    try:
+        schedule = parse(text, tz=zone)
+    except ScheduleError:
+        assume(False)
+    fixed = anchored(schedule, NOW)
+    assert parse(fixed.echo()) == fixed
+    anchor = anchors.anchor_of(fixed)
+    if anchors.is_open(schedule) and anchor is not None:
+        assert anchors.anchored_at(schedule, anchor) == fixed
 
 
 @settings(max_examples=volume(200), **SETTINGS)

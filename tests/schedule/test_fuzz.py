@@ -29,6 +29,7 @@ TEXT = """
     1st 2nd 3rd 15th 31st 32nd first second third january feb 29 30 31 2027 9999 10000 0 1 5 90 60 24 12 1.5 half
     past quarter noon midnight 9am 13pm 7:30 25:00 :30 :99 19:00:30 hour minutes s h30m week month year fortnight
     daily starting 2026-06-01 2026-02-30 T Z UTC Europe/Zurich in/valid / - , . * ? */5 */0 1-5 5-1 1/2 0/6 5L LW
+    tonight morning evening night o'clock ( ) & : except but once twice times nightly quarterly business coming am pm
     15W L MON#2 @daily @never now today tomorrow next this after a an one twelve FINISHED SCHEDULED, +1 HOUR START
 """
 WORDS = TEXT.split()

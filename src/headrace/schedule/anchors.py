@@ -7,7 +7,7 @@ schedule says when it started, and reads back as that.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from headrace.schedule.days import Stride
 from headrace.schedule.draft import fits
@@ -69,11 +69,12 @@ def anchored_at(schedule: Schedule, start: datetime) -> Schedule:
     stride = _stride(schedule)
     if stride is None or not isinstance(schedule, Calendar):
         return schedule
-    if not stride.timed:
-        days = _started(schedule, local.date())
-        return replace(days, times=grid(((local.hour, local.minute, local.second),)))
-    first = replace(schedule, days=replace(schedule.days, stride=None)).next(start, inclusive=True)
-    return schedule if first is None else _started(schedule, first.astimezone(schedule.tz).date())
+    times = schedule.times if stride.timed else grid(((local.hour, local.minute, local.second),))
+    first = Calendar(replace(schedule.days, stride=None), times, schedule.tz).next(start, inclusive=True)
+    if first is None:
+        return schedule
+    stride = replace(stride, start=first.astimezone(schedule.tz).date(), timed=True)
+    return replace(schedule, days=replace(schedule.days, stride=stride), times=times)
 
 
 def opened(schedule: Schedule) -> Schedule:
@@ -99,9 +100,3 @@ def anchor_of(schedule: Schedule) -> datetime | None:
 
 def _stride(schedule: Schedule) -> Stride | None:
     return schedule.days.stride if isinstance(schedule, Calendar) else None
-
-
-def _started(schedule: Calendar, day: date) -> Calendar:
-    assert schedule.days.stride is not None
-    stride = replace(schedule.days.stride, start=day, timed=True)
-    return replace(schedule, days=replace(schedule.days, stride=stride))

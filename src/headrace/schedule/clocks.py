@@ -12,25 +12,27 @@ A bare hour is on the 24-hour clock, unless a part of the day is named.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.times import Clock
 from headrace.schedule.vocabulary import DAYPARTS, DIGITS, TENS
 from headrace.schedule.words import Phrase, Spoken
 
+Numbers = Literal["none", "words", "all"]
 _MINUTES = {**DIGITS, **TENS}
 _NEEDS_AN_HOUR = "'past' and 'to' need an hour, as in 'half past 3'"
 
 
-def read_clock(phrase: Phrase, *, bare: bool, offsets: bool = True) -> Spoken | None:
-    """A time of day. With ``bare`` a number alone is an hour; without ``offsets`` '9 to 5' is no time before five.
+def read_clock(phrase: Phrase, *, bare: bool, numbers: Numbers = "all") -> Spoken | None:
+    """A time of day. With ``bare`` a number alone is an hour; ``numbers`` says which may come before 'to'.
 
     >>> read_clock(Phrase("quarter to six"), bare=False).clock
     (5, 45, 0)
-    >>> read_clock(Phrase("9 to 17"), bare=True, offsets=False).clock
+    >>> read_clock(Phrase("9 to 17"), bare=True, numbers="none").clock
     (9, 0, 0)
     """
-    if (shift := read_offset(phrase, plain=offsets)) is not None:
+    if (shift := read_offset(phrase, numbers)) is not None:
         hour = _read_hour(phrase)
         if hour is None:
             raise phrase.unplaced(_NEEDS_AN_HOUR)
@@ -64,27 +66,33 @@ def read_clocks(phrase: Phrase, *, bare: bool) -> list[Spoken]:
             return None
         if found:
             words.take("at")
-        return read_clock(words, bare=bare)
+        return read_clock(words, bare=bare, numbers="all" if bare else "none")
 
     while (spoken := phrase.attempt(another)) is not None:
         found.append(spoken)
     return found
 
 
-def read_offset(phrase: Phrase, *, plain: bool) -> int | None:
-    """'half past', 'ten to', '5 minutes past': the minutes, negative before the hour. ``plain``: numbers count, too."""
+def read_offset(phrase: Phrase, numbers: Numbers) -> int | None:
+    """'half past', 'ten to', '5 minutes past': the minutes, negative before the hour; None when there are none.
+
+    'nine to five' is no time before five: without 'minutes', only the numbers of a clock's face come before 'to'.
+    """
     ahead = int(phrase.peek().word == "a" and phrase.peek(1).word == "quarter")
     token = phrase.peek(ahead)
     named = {"half": 30, "quarter": 15}.get(token.word)
-    minutes = named
-    if named is None and plain:
-        minutes = token.number if token.number is not None else _MINUTES.get(token.word)
-    ahead += 2 if named is None and phrase.peek(1).word in ("minute", "minutes") else 1
+    minutes = named or (token.number if token.number is not None else _MINUTES.get(token.word))
+    counted = named is None and phrase.peek(1).word in ("minute", "minutes")
+    ahead += 2 if counted else 1
     joint = phrase.peek(ahead).word
     if minutes is None or joint not in ("past", "to") or not 0 < minutes < 60:
         return None
     if joint == "to" and named == 30:
         raise phrase.unplaced("say 'half past' the hour before")
+    if joint == "to" and not (named or counted):
+        said = numbers == "all" or (numbers == "words" and token.number is None)
+        if not said or minutes not in (5, 10, 20, 25):
+            return None
     phrase.skip(ahead + 1)
     return minutes if joint == "past" else -minutes
 
@@ -116,7 +124,9 @@ def clock_in(part: str, spoken: Spoken, *, after_midnight: bool = False) -> Cloc
     hours = {hour} if spoken.definite or hour == 12 else {hour, (hour + 12) % 24}
     fitting = [each for each in sorted(hours) if first <= each <= last]
     if len(fitting) != 1:
-        raise ScheduleError(f"{hour}:{minute:02} is not clear with '{part}'; say it with am or pm, or as 19:30")
+        raise ScheduleError(
+            f"{hour}:{minute:02} is not clear with '{part}'; leave that out, and say it as in 7pm or 19:00"
+        )
     return fitting[0], minute, second
 
 

@@ -43,24 +43,18 @@ def parse_once(text: str, *, now: datetime, tz: ZoneInfo) -> datetime:
     try:
         if phrase.peek().word == "now" and phrase.peek(1) is END:
             return now
-        amount = _read_delay(phrase)
+        said_in = phrase.peek().word == "in" and phrase.peek(1).word != "the" and bool(phrase.take("in"))
+        amount = phrase.attempt(_read_amounts)
+        if amount is None and said_in:
+            raise phrase.unplaced("after 'in' comes a length of time, as in 'in 5 minutes'")
         if amount is None:
             return _moment(phrase, None, now, tz)
+        from_now = phrase.take_all("from", "now") or said_in
         if phrase.peek() is END:
             return _add(now, amount, tz)
-        return _moment(phrase, _counted_day(phrase, amount, now, tz), now, tz)
+        return _moment(phrase, _counted_day(phrase, amount, now.astimezone(tz).date(), from_now), now, tz)
     except OverflowError:
         raise phrase.refusal("it is beyond the year 9999") from None
-
-
-def _read_delay(phrase: Phrase) -> Amount | None:
-    said_in = phrase.peek().word == "in" and phrase.peek(1).word != "the" and bool(phrase.take("in"))
-    amount = phrase.attempt(_read_amounts)
-    if amount is None and said_in:
-        raise phrase.unplaced("after 'in' comes a length of time, as in 'in 5 minutes'")
-    if amount is not None:
-        phrase.take_all("from", "now")
-    return amount
 
 
 def _read_amounts(phrase: Phrase) -> Amount | None:
@@ -69,14 +63,18 @@ def _read_amounts(phrase: Phrase) -> Amount | None:
     return None if phrase.peek().word in ("past", "to") else amount
 
 
-def _counted_day(phrase: Phrase, amount: Amount, now: datetime, tz: ZoneInfo) -> Day:
-    """The day that is an amount away: 'in 2 days at 9am', 'a week from tomorrow'."""
+def _counted_day(phrase: Phrase, amount: Amount, today: date, from_now: bool) -> Day:
+    """The day that is an amount away: 'in 2 days at 9am', 'a week from tomorrow', 'a week on Monday'."""
     if amount.exact % timedelta(days=1):
         raise phrase.unplaced("a delay stands alone; with a day or a time of day, count in whole days")
-    phrase.take("from", "on")
-    today = now.astimezone(tz).date()
-    base = read_base(phrase, today)
-    return Day((_add_days(base or today, amount),))
+    if from_now:
+        return Day((_add_days(today, amount),))
+    weeks = not amount.months and not amount.exact % timedelta(days=7)
+    said = phrase.take("from") or (weeks and phrase.take("on"))
+    base = read_base(phrase, today) if said or weeks else None
+    if base is None:
+        raise phrase.unplaced("say from when, as in '3 days from tomorrow', or 'in 3 days'")
+    return Day((_add_days(base, amount),))
 
 
 def _add_days(day: date, amount: Amount) -> date:
@@ -141,7 +139,7 @@ def _read_moment(phrase: Phrase, day: Day | None, today: date) -> tuple[Day | No
             if day is not None:
                 raise _second(phrase, "a day")
             day = found_day
-        elif (found := read_clock(phrase, bare=said_at)) is not None:
+        elif (found := read_clock(phrase, bare=said_at, numbers="all" if said_at else "words")) is not None:
             if spoken is not None:
                 raise _second(phrase, "a time of day")
             spoken = found

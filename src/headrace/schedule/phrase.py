@@ -191,8 +191,10 @@ def _read_counted(phrase: Phrase, draft: Draft) -> None:
             phrase.skip(-2)
             raise phrase.unplaced("an interval is at least 1")
         return _read_compound(phrase, draft, count, UNITS[word])
-    if token.word == "other" and weekdays_at(phrase, 1):
+    if token.word == "other" and (weekdays := weekdays_at(phrase, 1)):
         phrase.skip()
+        if len(weekdays) > 2:
+            raise phrase.unplaced("name the days, as in 'every Monday, Wednesday and Friday'")
         _set_interval(phrase, draft, 2, "week")
         return read_weekdays(phrase, draft, 1)
     if ordinal is not None and word in WEEKDAYS and not _of_one_month(phrase, 2):
@@ -275,7 +277,7 @@ def _read_minutes_past(phrase: Phrase, draft: Draft) -> bool:
     """'15 minutes past every hour', 'at half past': minutes of every hour, where no hour comes after 'past'."""
 
     def offset(words: Phrase) -> int | None:
-        found = read_offset(words, plain=True)
+        found = read_offset(words, "all")
         following = words.peek().word in ("every", "each") and words.peek(1).word == "hour"
         return found if found is not None and (words.peek() is END or following) else None
 
@@ -313,9 +315,9 @@ def _read_clocks(phrase: Phrase, draft: Draft, *, bare: bool) -> bool:
 def _read_window_or_weekdays(phrase: Phrase, draft: Draft) -> None:
     """'between 9am and 5pm', 'from 9am to 5pm'; but 'from Monday to Friday' are weekdays."""
     said_from = phrase.take("between", "from") == "from"
-    if said_from and weekdays_at(phrase, 0):
+    if said_from and weekdays_at(phrase, 0) and weekdays_at(phrase, 2):
         return read_weekdays(phrase, draft, 1)
-    if said_from and (date_comes(phrase) or phrase.peek().date):
+    if said_from and (date_comes(phrase) or phrase.peek().date or weekdays_at(phrase, 0)):
         raise phrase.unplaced("a first date is written as in 'starting 2026-06-01', or given as start=")
     if draft.window:
         raise phrase.refusal("it has two windows; keep one")
@@ -327,7 +329,7 @@ def _read_window_or_weekdays(phrase: Phrase, draft: Draft) -> None:
 
 
 def _read_end(phrase: Phrase) -> Spoken:
-    spoken = read_clock(phrase, bare=True, offsets=False)
+    spoken = read_clock(phrase, bare=True, numbers="none")
     if spoken is None:
         raise phrase.unplaced(_WINDOW)
     if spoken.clock[2]:

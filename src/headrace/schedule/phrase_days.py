@@ -59,7 +59,7 @@ def read_days(phrase: Phrase, draft: Draft) -> None:
         if phrase.peek().word in MONTHS:
             read_months(phrase, draft)
     elif draft.recurring:
-        raise phrase.unplaced("leave it out, or see the phrases that `headrace when` knows, such as 'every day at 9am'")
+        raise phrase.unplaced("it has no place there; leave it out, or say it as in 'every Monday at 9am'")
     else:
         raise phrase.unplaced("a schedule begins with 'every', as in 'every day at 9am'")
 
