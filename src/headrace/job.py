@@ -380,3 +380,5 @@ class Swept(Struct, frozen=True, gc=False):
     more: bool = False
     ticks_in: int | None = None
     """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
+    failed_purged_early: int = 0
+    """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""

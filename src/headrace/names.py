@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from headrace.errors import ConfigurationError
@@ -100,6 +101,21 @@ def check_count(what: str, value: object, least: int = 0) -> int:
     if value > HIGHEST_COUNT:
         raise ConfigurationError(f"{what} goes up to {HIGHEST_COUNT:,}.")
     return value
+
+
+_BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+
+
+def read_size(what: str, text: str) -> int:
+    """A number of bytes as somebody wrote it.
+
+    >>> read_size("memory", "1.5 GB"), read_size("memory", "512MiB")
+    (1500000000, 536870912)
+    """
+    found = re.fullmatch(r"([\d,]+(?:\.\d+)?)\s*([KMG]I?)?B?", text.strip().upper())
+    if found is None:
+        raise ConfigurationError(f"{what}: {text!r} is not a size. Write for example 500MB or 2GB.")
+    return int(float(found[1].replace(",", "")) * _BYTES[found[2] or ""])
 
 
 def read_number(what: str, text: str) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.glob import fits
-from headrace.names import check_name, read_number
+from headrace.names import check_name, read_number, read_size
 from headrace.store.contract import Facet, Operation, Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import QueueControl, Queues, Settings, facet
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 MOST = 3_650 * DAY
 HEARTBEAT = 15 * SECOND
+SIZES = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 RESULTS_KEPT = 10 * MINUTE
 """A done job that returned a value is kept at least this long, however many there are (`jobs-history-count`)."""
 
@@ -41,6 +42,10 @@ class Definition(Struct, frozen=True):
     most: int
     duration: bool = True
     """In milliseconds; else a number of things."""
+    size: bool = False
+    """These things are bytes."""
+    unset: str = "no limit"
+    """What a default of None means."""
     per_queue: bool = False
     """May be set for one queue, as `name:queue`."""
 
@@ -59,6 +64,10 @@ DEFINITIONS = {
         ),
         Definition("results-history", "how long results are kept, if not as long as their jobs", None, 0, MOST),
         Definition("failed-history", "how long failed and cancelled jobs are kept", 30 * DAY, 0, MOST),
+        Definition(
+            "history-memory", "how much of the server's memory ended jobs may take; failed ones go last",
+            None, 1_000_000, 1 << 50, duration=False, size=True, unset="a quarter of maxmemory, or 1 GB",
+        ),
         Definition("max-job-history", "how many lines of a job's history are kept", 100, 2, 10_000, duration=False),
         Definition("stats-history", "how long statistics are kept", 30 * DAY, DAY, MOST),
         Definition("histogram-history", "how long statistics are kept with their histograms", 7 * DAY, DAY, MOST),
@@ -66,7 +75,7 @@ DEFINITIONS = {
     )
 }  # fmt: skip
 
-RETENTION = ("jobs-history", "jobs-history-count", "failed-history")
+RETENTION = ("jobs-history", "jobs-history-count", "failed-history", "history-memory")
 
 CONCURRENCY = "max-concurrency"
 """The limit of a queue: set and shown with the others, and kept where limits are."""
@@ -110,9 +119,14 @@ def spoken(definition: Definition, value: int | None) -> str:
 
     >>> spoken(DEFINITIONS["jobs-history"], 7 * DAY), spoken(DEFINITIONS["jobs-history-count"], 50_000)
     ('7 days', '50,000')
+    >>> spoken(DEFINITIONS["history-memory"], 512_000_000)
+    '512 MB'
     """
     if value is None:
-        return "no limit"
+        return definition.unset
+    if definition.size:
+        unit, size = next(((unit, size) for unit, size in SIZES if value % size == 0), ("bytes", 1))
+        return f"{value // size:,} {unit}"
     if not definition.duration:
         return f"{value:,}"
     for unit, size in (("day", DAY), ("hour", 60 * MINUTE), ("minute", MINUTE), ("second", SECOND)):
@@ -124,9 +138,11 @@ def spoken(definition: Definition, value: int | None) -> str:
 def read(name: str, value: Any) -> int:
     """What somebody wrote, as it is kept.
 
-    >>> read("jobs-history", "3 days"), read("max-job-history", "50")
-    (259200000, 50)
+    >>> read("jobs-history", "3 days"), read("max-job-history", "50"), read("history-memory", "2 GB")
+    (259200000, 50, 2000000000)
     """
+    if definition_of(name).size and isinstance(value, str):
+        return read_size(name, value)
     if definition_of(name).duration:
         is_number = isinstance(value, str) and value.replace(".", "", 1).isdecimal()
         return milliseconds(float(value) if is_number else value, name)

@@ -47,15 +47,16 @@ class SizeType(click.ParamType):  # type: ignore[type-arg]
     """`500MB`, `2GB`, `1GiB`: bytes."""
 
     name = "size"
-    UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}  # noqa: RUF012
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from headrace.names import read_size
+
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(K|M|G|KI|MI|GI)?B?", value.strip().upper())
-        if found is None:
-            self.fail(f"{value!r} is not a size. Write for example 500MB or 2GB.", param, ctx)
-        return int(float(found[1]) * self.UNITS[found[2] or ""])
+        try:
+            return read_size("the size", value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
 
 
 class NamesType(click.ParamType):  # type: ignore[type-arg]

@@ -113,7 +113,7 @@ def _entry(name: str, found: dict[str, int]) -> dict[str, Any]:
     return {
         "name": name,
         "value": effective,
-        "unit": "ms" if definition.duration else None,
+        "unit": "ms" if definition.duration else "bytes" if definition.size else None,
         "set": name in found,
         "default": default,
         "text": spoken(definition, effective),

@@ -663,6 +663,11 @@ class Pump:
         self._tick_in(swept.ticks_in)
         if swept.sessions_closed:
             log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
+        if swept.failed_purged_early:
+            log.warning(
+                "purged %d failed jobs before their age (failed-history): ended jobs took more than history-memory",
+                swept.failed_purged_early,
+            )
         if swept.more:
             self._swept -= SWEEP_SECONDS * 0.95
 

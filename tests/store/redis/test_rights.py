@@ -21,8 +21,8 @@ from . import servers
 from .servers import Server, contents
 
 PAGE = Path(__file__).parents[3] / "docs/stores/redis.md"
-COURTESIES = {"PUBLISH", "XADD", "XRANGE", "XREVRANGE"}
-"""Who may not run these is told of nothing, and gets his jobs done."""
+COURTESIES = {"INFO", "PUBLISH", "XADD", "XRANGE", "XREVRANGE"}
+"""A user who may not run these hears of nothing, and has the default of `history-memory`; jobs get done."""
 
 
 def as_user(server: Server, *rights: str) -> RedisStore:

@@ -46,7 +46,7 @@ from headrace.store.facets import (
     Tick,
     Ticked,
 )
-from headrace.store.redis import finding, records, requests, schedules, statistics
+from headrace.store.redis import doctor, finding, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -118,7 +118,7 @@ class RedisStore(OnRedis):
             self._judge(self.driver.run(_RIGHTS))
         except StoreReadOnly as error:
             found.append(str(error))
-        return found
+        return found + doctor.purged_early(self.driver)
 
     def _judge(self, denied: list[str]) -> None:
         """A script that meets a command which is denied half way leaves half of its work behind: none is begun."""
@@ -310,8 +310,8 @@ class RedisStore(OnRedis):
 
     def sweep(self) -> Operation[Swept]:
         def read(reply: Reply, _: bool) -> Swept:
-            closed, returned, purged, more, ticks_in = reply
-            return Swept(closed, returned, purged, bool(more), None if ticks_in < 0 else ticks_in)
+            closed, returned, purged, more, ticks_in, purged_early = reply
+            return Swept(closed, returned, purged, bool(more), None if ticks_in < 0 else ticks_in, purged_early)
 
         return Script("sweep", self._retention, read)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from redis import exceptions as wire
 
 from headrace.store.contract import Durability
@@ -107,6 +109,24 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
     if version and tuple(map(int, version.split(".")[:2])) < (6, 2):
         found.append(f"Redis {version} is too old: headrace needs 6.2 or newer.")
     return found
+
+
+def purged_early(driver: Driver) -> list[str]:
+    """Whether failed jobs were purged before their age, because ended jobs took too much memory."""
+    try:
+        number, at, bound = driver.command(
+            "HMGET", driver.keys.meta, "purged_early", "purged_early_at", "history_memory"
+        )
+    except (*BROKEN, Replica, wire.ResponseError) as error:
+        raise driver.diagnose(error).error from error
+    if number is None or at is None or bound is None:
+        return []
+    last = datetime.fromtimestamp(int(at) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return [
+        f"{int(number):,} failed jobs were purged before their age (failed-history), the last ones at {last}: ended "
+        f"jobs took more than {int(bound):,} bytes of memory. Raise history-memory (and the server's maxmemory), or "
+        "delete failed jobs that nobody needs."
+    ]
 
 
 def _settings(driver: Driver) -> Settings:

@@ -48,6 +48,7 @@ class Keys:
         self.namespace = namespace
         self.prefix = f"{{{namespace}}}:"
         self.job = f"{self.prefix}job"
+        self.meta = f"{self.prefix}meta"
         self.events = f"{self.prefix}events"
         self.known = tuple(self.prefix + name for name in KNOWN)
 

@@ -34,7 +34,7 @@ from headrace.job import (
     Turn,
 )
 from headrace.locks import reentrant_lock
-from headrace.settings import checked
+from headrace.settings import check_in_store, checked
 from headrace.store import damaged, rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
@@ -96,7 +96,9 @@ class SqliteStore:
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
         Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.SQL,
     }  # fmt: skip
-    absent_settings: Mapping[str, str] = {}
+    absent_settings: Mapping[str, str] = {
+        "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a file.",
+    }
 
     def __init__(
         self,
@@ -291,6 +293,8 @@ class SqliteStore:
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
         valid = checked(changes)
+        for name in valid:
+            check_in_store(self, name)
         return Step(lambda tx: client.set_settings(tx, valid))
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:

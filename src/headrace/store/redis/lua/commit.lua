@@ -154,20 +154,27 @@ local function commit(first)
     end
   end
   local hungry = to_be_woken(plan.news)
-  local counts, zeros, filled, emptied = changed_counts()
-  local indexes = changed_indexes()
-  local statistics = next(plan.stats) and changed_stats()
-  local records, removed = plan.records, plan.removed
+  local records, removed, bytes = plan.records, plan.removed, 0
   for _, id in ipairs(plan.changed) do
-    local job = plan.jobs[id]
+    local job, before = plan.jobs[id], raw[id]
+    if before and before:byte() and before:byte() >= DONE then
+      bytes = bytes - history_memory.of(id, before)
+    end
     if job then
       job.record = serialize(job)
       records[#records + 1] = id
       records[#records + 1] = job.record
+      bytes = bytes + (job.state >= DONE and history_memory.of(id, job.record, true) or 0)
     else
       removed[#removed + 1] = id
     end
   end
+  if bytes ~= 0 then
+    history_memory.add(bytes)
+  end
+  local counts, zeros, filled, emptied = changed_counts()
+  local indexes = changed_indexes()
+  local statistics = next(plan.stats) and changed_stats()
 
   first()
   bulk('UNLINK', plan.gone[1], plan.gone)

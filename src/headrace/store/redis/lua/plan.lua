@@ -257,6 +257,44 @@ local function finish(job, state, finished)
   end
 end
 
+-- What ended jobs take of the server's memory: added up as they end, taken off as they go.
+local history_memory = {}
+
+function history_memory.add(bytes)
+  plan.counts.ended_bytes = (plan.counts.ended_bytes or 0) + bytes
+end
+
+-- By how much that is more than it may be. Sweeps work the bound out, and keep it in META.
+function history_memory.over()
+  local known = call('HMGET', META, 'ended_bytes', 'history_memory')
+  local bound = tonumber(known[2] or '')
+  return bound and (tonumber(known[1] or '') or 0) + (plan.counts.ended_bytes or 0) - bound or 0
+end
+
+-- About how many bytes one takes: its record, its large values (as they are, or if `planned` as they
+-- will be), the history of runs before the last, and its places in hashes and sorted sets. All of that stays as it is while
+-- the job has ended, so what was added up for it is what is taken off again when it goes.
+local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
+
+function history_memory.of(id, record, planned)
+  if #record < HEAD_SIZE then
+    return #record + PLACES
+  end
+  local state, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
+  local bytes = #record + PLACES + (state == FAILED and FAILED_PLACES or 0)
+    + RUN_LINES * math.min(math.max(attempts + crashes - 1, 0), RUNS_KEPT)
+  local behind = HEAD_SIZE + (band(flags, RUN) ~= 0 and RUN_SIZE or 0) + unpack_from('>I', record, 38) + 1
+  local large = band(flags, STORY) ~= 0 and record:byte(behind) or 0
+  for kind, is_large in pairs({
+    ['b:'] = band(flags, LARGE_BODY), ['d:'] = band(large, 1), ['r:'] = band(large, 2), ['e:'] = band(large, 4) }) do
+    if is_large ~= 0 then
+      local value = planned and plan.large[kind .. id]
+      bytes = bytes + (value and #value or check_type(LARGE, 'hash') and call('HSTRLEN', LARGE, kind .. id) or 0)
+    end
+  end
+  return bytes
+end
+
 local function session_of(number)
   return call('ZRANGEBYSCORE', SESSIONS, number, number, 'LIMIT', 0, 1)[1]
 end

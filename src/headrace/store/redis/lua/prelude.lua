@@ -5,7 +5,10 @@
 --   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), results (until
 --                                 when those of done jobs have been dropped), histograms (until which day), flattened (of
 --                                 how many queues on the next), kept<digit of the state> (how many of the oldest are past
---                                 keeping, but needed; see purge.lua), and <digit of the state><queue> -> how many jobs;
+--                                 keeping, but needed; see purge.lua), surplus (likewise, of done jobs beyond the number to
+--                                 keep, the last that stayed), ended_bytes (about what ended jobs take), history_memory (what
+--                                 they may take), purged_early and purged_early_at (how many failed jobs were purged before
+--                                 their age, and when), and <digit of the state><queue> -> how many jobs;
 --                                 zeros are left out
 --   {ns}:job              hash    job id -> record (see job.lua)
 --   {ns}:row:<queue>      list    the ready jobs of a queue that came in order and without a priority: due(6) arrival(6) id.

@@ -6,12 +6,12 @@ local RESULTS_KEPT = 600000
 local purge, purge_done
 
 do
-  -- The queue of a record that leaves nothing else behind; nil where there is more to it.
+  -- The queue of a record that leaves nothing else behind, and what `history_memory.of` says; nil where there is more to it.
   local function queue_if_traceless(record, state)
     if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
       return nil
     end
-    local current, flags = unpack_from('>BH', record)
+    local current, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
     if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
       return nil
     end
@@ -20,7 +20,8 @@ do
       return nil
     end
     local high, low = record:byte(64, 65)
-    return record:sub(66, 65 + high * 256 + low)
+    local earlier = attempts + crashes > 1 and RUN_LINES * math.min(attempts + crashes - 1, RUNS_KEPT) or 0
+    return record:sub(66, 65 + high * 256 + low), #record + PLACES + earlier
   end
 
   local function has_result(record)
@@ -28,18 +29,27 @@ do
   end
 
   -- Lets go of ended jobs of a state, in the places from `first` to before `last`, so many at most; not of those that others
-  -- need nor, if `but_results`, of those that returned something. Answers how many are gone, how many stay, how many were
-  -- looked at, and the last one that stays.
-  local function let_go(state, first, last, most, but_results)
+  -- need nor, if `but_results`, of those that returned something; and of no more, if `enough` is given, than take so many
+  -- bytes. Answers how many are gone, how many stay, how many were looked at, the last one that stays, and how many bytes went.
+  local function let_go(state, first, last, most, but_results, enough)
     local ids = call('ZRANGE', ENDED[state], first, math.min(last, first + most) - 1)
     load_many(ids)
     local numbers, purged, kept, stays, removed = {}, 0, 0, nil, plan.removed
+    local looked_at, freed, others = #ids, 0, 0
     for i = 1, #ids do
+      if enough and freed + others >= enough then
+        looked_at = i - 1
+        break
+      end
       local id = ids[i]
       local record = raw[id]
       local spared = but_results and record and has_result(record)
-      local queue = not spared and plan.jobs[id] == nil and queue_if_traceless(record, state)
+      local queue, bytes
+      if not spared and plan.jobs[id] == nil then
+        queue, bytes = queue_if_traceless(record, state)
+      end
       if queue then
+        freed = freed + bytes
         numbers[queue] = (numbers[queue] or 0) + 1
         if state == DONE then
           local due = unpack_from('>I6', record, 14)
@@ -54,6 +64,7 @@ do
         if spared or job and job.state == state and band(job.flags, MORE) ~= 0 and relations.is_needed(job) then
           kept, stays, ids[i] = kept + 1, id, false
         elseif job and job.state == state then
+          others = others + (enough and history_memory.of(id, record) or 0) -- `commit` takes them off
           remove(job)
           purged = purged + 1
         end
@@ -63,15 +74,18 @@ do
       count(queue, state, -many)
     end
     if first == 0 and kept == 0 then
-      plan.ended_heads[state] = #ids
+      plan.ended_heads[state] = looked_at
     else
-      for i = 1, #ids do
+      for i = 1, looked_at do
         if ids[i] then
           append(plan.ended_out, state, ids[i])
         end
       end
     end
-    return purged, kept, #ids, stays
+    if freed > 0 then
+      history_memory.add(-freed)
+    end
+    return purged, kept, looked_at, stays, freed + others
   end
 
   local function note(field, value)
@@ -79,17 +93,18 @@ do
     plan.fields[META][field] = value
   end
 
-  -- Of the `given_up` oldest, so many at most. Answers how many are gone, and how many were looked at.
-  purge = function(state, given_up, most)
+  -- Of the `given_up` oldest, so many at most, or so many that `enough` bytes are gone. Answers how many are gone, how many
+  -- were looked at, and how many bytes are gone.
+  purge = function(state, given_up, most, enough)
     local field = 'kept' .. state
     local before = tonumber(call('HGET', META, field) or 0) or 0
     local first = before < given_up and before or 0
-    local purged, kept, looked_at = let_go(state, first, given_up, most)
+    local purged, kept, looked_at, _, freed = let_go(state, first, given_up, most, false, enough)
     local behind = first + looked_at < given_up and first + kept or 0
     if behind ~= before then
       note(field, behind > 0 and string.format('%.0f', behind))
     end
-    return purged, looked_at
+    return purged, looked_at, freed
   end
 
   -- Done jobs beyond the number to keep: all that ended ten minutes ago, and of the others those that returned nothing. `too_old`

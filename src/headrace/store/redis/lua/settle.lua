@@ -76,7 +76,7 @@ local function settle_all(session, kept)
   load_many(ids)
   local plain, before, after = happy_stories(session.name)
   local heads, known = {}, {}
-  local verdicts, numbers, happy, scores, n = {}, {}, {}, {}, 0
+  local verdicts, numbers, happy, scores, n, bytes = {}, {}, {}, {}, 0, 0
   local began, ended, times, stamp
   for i = 1, #ids do
     local id, arrival, token, other = ids[i], arrivals[i], tokens[i], others[i]
@@ -100,6 +100,7 @@ local function settle_all(session, kept)
       if record then
         rewrite(id, record)
         n = n + 1
+        bytes = bytes + #record
         happy[n], scores[n] = id, stamp
         numbers[queue] = (numbers[queue] or 0) + 1
         verdicts[i] = OK
@@ -128,6 +129,7 @@ local function settle_all(session, kept)
   end
   local finished_in = plan.ended_in[DONE]
   if n > 0 then
+    history_memory.add(bytes + n * PLACES) -- as `history_memory.of` does: a first run, nothing large
     local m, held_out = #finished_in, plan.held_out[session.held] or {}
     for i = 1, n do
       finished_in[m + 2 * i - 1], finished_in[m + 2 * i] = scores[i], happy[i]
@@ -141,8 +143,11 @@ local function settle_all(session, kept)
     types[ENDED[DONE]] = 'zset' -- or that would have failed
     kept = kept or setting('jobs-history-count')
     local surplus, portion = there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
-    if surplus >= portion then
-      purge_done(math.min(surplus, there), 0, math.max(2 * coming + 100, portion), portion)
+    local most, over = math.max(2 * coming + 100, portion), history_memory.over()
+    if over > 0 then
+      purge(DONE, there, most, over)
+    elseif surplus >= portion then
+      purge_done(math.min(surplus, there), 0, most, portion)
     end
   end
   local bytes = {}

@@ -3,11 +3,12 @@
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
 --             say; each may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
---             schedule ticks or -1}
+--             schedule ticks or -1, how many of those purged were failed ones that made room before their time}
 --@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
 
 local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
+local TYPICAL_BYTES = 600
 local SILENT = setting('max-worker-age') -- a session without leases that was silent for so long is not coming back
 local closed, returned, more = {}, 0, 0
 
@@ -27,7 +28,60 @@ for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1
   end
 end
 
-local purged = 0
+-- What ended jobs may take of the server's memory: as set, or a quarter of what the server has, or 1 GB. (A user may not be
+-- allowed to ask for INFO.)
+local function bound_of_memory()
+  local given = setting('history-memory')
+  local info = not given and redis.pcall('INFO', 'memory')
+  local most = type(info) == 'string' and tonumber(info:match('\nmaxmemory:(%d+)')) or 0
+  return given or most > 0 and math.floor(most / 4) or 1000000000
+end
+
+local purged, purged_early = 0, 0
+
+-- Keeps the books on what ended jobs take. A namespace of before there were any, or whose books are wrong, gets a guess.
+local function keep_books()
+  local known = call('HMGET', META, 'ended_bytes', 'history_memory', 'purged_early_at')
+  local number, bound, bytes = 0, string.format('%.0f', bound_of_memory()), tonumber(known[1] or '') or 0
+  for _, key in pairs(ENDED) do
+    number = number + call('ZCARD', key)
+  end
+  if bytes <= 0 and number > 0 then
+    history_memory.add(number * TYPICAL_BYTES)
+  elseif bytes > 0 and number == 0 then
+    history_memory.add(-bytes)
+  end
+  plan.fields[META] = plan.fields[META] or {}
+  if known[2] ~= bound then
+    plan.fields[META].history_memory = bound
+  end
+  if known[3] and now - (tonumber(known[3]) or 0) > setting('failed-history') then
+    plan.fields[META].purged_early, plan.fields[META].purged_early_at = false, false
+  end
+  return bytes + (plan.counts.ended_bytes or 0) - tonumber(bound)
+end
+
+-- Done jobs make room first, failed ones last. A step of one state is bounded: the next state may have to wait for another
+-- sweep.
+local function make_room(over)
+  for _, state in ipairs({ DONE, CANCELLED, FAILED }) do
+    local gone, looked_at, freed = purge(state, call('ZCARD', ENDED[state]), PURGED_AT_ONCE, over)
+    purged, over = purged + gone, over - freed
+    if state == FAILED and gone > 0 then
+      purged_early = gone
+      local before = tonumber(call('HGET', META, 'purged_early') or '') or 0
+      plan.fields[META].purged_early = string.format('%.0f', before + gone)
+      plan.fields[META].purged_early_at = string.format('%.0f', now)
+    end
+    if over <= 0 then
+      return
+    elseif looked_at == PURGED_AT_ONCE then
+      more = gone > 0 and 1 or more
+      return
+    end
+  end
+end
+
 for state, key in pairs(ENDED) do
   local keep = state == DONE and (tonumber(ARGV[2]) or setting('jobs-history'))
     or tonumber(ARGV[3]) or setting('failed-history')
@@ -41,6 +95,16 @@ for state, key in pairs(ENDED) do
   end
   purged = purged + gone
   more = (gone > 0 or noted) and looked_at == PURGED_AT_ONCE and 1 or more
+end
+
+local over = keep_books()
+if over > 0 and purged > 0 then
+  more = 1 -- what is too old goes first
+elseif over > 0 then
+  make_room(over)
+end
+if not next(plan.fields[META]) then
+  plan.fields[META] = nil
 end
 
 local worked = work_off()
@@ -120,7 +184,7 @@ end
 
 local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
-if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
+if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
   commit(even_when_full)
   local buried = 0
   for _, session in ipairs(closed) do
@@ -152,6 +216,6 @@ if closed[1] or purged > 0 or next(plan.ended_heads) or next(plan.fields) or raw
   if forgotten > 0 then
     call('ZREMRANGEBYRANK', WATCHED, 0, math.min(forgotten, FORGOTTEN_AT_ONCE) - 1)
   end
-  return { buried, returned, purged, more, tick }
+  return { buried, returned, purged, more, tick, purged_early }
 end
-return { 0, 0, 0, 0, tick }
+return { 0, 0, 0, 0, tick, 0 }
