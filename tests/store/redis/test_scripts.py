@@ -114,12 +114,13 @@ def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program
 # -- check first, then write --
 
 TRAP = b"""
-local calls, real, trap = 0, redis, tonumber(table.remove(ARGV))
-local redis = setmetatable({ call = function(name, ...)
-  calls = calls + 1
-  if calls == trap then error('TRAP ' .. name:lower() .. ' ;', 0) end
-  return real.call(name, ...)
-end }, { __index = real })
+local redis = (function(calls, real, trap)
+  return setmetatable({ call = function(name, ...)
+    calls = calls + 1
+    if calls == trap then error('TRAP ' .. name:lower() .. ' ;', 0) end
+    return real.call(name, ...)
+  end }, { __index = real })
+end)(0, redis, tonumber(table.remove(ARGV)))
 """
 
 
