@@ -411,6 +411,19 @@ def test_an_app_stores_changes_and_deletes_schedules(app: Headrace, client: Clie
     assert client.queues["q"].jobs.recurring() == []
 
 
+@pytest.mark.parametrize(("phrase", "seconds"), [("every 7 minutes", 420), ("every 3 days", 259_200)])
+def test_a_strict_interval_keeps_its_start(app: Headrace, phrase: str, seconds: int) -> None:
+    @app.task
+    def tidy() -> None: ...
+
+    before = tidy.every(phrase, name="strict", misfire="all", tz="UTC").enqueue()
+    assert " starting " in before.rule
+    assert before.next is not None
+    again = tidy.every(phrase, name="strict", misfire="all", tz="UTC").enqueue()
+    assert again.record == before.record
+    assert interval_of(again.rule) == seconds
+
+
 def test_the_same_from_async_code(app: Headrace, client: Client) -> None:
     @app.task(name="shop.Tidy", queue="q")
     async def tidy(depth: int) -> None: ...
