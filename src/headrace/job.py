@@ -288,6 +288,8 @@ class Renewal(Struct, frozen=True, gc=False):
     """Where leases live in jobs and renewing changes the token: the new tokens, by job id."""
     ends: int | None = None
     """Where leases live in jobs: when the first of those that were renewed ends unless it is renewed again."""
+    strays: Sequence[tuple[Ref, Token, str]] = ()
+    """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
 
 
 class Event(Struct, frozen=True, gc=False):

@@ -103,7 +103,7 @@ class SaysOkToASettleRecordedAlready(Model):
 
 @mutant
 class RenewsAfterExpiry(Model):
-    def _live(self, session_id: str) -> Session:
+    def _live(self, session_id: str, *, settles: bool = False) -> Session:
         session = self.known_sessions.get(session_id)
         if session is None or session.closed:
             raise SessionGone

@@ -8,8 +8,9 @@ import pytest
 
 from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Charge, Kind, State, Verdict
+from headrace.job import Charge, Kind, Outcome, State, Verdict
 from headrace.store.contract import Store
+from headrace.store.rules import MOST_STRAYS
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, outcome, put, saying, state
 
@@ -100,6 +101,39 @@ def test_a_session_whose_guard_is_held_is_left_alone_by_a_sweep(store: Store, cl
     assert store.run(store.sweep()).sessions_closed == 0
     assert worker.settle(lease) is Verdict.OK
     guard.close()
+
+
+# -- what the worker does not know --
+
+
+def test_a_renewal_tells_what_the_session_holds_beyond_what_it_names(store: Store, worker: Worker) -> None:
+    """As after a store has gone back to a time when these were held: the worker gives them back."""
+    put(store, *"abcd")
+    a, b, c, d = worker.take(4)
+    strays = worker.renew(b, complete=worker.number).strays
+    assert list(strays) == [(lease.ref, lease.token, lease.id) for lease in (a, c, d)]
+    assert list(worker.renew(a, b, c, d, complete=worker.number).strays) == []
+    given_back = [Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED) for ref, token, job_id in strays]
+    assert worker.exchange(given_back).verdicts == [Verdict.OK] * 3
+    assert [state(store, job_id) for job_id in "abcd"] == [State.READY, State.RUNNING, State.READY, State.READY]
+    assert list(worker.renew(b, complete=worker.number).strays) == []
+
+
+def test_no_strays_are_looked_for_unless_the_worker_has_named_all(store: Store, worker: Worker) -> None:
+    """What a later request has handed out may be on its way."""
+    put(store, "a")
+    before = worker.number
+    lease = worker.take_one()
+    assert list(worker.renew().strays) == []
+    assert list(worker.renew(complete=before).strays) == []
+    assert [job_id for _, _, job_id in worker.renew(complete=worker.number + 1).strays] == [lease.id]
+
+
+def test_a_renewal_tells_of_a_bounded_number_of_strays(store: Store, worker: Worker) -> None:
+    put(store, *(f"j{number:03}" for number in range(MOST_STRAYS + 5)))
+    leases = worker.take(MOST_STRAYS + 5)
+    assert len(worker.renew(complete=worker.number).strays) == MOST_STRAYS
+    assert len(worker.renew(*leases[:10], complete=worker.number).strays) == MOST_STRAYS - 5
 
 
 # -- expiry --

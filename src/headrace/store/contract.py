@@ -254,11 +254,17 @@ class Store(Protocol):
         """Progress, data and log lines of running jobs. True: recorded; False: the lease is gone."""
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         """Keep the session alive, and learn which of the held leases (ref, token, id) are lost or cancelled.
 
-        Says so again and again until they are settled.
+        Says so again and again until they are settled. `complete`: these were all that the session held after its
+        request of this number; the answer tells what else it holds, as far as the store knows (`Renewal.strays`).
         """
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:

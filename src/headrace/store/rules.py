@@ -20,6 +20,8 @@ EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
+MOST_STRAYS = 100
+"""How many leases that its worker does not know one renewal tells of."""
 SHOWN = 10
 """How many jobs are named, at most, where somebody asks why one does not run."""
 

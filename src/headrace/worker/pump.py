@@ -25,7 +25,7 @@ from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
 from headrace.glob import fits
-from headrace.job import Lease, Outcome, Ref, Take, Turn, Verdict
+from headrace.job import Kind, Lease, Outcome, Ref, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
 from headrace.worker.context import Context
@@ -67,6 +67,7 @@ RENEW_SHARE = 3
 """Held leases are checked this often within a session's time-out, or within their own if that is shorter."""
 RENEW_SECONDS = 0.05
 """But not more often than this."""
+STRAY = "its worker did not know of it"
 
 
 class CutOff(SessionGone):
@@ -109,7 +110,8 @@ class Pump:
         """How many more jobs this process may start."""
         self._max_memory = max_memory
         self._ledger = ledger or Ledger.private()
-        self._numbers = itertools.count(1)
+        self._number = 0
+        """Of the last numbered request."""
         self._waiting: dict[Context, bool] = {}
         """Leases that no executor has started yet. Whoever pops a True owns it."""
         self._running: dict[Context, bool] = {}
@@ -141,6 +143,7 @@ class Pump:
         self._hurried = True
         self._reported = 0.0
         self._checked = time.monotonic()
+        self._compared = time.monotonic()
         self._renew_seconds = timeout / 1000 / RENEW_SHARE
         self._swept = 0.0
         self._next_due: int | None = None
@@ -340,7 +343,7 @@ class Pump:
             self._waiter.arm()
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
-        number = next(self._numbers)
+        number = self._next_number()
         request = self._store.exchange(
             self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
         )
@@ -389,6 +392,10 @@ class Pump:
             self._tick_pause = min(2 * self._tick_pause, TICK_AGAIN_AT_LAST)
             self._tick_in(0)
         self._hungry = self._hungry or self._room > 0
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def _insist(self, operation: Operation[T]) -> T:
         """Send a request until it is answered. It has a number: the store knows a repeat."""
@@ -584,7 +591,7 @@ class Pump:
         if reports:
             if crashpoints.armed:
                 crashpoints.reach("report.before")
-            self._insist(self._store.report(self.session, next(self._numbers), reports, steady=self.steady()))
+            self._insist(self._store.report(self.session, self._next_number(), reports, steady=self.steady()))
             if crashpoints.armed:
                 crashpoints.reach("report.after")
 
@@ -592,7 +599,7 @@ class Pump:
         """Now and then: learn what was cancelled or lost, sweep up after the dead."""
         now = time.monotonic()
         since = now - self._checked
-        if since >= self._renew_seconds or (self._told and since >= NEWS_SECONDS):
+        if since >= self._renew_seconds or (self._told and since >= NEWS_SECONDS) or self._may_compare(now):
             self._checked = now
             self._told = False
             self._check_leases()
@@ -606,20 +613,36 @@ class Pump:
         if self._max_memory is not None and not self.stopping and resident_memory() > self._max_memory:
             self._make_way(f"more than {self._max_memory // 1_000_000} MB in use")
 
+    def _may_compare(self, now: float) -> bool:
+        """Whether it is time to compare what the store says we hold with what we hold.
+
+        Not while an exchange is under way: it may be handing something out. Where leases live in jobs there is no need.
+        """
+        due = now - self._compared >= self._renew_seconds
+        return due and self._unanswered is None and not self._store.leases_in_jobs
+
     def _check_leases(self) -> None:
+        compare = self._may_compare(time.monotonic())
+        waiting = tuple(self._waiting)  # looked at first, as it is left first: nothing is missed
         runs: dict[str, Context] = {}
-        for run in (*self._running, *self._waiting):
+        for run in dict.fromkeys((*self._running, *waiting)):
             overtaken = runs.get(run.id)  # its job came back to us: so it was taken away before
             runs[run.id] = run
             if overtaken is not None:
                 self._take_away(overtaken, LOST)
-        if not runs:
+        if not runs and not compare:
             self._renew_seconds = self._renewed_within(self._timeout)
             return
         held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
+        if compare:
+            self._compared = time.monotonic()
+            # Of a job that came back to us the run that goes on is named: a loss is told by id.
+            ended = [outcome for outcome in tuple(self._outcomes) if outcome.id not in runs]
+            held += [(outcome.ref, outcome.token, outcome.id) for outcome in ended]
         self._sent = self.steady()
         try:
-            renewal = self._store.run(self._store.renew(self.session, held))
+            number = self._number if compare else None
+            renewal = self._store.run(self._store.renew(self.session, held, complete=number))
         except (StoreUnavailable, MaybeApplied) as error:
             log.warning("%s", error)
             return
@@ -635,7 +658,11 @@ class Pump:
             run.lease.token = token
         for ids, reason in ((renewal.lost, LOST), (renewal.cancelled, CANCELLED)):
             for job_id in ids:
-                self._take_away(runs[job_id], reason)
+                if job_id in runs:
+                    self._take_away(runs[job_id], reason)
+        for ref, token, job_id in renewal.strays:
+            log.warning("job %s is not held here, though the store says so: was it set back? It is given back", job_id)
+            self._outcomes.append(Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED, note=STRAY))
 
     def _take_away(self, run: Context, reason: str) -> None:
         if not self._release(run) and run in self._running and run.stop_reason is None:
@@ -718,7 +745,7 @@ class Pump:
         """Be handed work in the moment that there is some. Done by a thread that can run it, while the pump rests."""
         assert self._taking is not None
         take = Take(self._queues, self._room, 0, self._round_robin)
-        number = next(self._numbers)
+        number = self._next_number()
         request = self._store.exchange(self.session, number, (), take, steady=self.steady())
         self._unanswered = number, []
         sent = self.steady()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import SessionGone
 from headrace.job import Kind, Outcome, Ref, Renewal, SessionInfo, SessionSnapshot, State, Token
 from headrace.store.contract import NoGuard
+from headrace.store.rules import MOST_STRAYS
 
 from .core import Core, Step
 from .records import Job, Session
@@ -28,11 +29,22 @@ class Sessions(Core):
         return NoGuard()
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Step[Renewal]:
-        return Step(self._renew, session, held, started)
+        return Step(self._renew, session, held, started, complete)
 
-    def _renew(self, session_id: str, named: Sequence[tuple[Ref, Token, str]], started: Sequence[Ref]) -> Renewal:
+    def _renew(
+        self,
+        session_id: str,
+        named: Sequence[tuple[Ref, Token, str]],
+        started: Sequence[Ref],
+        complete: int | None,
+    ) -> Renewal:
         session = self._live(session_id)
         self._mark_seen(session)
         self._mark_started(session, started)
@@ -41,7 +53,17 @@ class Sessions(Core):
             self.clock.now(),
             [job_id for ref, token, job_id in named if (ref, token) not in held],
             [job_id for ref, token, job_id in named if (ref, token) in held and held[ref, token].cancelling],
+            strays=self._strays(session, named, complete),
         )
+
+    def _strays(
+        self, session: Session, named: Sequence[tuple[Ref, Token, str]], complete: int | None
+    ) -> list[tuple[Ref, Token, str]]:
+        if complete is None or complete < session.number:
+            return []
+        known = {ref for ref, _, _ in named}
+        held = sorted(self._held(session), key=lambda job: job.ref)
+        return [(job.ref, job.token, job.id) for job in held if job.ref not in known][:MOST_STRAYS]
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Step[list[str]]:
         return Step(lambda: self._and_work_off(self._close_session(session, crashed)))

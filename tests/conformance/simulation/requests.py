@@ -130,7 +130,8 @@ def _report(world: World, worker: Worker) -> Request:
 
 
 def _renewal(world: World, worker: Worker) -> Request:
-    named = worker.held + worker.old[-2:]
+    in_hand, number = {held.id for held in worker.held}, worker.number
+    named = worker.held + [held for held in worker.old[-2:] if held.id not in in_hand]  # a loss is told by id
     started = [held for held in worker.held if not held.started][: world.choose.pick(2)]
 
     def build(side: int, store: Any) -> Any:
@@ -139,6 +140,7 @@ def _renewal(world: World, worker: Worker) -> Request:
             worker.info.id,
             [(lease.ref, lease.token, lease.id) for lease in leases],
             started=[held.leases[side].ref for held in started],
+            complete=number,
         )
 
     words = f"{worker.name} renews {', '.join(map(str, named))}"

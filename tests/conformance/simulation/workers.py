@@ -81,6 +81,7 @@ def _hear(world: World, worker: Worker, request: Request, answers: tuple[Any, An
         for recorded in answer:
             world.sometimes("a report was recorded" if recorded else "a report of a lost lease was refused")
     elif request.name == "renew":
+        check(not answer.strays, "a session held what its worker did not know", answer)
         for held in request.about:
             held.started = True
         if answer.lost:

@@ -252,7 +252,12 @@ class BedrockStore:
         return Work(lambda client: self._session(session).report(client, reports))
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         """Nothing can be renewed: a lease lasts as long as its job's retryAfter. Says which ones are over."""
 

@@ -169,16 +169,23 @@ class GearMonkeyStore(OnRedis):
         return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         def read(reply: Reply, _: bool) -> Renewal:
-            now, codes = reply
+            now, codes, strays = reply
             named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
             lost = [job_id for code, job_id in named if code == 1]
-            return Renewal(now, lost, [job_id for code, job_id in named if code == 2])
+            cancelled = [job_id for code, job_id in named if code == 2]
+            return Renewal(now, lost, cancelled, strays=[(ref, token, name.decode()) for ref, token, name in strays])
 
         named = requests.pack([(ref, token) for ref, token, _ in held])
-        return Script("renew", (session.encode(), named, requests.refs(started)), read)
+        number = requests.pack(False if complete is None else complete)
+        return Script("renew", (session.encode(), named, requests.refs(started), number), read)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         def read(reply: Reply, _: bool) -> list[str]:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
@@ -20,8 +20,8 @@ from headrace.codec import describe_error, encode_error
 from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
-from headrace.errors import ConfigurationError, HeadraceError, SessionGone, StoreError, StoreUnavailable
-from headrace.job import Charge, Kind, Lease, Outcome, Report, SessionInfo, Take, Turn, Verdict
+from headrace.errors import ConfigurationError, HeadraceError, MaybeApplied, SessionGone, StoreError, StoreUnavailable
+from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Turn, Verdict
 from headrace.store import Operation
 from headrace.worker.identity import introduce
 
@@ -141,6 +141,8 @@ class Loop:
         self._info: SessionInfo = introduce(("default",), tuple(works), timeout)
         self._numbers = itertools.count(1)
         self._numbering = threading.Lock()
+        self._known: tuple[int, list[tuple[Ref, Token, str]]] = 0, []
+        """The number of the last exchange, and what it handed out: all that is held after it."""
         self._steady = SystemClock().steady
         self._lease: Lease | None = None
         self._over = threading.Event()
@@ -200,9 +202,14 @@ class Loop:
     def _exchange(self, outcomes: list[Outcome], take: Take | None) -> Turn:
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
-        turn = self._insist(
-            lambda number: self._store.exchange(self._info.id, number, outcomes, take, steady=self._steady())
-        )
+        sent: list[int] = []
+
+        def describe(number: int) -> Operation[Turn]:
+            sent.append(number)
+            return self._store.exchange(self._info.id, number, outcomes, take, steady=self._steady())
+
+        turn = self._insist(describe)
+        self._known = sent[0], [(lease.ref, lease.token, lease.id) for lease in turn.leases]
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
         return turn
@@ -218,7 +225,7 @@ class Loop:
             for attempt in itertools.count():
                 try:
                     return self._store.run(operation)
-                except StoreUnavailable as error:
+                except (StoreUnavailable, MaybeApplied) as error:
                     log.warning("%s Trying again.", error)
                     if self._over.wait(min(0.05 * 2**attempt, 2.0)):
                         raise
@@ -248,7 +255,9 @@ class Loop:
         """Every quarter of the lease: a sign of life, and a look after those who give none."""
         while not self._over.wait(self._info.timeout / 4000):
             try:
-                self._store.run(self._store.renew(self._info.id))
+                number, held = self._known
+                renewal = self._store.run(self._store.renew(self._info.id, held, complete=number))
+                self._give_back(renewal.strays)
                 self._store.run(self._store.sweep())
             except SessionGone:
                 self._gone = True
@@ -256,6 +265,14 @@ class Loop:
                 return
             except StoreError as error:
                 log.warning("%s", error)
+
+    def _give_back(self, strays: Sequence[tuple[Ref, Token, str]]) -> None:
+        """What the server says that we hold, and we do not: it has gone back in time."""
+        if not strays:
+            return
+        log.warning("%d jobs are not held here, though the server says so: they are given back", len(strays))
+        outcomes = [Outcome(ref=ref, token=token, id=name, kind=Kind.RELEASED) for ref, token, name in strays]
+        self._insist(lambda number: self._store.exchange(self._info.id, number, outcomes, steady=self._steady()))
 
 
 def output_of(value: object) -> bytes:

@@ -197,7 +197,12 @@ class HworkerStore(OnRedis):
         return Steps(work)
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         return Steps(lambda: self._turns.renew(session, held))
 

@@ -236,7 +236,12 @@ class QlessStore(Managing, Scheduling):
         return self._script("report", arguments, lambda _, answers: list(map(bool, answers)))
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         def read(now: float, answer: Any) -> Renewal:
             lost = [job_id for code, (_, _, job_id) in zip(answer["codes"] or [], held, strict=True) if code]

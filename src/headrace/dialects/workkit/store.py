@@ -238,7 +238,12 @@ class WorkKitStore(OnRedis):
         return Steps(course)
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         """Without leases: only whether the server answers, so that a worker that is cut off learns of it."""
         return Steps(lambda: self._turns.renew(self._sessions.get(session) if held else None, held))

@@ -281,15 +281,24 @@ class RedisStore(OnRedis):
         return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         def read(reply: Reply, _: bool) -> Renewal:
-            now, codes = reply
+            now, codes, *strays = reply
             named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
             lost = [job_id for code, job_id in named if code == 1]
-            return Renewal(int(now), lost, [job_id for code, job_id in named if code == 2])
+            cancelled = [job_id for code, job_id in named if code == 2]
+            threes = zip(strays[::3], strays[1::3], strays[2::3], strict=True)
+            beyond = [(int(ref), int(token), name(job_id)) for ref, token, job_id in threes]
+            return Renewal(int(now), lost, cancelled, strays=beyond)
 
-        return Script("renew", (session.encode(), requests.held(held), requests.numbers(started)), read)
+        number = b"" if complete is None else b"%d" % complete
+        return Script("renew", (session.encode(), requests.held(held), requests.numbers(started), number), read)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         def read(reply: Reply, _: bool) -> list[str]:

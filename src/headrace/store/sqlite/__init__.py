@@ -394,10 +394,15 @@ class SqliteStore:
         return Step(lambda tx: worker.report(tx, session, number, reports, steady))
 
     def renew(
-        self, session: str, held: Sequence[tuple[Ref, Token, str]] = (), *, started: Sequence[Ref] = ()
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
     ) -> Operation[Renewal]:
         return Step(
-            lambda tx: sessions.renew(tx, session, held, started),
+            lambda tx: sessions.renew(tx, session, held, started, complete),
             glance=lambda tx: sessions.renew_idle(tx, session, held),
         )
 

@@ -14,6 +14,7 @@ import msgspec
 from headrace.errors import SessionGone, StaleRequest
 from headrace.glob import any_fits
 from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
+from headrace.store.rules import MOST_STRAYS
 from headrace.store.sqlite.bell import make_run_folder
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLING, SPARE, Transaction
@@ -121,7 +122,7 @@ def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
     return Renewal(tx.now, [job_id for _, _, job_id in held], [])
 
 
-def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref]) -> Renewal:
+def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], complete: int | None = None) -> Renewal:
     session = find_session(tx, session_id)
     tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
     mark_started(tx, session, started)
@@ -133,7 +134,16 @@ def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref]) 
             lost.append(job_id)
         elif found[0][0] & CANCELLING:
             cancelled.append(job_id)
-    return Renewal(tx.now, lost, cancelled)
+    return Renewal(tx.now, lost, cancelled, strays=_strays(tx, session, held, complete))
+
+
+def _strays(tx: Transaction, session: Session, held: Held, complete: int | None) -> list[tuple[Ref, Token, str]]:
+    """What the session holds beyond what it names; not if it has asked for more since it named them."""
+    if complete is None or complete < session.number:
+        return []
+    known = {ref for ref, _, _ in held}
+    found = [(ref, token, job_id) for ref, token, job_id, _ in tx.rows(SQL["held"], (session.seq,)) if ref not in known]
+    return found[:MOST_STRAYS]
 
 
 def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> None:
