@@ -9,8 +9,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.cli.doctor import find_problems
-from headrace.job import Counts, SessionInfo, SessionSnapshot, State
+from headrace.job import SessionInfo, SessionSnapshot, State
+from headrace.ops import findings
 from headrace.store.sqlite import SqliteStore
 from processes import WorkerProcess, eventually
 
@@ -81,9 +81,57 @@ def session(*, alive: bool, running: int = 3, silent: int = 0) -> SessionSnapsho
     ],
 )
 def test_problems(sessions: list[SessionSnapshot], problem: str | None) -> None:
-    problems = find_problems(sessions, [Counts("q", {State.READY: 0})], NOW)
+    problems = findings.about_workers(sessions, NOW)
     assert len(problems) == (problem is not None)
     assert problem is None or problems[0].startswith(problem)
+
+
+@pytest.fixture
+def listener(app: Headrace) -> Callable[..., None]:
+    """Opens the session of a worker that takes nothing."""
+
+    def open_session(*queues: str, tasks: tuple[str, ...] = ("cli.shop:send", "cli.shop:add")) -> None:
+        info = SessionInfo(id="listener", name="host-1", queues=queues, tasks=tasks)
+        app.store.run(app.store.open(info))
+
+    return open_session
+
+
+def test_a_pattern_listens(app: Headrace, ask: Ask, listener: Callable[..., None]) -> None:
+    shop.send.enqueue("ada")
+    listener("m*")
+    assert ask("doctor")["problems"] == []
+
+
+def test_a_task_that_no_worker_knows(app: Headrace, ask: Ask, listener: Callable[..., None]) -> None:
+    shop.send.enqueue("ada")
+    shop.add.enqueue(1)
+    listener("mail", "default", tasks=("cli.shop:send",))
+    assert ask("doctor", code=exits.NOT_DONE)["problems"] == [
+        "No live worker that listens to the queue 'default' knows the task 'cli.shop:add': start one whose app has it."
+    ]
+
+
+def test_a_ready_job_that_waits_for_long(
+    app: Headrace, ask: Ask, listener: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add.enqueue(1)
+    listener("default")
+    assert ask("doctor")["problems"] == []
+    monkeypatch.setattr(findings, "OLD", -1)
+    (problem,) = ask("doctor", code=exits.NOT_DONE)["problems"]
+    assert problem.startswith("The oldest ready job of the queue 'default' has waited for ")
+    app.queue("default").pause()
+    assert ask("doctor")["problems"] == []
+
+
+def test_a_disk_that_is_nearly_full(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add.enqueue(1)
+    app.worker().run_until_empty()
+    monkeypatch.setattr(findings, "LEAST_FREE", 1.0)
+    monkeypatch.setattr(findings, "LEAST_FREE_BYTES", 2**60)
+    (problem,) = ask("doctor", code=exits.NOT_DONE)["problems"]
+    assert "jobs.db is nearly full: " in problem
 
 
 def test_health(app: Headrace, worker: WorkerProcess, run: Run, ask: Ask) -> None:

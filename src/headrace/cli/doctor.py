@@ -11,9 +11,7 @@ from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, store_options
 from headrace.cli.output import show_fields, show_json
 from headrace.job import Counts, SessionSnapshot, State
-from headrace.ops.blocked import blocked_by_failed
-from headrace.spoken import length, now_ms
-from headrace.store.contract import Facet
+from headrace.ops.findings import find_problems
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
@@ -43,7 +41,10 @@ def doctor_command(
 ) -> None:
     """Examine the store and say what is wrong.
 
-    What it promises, how big it is, who works on it. Exit code 1 when something needs attention.
+    What it promises, how big it is, who works on it. Exit code 1 when something needs attention: workers that are dead
+    or silent, queues that no worker listens to, tasks that no worker knows, jobs that wait for failed ones or for more
+    than a minute, a disk or server that is nearly full, clocks that differ, damaged jobs, and what a server's settings
+    put at risk.
 
     \b
     Examples:
@@ -55,14 +56,7 @@ def doctor_command(
         sessions = opened.run(opened.sessions())
         counts = opened.run(opened.counts())
         facts = {**_promises(opened), **_file_facts(opened.url), **_numbers(sessions, counts)}
-        advice = getattr(opened, "advice", None)
-        # Where a store does not know who works for it, that nobody is listed is no news.
-        waiting = counts if Facet.ROLL_CALL in opened.facets else []
-        problems = [
-            *find_problems(sessions, waiting, now_ms()),
-            *blocked_by_failed(opened),
-            *(advice() if callable(advice) else []),
-        ]
+        problems = find_problems(opened, file_of(opened.url))
     if as_json:
         show_json({**facts, **({"repaired": repaired} if repair else {}), "problems": problems, "ok": not problems})
     else:
@@ -71,7 +65,7 @@ def doctor_command(
         for sentence in repaired:
             click.secho(f"+ {visible(sentence)}", fg="green")
         for problem in problems:
-            click.secho(f"! {problem}", fg="red")
+            click.secho(f"! {visible(problem)}", fg="red")
         if not problems:
             click.secho("All is well.", fg="green")
     if problems:
@@ -133,37 +127,6 @@ def _numbers(sessions: list[SessionSnapshot], counts: list[Counts]) -> dict[str,
         "dead_workers": sum(not session.alive for session in sessions),
         "jobs": totals,
     }
-
-
-def find_problems(sessions: list[SessionSnapshot], counts: list[Counts], now: int) -> list[str]:
-    """Sentences on what needs attention."""
-    problems = []
-    live = [session for session in sessions if session.alive]
-    dead = [session for session in sessions if not session.alive]
-    held = sum(session.running for session in dead)
-    if dead and not live:
-        problems.append(
-            f"{_number(held, 'job')} held by {_number(len(dead), 'dead worker')}, and no live worker to take over. "
-            "Start one: headrace worker APP"
-        )
-    for session in live:
-        # An idle session writes nothing, so only one with jobs can be overdue; a third of its time is its rhythm.
-        overdue = now - session.seen
-        if session.running and overdue > session.info.timeout * 2 // 3:
-            held_here = _number(session.running, "job")
-            problems.append(
-                f"Worker {session.info.name} holds {held_here} and was last heard of {length(overdue)} ago."
-            )
-    listened = {queue for session in live for queue in session.info.queues}
-    for count in counts:
-        ready = count.by_state.get(State.READY, 0)
-        if ready and count.queue not in listened:
-            problems.append(f"{_number(ready, 'ready job')} in the queue {count.queue!r}, and no live worker listens.")
-    return problems
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _words(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 from redis import exceptions as wire
@@ -12,6 +13,8 @@ from headrace.store.redis.operation import Reply
 from headrace.store.redis.troubles import BROKEN, Replica
 
 _NAMES = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
+CLOCKS_DIFFER = 2.0
+"""Seconds by which two clocks may differ before we say so."""
 NEARLY_FULL = 0.9
 """The share of its memory that a server may use before we say so."""
 
@@ -30,6 +33,7 @@ class Settings:
         for section in ("persistence", "memory", "server", "stats"):
             lines = (line.partition(":") for line in _text(_ask(driver, "INFO", section) or b"").splitlines())
             self.info.update((name, value) for name, colon, value in lines if colon)
+        self.ahead = _ahead(driver)
         self.deaf = _ask(driver, "PUBLISH", driver.keys.wake(""), "") is None
 
     @property
@@ -100,6 +104,11 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
         )
     if not settings.told and settings.info:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
+    if abs(settings.ahead) > CLOCKS_DIFFER:
+        found.append(
+            f"The server's clock is {abs(settings.ahead):,.0f} s {'ahead of' if settings.ahead > 0 else 'behind'} this "
+            "machine's: jobs run by the server's. Set both with NTP."
+        )
     if settings.deaf:
         found.append(
             "This user may not publish and subscribe: workers ask for work once a second instead of being told. "
@@ -146,6 +155,17 @@ def _ask(driver: Driver, *words: str) -> Reply:
         if "unknown command" in str(error):
             return None
         raise
+
+
+def _ahead(driver: Driver) -> float:
+    """By how many seconds the server's clock is ahead of this machine's, at least; below 0: behind."""
+    before = time.time()
+    answer = _ask(driver, "TIME")
+    after = time.time()
+    if answer is None:
+        return 0.0
+    server = int(answer[0]) + int(answer[1]) / 1e6
+    return max(0.0, server - after) if server > after else min(0.0, server - before)
 
 
 def _text(value: bytes | str) -> str:
