@@ -42,7 +42,11 @@ class Scene:
 
     def _app(self, url: str) -> Headrace:
         app = Headrace(url)
-        app.task(name="shop.outage/run")(self._run)
+
+        @app.task(name="shop.outage/run")
+        def run(number: int) -> None:
+            self._run(number)
+
         return app
 
     def _run(self, number: int) -> None:
