@@ -73,7 +73,7 @@ class Facet(StrEnum):
     WHY = "why"
     SCHEDULES = "schedules"
     """Recurring jobs."""
-    SQL = "SQL"
+    SQL = "sql"
     """Looking with queries."""
 
 
