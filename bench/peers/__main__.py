@@ -71,6 +71,19 @@ def main() -> int:
     return report.show()
 
 
+def without_remarks(arguments: list[str]) -> list[str]:
+    """What another run would be started with: remarks stand on the page as notes.
+
+    >>> without_remarks(["--quick", "--remark", "It was busy.", "--peers", "rq", "--remark=Twice."])
+    ['--quick', '--peers', 'rq']
+    """
+    kept = [word for word in arguments if not word.startswith("--remark=")]
+    while "--remark" in kept:
+        place = kept.index("--remark")
+        del kept[place : place + 2]
+    return kept
+
+
 def _names(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         names = tuple(text.split(","))
@@ -154,7 +167,7 @@ class Run:
 
     def outcome(self, arguments: list[str]) -> dict[str, Any]:
         return {
-            "command": " ".join(["python -m bench.peers", *arguments]),
+            "command": " ".join(["python -m bench.peers", *without_remarks(arguments)]),
             "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "seconds": time.monotonic() - self._start,
             "machine": {
