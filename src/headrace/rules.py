@@ -30,7 +30,23 @@ def rule_of(kind: str, text: str, tz: str) -> str:
         return str(rule)
     if kind == "cron" and not looks_like_cron(text):
         raise ScheduleError(f"'{text}' is not cron; write five fields such as '0 9 * * 1-5', or use every(...)")
-    return str(parse(text, tz=tz))
+    try:
+        return str(parse(text, tz=tz))
+    except ScheduleError:
+        if kind != "every":
+            raise
+        said = _with_every(text, tz)
+        if said is None:
+            raise
+        return said
+
+
+def _with_every(text: str, tz: str) -> str | None:
+    """`task.every("5 minutes")` has said the word already."""
+    try:
+        return str(parse(f"every {text}", tz=tz))
+    except ScheduleError:
+        return None
 
 
 def anchored(definition: Definition, before: Definition | None, now: int) -> Definition:

@@ -463,3 +463,23 @@ def test_a_rule_that_no_longer_follows_its_jobs_counts_at_once() -> None:
     definition = Definition(rule="every minute UTC", task="task", body=b"{}")
     tick = work_out(ScheduleRecord(name="a", definition=definition, next=60_000, finished=30_000), 60_000)
     assert ([job.tick for job in tick.jobs], tick.last_tick, tick.next) == ([60_000], 60_000, 120_000)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "rule"),
+    [
+        ("5 minutes", "every 5 minutes UTC"),
+        ("Friday at 9am", "every Friday at 09:00 UTC"),
+        ("2nd Sunday at 9am", "every 2nd Sunday (the 2nd and 4th of a month) at 09:00 UTC"),
+        ("every 5 minutes", "every 5 minutes UTC"),
+    ],
+)
+def test_the_word_every_need_not_be_said_twice(phrase: str, rule: str) -> None:
+    app = Headrace("sqlite:///:memory:")
+    assert app.task(name="t")(print).every(phrase).rule == rule
+
+
+def test_a_phrase_that_means_nothing_is_reported_as_it_was_written() -> None:
+    app = Headrace("sqlite:///:memory:")
+    with pytest.raises(ScheduleError, match="in '5 parsecs'"):
+        app.task(name="t")(print).every("5 parsecs")

@@ -243,3 +243,12 @@ def at_a_terminal(typed: bytes, *arguments: str) -> int:
     finally:
         os.close(slave)
         os.close(master)
+
+
+def test_revived_culprits_bring_back_what_failed_because_of_them(app: Headrace, ask: Ask) -> None:
+    culprit = shop.fail.enqueue("no")
+    child = shop.add.using(after=[culprit]).enqueue(1)
+    app.worker().run_until_empty()
+    assert app.job(child.id).state.value == "failed"
+    assert ask("revive", "--queue", "default", "--yes")["revived"] == 1
+    assert [app.job(job.id).state.value for job in (culprit, child)] == ["ready", "blocked"]

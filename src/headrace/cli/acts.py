@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from headrace.cli import exits
 from headrace.cli.options import STATES, existing_store, json_option, store_options
@@ -14,6 +15,7 @@ from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, m
 from headrace.job import Snapshot, State
 from headrace.ops.selection import delete_unneeded, whole_ids
 from headrace.store import damaged
+from headrace.store.rules import DEPENDENCY
 
 if TYPE_CHECKING:
     pass
@@ -103,7 +105,8 @@ def revive_command(
     """Put failed or cancelled jobs back in line.
 
     They start anew, with their attempts and crashes at zero. With filters: all failed jobs that fit (cancelled ones
-    with --state cancelled), after a question. A job is refused if another one has its unique key.
+    with --state cancelled), after a question. Jobs that failed because of another job come back with that one; to
+    revive them without it: --group dependency. A job is refused if another one has its unique key.
 
     \b
     Examples:
@@ -113,8 +116,11 @@ def revive_command(
     check_choice(ids, filters)
     with existing_store(store, app_path) as opened:
         if filters.given:
+            selection = filters.selection(opened, ("failed",))
+            if filters.group is None:  # a job that failed because of another one comes back with that one
+                selection = replace(selection, not_group=DEPENDENCY)
             act_on_many(
-                *(opened, filters.selection(opened, ("failed",)), lambda many: opened.run(opened.revive(many)), bounds),
+                *(opened, selection, lambda many: opened.run(opened.revive(many)), bounds),
                 verb="revive", done="revived", as_json=as_json,
             )  # fmt: skip
             return

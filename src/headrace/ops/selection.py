@@ -34,12 +34,16 @@ class Selection(Struct, frozen=True, kw_only=True):
     put_after: int | None = None
     error: str | None = None
     """Part of the error's type or message, in any case."""
+    not_group: str | None = None
+    """None that failed in this group."""
 
     def fits(self, job: Snapshot) -> bool:
         """Whether it fits what the store's filter does not know."""
         if self.put_before is not None and job.created >= self.put_before:
             return False
         if self.put_after is not None and job.created <= self.put_after:
+            return False
+        if self.not_group is not None and job.group == self.not_group:
             return False
         if self.error is None:
             return True

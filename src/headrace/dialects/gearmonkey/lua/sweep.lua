@@ -21,7 +21,6 @@ for _, id in ipairs(call('ZRANGEBYSCORE', SESSIONS, '-inf', steady, 'LIMIT', 0, 
     unregister(session)
     call('ZREM', SESSIONS, id)
     call('EXPIRE', session_key(id), DAY)
-    closed = closed + 1
   end
 end
 
