@@ -227,6 +227,27 @@ def test_prefetched_jobs_are_in_progress_and_kept_alive_too(one_server: Server, 
     assert made.seen == [0, 1, 2, 3, 4]
 
 
+def test_a_prefetched_job_that_was_given_to_others_is_not_started(
+    one_server: Server, one_queue: Queue, bench: Bench
+) -> None:
+    go_on = threading.Event()
+    made = bench.create(
+        *(one_server, one_queue.name, lambda *_: go_on.wait(20) and Success()),
+        timeout=0.3, prefetch=2, keep_alive=False,
+    )  # fmt: skip
+    for number in (1, 2):
+        made.queue(number)
+    bench.start(made.worker)
+    eventually(lambda: made.seen, "the first to start")
+    bench.start(made.monitor)
+    eventually(lambda: len(one_queue.jobs) == 2, "the monitor to give them to others")
+    one_queue.client.delete(one_queue.jobs_key)
+    go_on.set()
+    made.queue(3)
+    eventually(lambda: made.seen[-1] == 3, "the next job")
+    assert made.seen == [1, 3]
+
+
 def test_the_default_takes_no_job_before_it_can_run_it(one_server: Server, one_queue: Queue, bench: Bench) -> None:
     go_on = threading.Event()
     made = bench.create(one_server, one_queue.name, lambda *_: go_on.wait(20) and Success())

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from redis import exceptions as wire_errors
 
+from headrace.clock import SystemClock
 from headrace.codec import Arguments
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Request
@@ -43,6 +44,15 @@ Logger = Callable[[str, str], object]
 def print_line(name: str, message: str) -> None:
     """The default logger: standard output."""
     print(f"{name}: {message}", flush=True)  # noqa: T201
+
+
+_steady = SystemClock().steady
+
+
+class _Ahead(deque[Record]):
+    """Jobs in hand, and when a request was sent whose answer said that they are ours (on the steady clock)."""
+
+    proven = 0
 
 
 class Hworker(Generic[S, J]):
@@ -104,11 +114,12 @@ class Hworker(Generic[S, J]):
         # A worker here asks only when it has nothing in hand: there is always room.
         listener = Listener(self._driver, [self.name], lambda: None)
         self._listeners.add(listener)
-        ahead: deque[Record] = deque()
+        ahead = _Ahead()
         try:
             while not self._stopping.is_set():
                 if not ahead:
                     listener.arm()
+                    ahead.proven = _steady()
                     ahead += self._take(self.options.prefetch or 1)
                 if not ahead:
                     listener.wait(LOOK_AGAIN)
@@ -135,8 +146,13 @@ class Hworker(Generic[S, J]):
             return []
         return done.taken
 
-    def _run_one(self, hands: Hands, ahead: deque[Record]) -> bool:
+    def _run_one(self, hands: Hands, ahead: _Ahead) -> bool:
         """Run the first of the jobs in hand. True if it succeeded and was ours to the end."""
+        # After a while without an answer, as of a process that was frozen, others may have these jobs: ask first.
+        if _steady() - ahead.proven > self.options.timeout * 1000 / 2 and not self._keep(ahead):
+            return False
+        if not ahead:
+            return True
         raw = ahead[0].raw
         try:
             job = self._decoder.decode(wire.read(raw)[1])
@@ -160,7 +176,23 @@ class Hworker(Generic[S, J]):
             self._log(f"Somebody else has this job by now; nothing was written: {_shown(raw)}")
         return False
 
-    def _wait_for(self, hands: Hands, ahead: deque[Record]) -> Result:
+    def _keep(self, ahead: _Ahead, *, begun: int = 0) -> bool:
+        """Renew what is in hand, and forget what others have by now. False: there was no answer.
+
+        The first `begun` stay in any case: that they are somebody else's is found out when they are settled.
+        """
+        sent, records = _steady(), tuple(ahead)
+        refresh = self.options.keep_alive
+        kept = self._try(Steps(lambda: keep(records, self.options.timeout, refresh=refresh)))
+        if kept is None:
+            return False
+        ahead.clear()
+        ahead.extend(new or old for old, new in zip(records[:begun], kept[:begun], strict=True))
+        ahead.extend(new for new in kept[begun:] if new is not None)
+        ahead.proven = sent
+        return True
+
+    def _wait_for(self, hands: Hands, ahead: _Ahead) -> Result:
         """Wait for the job in hand, and keep it and those ahead alive meanwhile."""
         interrupts = 0
         while True:
@@ -169,9 +201,7 @@ class Hworker(Generic[S, J]):
                 if result is not None:
                     return result
                 if self.options.keep_alive:
-                    kept = self._try(Steps(lambda: keep(tuple(ahead), self.options.timeout)))
-                    for i, new in enumerate(kept or ()):
-                        ahead[i] = new or ahead[i]
+                    self._keep(ahead, begun=1)
             except KeyboardInterrupt:
                 self.stop()
                 interrupts += 1
