@@ -96,11 +96,11 @@ class Worker:
             try:
                 self._run_session(burst=False)
             except SessionGone as error:
-                log.warning("%s Opening a new session.", error)
+                log.warning("%s Opening a new session.", error, extra={"event": "session_lost"})
             except StoreUnavailable as error:
                 if not self._ready.is_set():
                     raise  # it has never worked: that is for the caller to know
-                log.warning("%s Trying again in %g s.", error, PAUSE)
+                log.warning("%s Trying again in %g s.", error, PAUSE, extra={"event": "store_unavailable"})
                 self._stopped.wait(PAUSE)
             else:
                 return
@@ -213,7 +213,11 @@ class Worker:
         finally:
             if pump.in_hand:
                 # Threads can't be stopped, and nobody else may run their jobs while they do.
-                log.warning("%d jobs go on in threads: their session stays open until they end", pump.in_hand)
+                log.warning(
+                    "%d jobs go on in threads: their session stays open until they end",
+                    pump.in_hand,
+                    extra={"event": "threads_outlast"},
+                )
                 threading.Thread(target=_outlast, args=(pump, keeper, guard), name="headrace-rest", daemon=True).start()
             else:
                 _close(pump, keeper, guard)
@@ -274,7 +278,7 @@ class Keeper:
                 self._pump.abandon()
                 return
             except StoreError as error:
-                log.warning("the session could not be renewed: %s", error)
+                log.warning("the session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
 
     def _watch(self) -> None:
         """Asks the store nothing: while a renewal waits for an answer, time runs out all the same."""

@@ -148,7 +148,7 @@ class Supervisor:
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop(number)
             elif number == signal.SIGHUP and not self._stopping:
-                log.info("recycling all worker processes")
+                log.info("recycling all worker processes", extra={"event": "processes_recycled"})
                 self._tell_all_to_stop()
             elif number == signal.SIGUSR1:
                 self._signal_all(signal.SIGUSR1)
@@ -156,11 +156,16 @@ class Supervisor:
     def _stop(self, number: int) -> None:
         self._stopping += 1
         if self._stopping == 1:
-            log.info("stopping: jobs have %g s to finish (%s again: at once)", self._settings.grace, _name(number))
+            log.info(
+                "stopping: jobs have %g s to finish (%s again: at once)",
+                self._settings.grace,
+                _name(number),
+                extra={"event": "worker_stopping"},
+            )
             self._tell_all_to_stop()
             self._kill_at = time.monotonic() + self._settings.grace + 5.0
         elif self._stopping == 2:
-            log.info("stopping at once")
+            log.info("stopping at once", extra={"event": "worker_stopping"})
             self._signal_all(AT_ONCE)
             self._kill_at = time.monotonic() + 2.0
         else:
@@ -186,7 +191,7 @@ class Supervisor:
             try:
                 self._start_one()
             except (StoreError, OSError) as error:
-                log.error("a worker process could not be started: %s", error)
+                log.error("a worker process could not be started: %s", error, extra={"event": "process_not_started"})
                 self._to_start += 1
                 self._start_at = time.monotonic() + 1.0
                 return
@@ -213,7 +218,12 @@ class Supervisor:
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         if crashpoints.armed:
             crashpoints.reach("session.started")
-        log.info("worker process %d started, queues %s", process.pid, ", ".join(settings.queues))
+        log.info(
+            "worker process %d started, queues %s",
+            process.pid,
+            ", ".join(settings.queues),
+            extra={"event": "process_started"},
+        )
         with suppress(StoreError):  # it is said for people alone
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
@@ -284,7 +294,13 @@ class Supervisor:
         if self._stopping or (found_nothing and self._settings.burst):
             return
         if not in_good_order and not child.told_to_stop:
-            log.error("worker process %d died (%s) %s", child.process.pid, _cause(code), _in_hand(len(started), held))
+            log.error(
+                "worker process %d died (%s) %s",
+                child.process.pid,
+                _cause(code),
+                _in_hand(len(started), held),
+                extra={"event": "process_died"},
+            )
         self._to_start += 1
         # (One that a job took with it did not die of its own: that job is dealt with by counting its crashes.)
         short = not (in_good_order or started) and (code == EXIT_BAD_APP or time.monotonic() - child.born < SHORT_LIFE)
@@ -305,19 +321,27 @@ class Supervisor:
         try:
             given_back = self._store.run(self._store.close_session(session, crashed=crashed))
         except StoreError as error:
-            log.error("the session of a dead process could not be closed: %s It will expire.", error)
+            log.error(
+                "the session of a dead process could not be closed: %s It will expire.",
+                error,
+                extra={"event": "session_not_closed"},
+            )
             return None
         if crashpoints.armed:
             crashpoints.reach("close.after")
         if given_back:
-            log.warning("%d jobs of a dead process go on elsewhere", len(given_back))
+            log.warning(
+                "returned %d jobs of a dead process to their queues", len(given_back), extra={"event": "jobs_returned"}
+            )
         return len(given_back)
 
     def _close_sessions_of_the_dead(self) -> None:
         """A supervisor that was killed left sessions behind: those of this machine need not be waited for."""
         for session in self._store.run(self._store.sessions()):
             if is_dead(session.info):
-                log.info("closing the session of %s, which is dead", session.info.name)
+                log.info(
+                    "closing the session of %s, which is dead", session.info.name, extra={"event": "session_closed"}
+                )
                 self._close_session(session.info.id, None)
 
     # -- life --
@@ -342,10 +366,10 @@ class Supervisor:
                     crashpoints.reach("renew.after")
                 child.renewed = sent
             except SessionGone as error:
-                log.error("%s Ending its process.", error)
+                log.error("%s Ending its process.", error, extra={"event": "session_lost"})
                 _signal(child, signal.SIGKILL)
             except StoreError as error:
-                log.warning("a session could not be renewed: %s", error)
+                log.warning("a session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
                 self._renew_at = now + 0.5
 
     def _look_for_the_hung(self) -> None:
@@ -353,12 +377,16 @@ class Supervisor:
         for child in self._children.values():
             beat = child.ledger.last_beat
             if beat and now - beat > SILENCE:
-                log.error("worker process %d has hung: ending it", child.process.pid)
+                log.error("worker process %d has hung: ending it", child.process.pid, extra={"event": "process_hung"})
                 _signal(child, signal.SIGUSR1)
                 time.sleep(LAST_WORDS)
                 _signal(child, signal.SIGKILL)
             elif any(entry.deadline is not None and now > entry.deadline + OVERRUN for entry in child.ledger.entries()):
-                log.error("worker process %d has a run far past its time-out: ending it", child.process.pid)
+                log.error(
+                    "worker process %d has a run far past its time-out: ending it",
+                    child.process.pid,
+                    extra={"event": "process_hung"},
+                )
                 _signal(child, signal.SIGKILL)
 
     def _end_the_cut_off(self) -> None:
@@ -369,7 +397,11 @@ class Supervisor:
                     silence = self._clock.steady() - child.renewed
                     if silence > child.info.timeout - child.margin and not child.cut_off:
                         child.cut_off = True
-                        log.error("worker process %d is cut off from the store: ending it", child.process.pid)
+                        log.error(
+                            "worker process %d is cut off from the store: ending it",
+                            child.process.pid,
+                            extra={"event": "process_cut_off"},
+                        )
                         _signal(child, signal.SIGKILL)
 
     # -- the end --

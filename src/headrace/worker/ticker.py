@@ -50,7 +50,7 @@ def _one_by_one(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: 
         try:
             ticked = store.run(schedules.tick([tick]))
         except ConfigurationError as error:
-            log.error("schedule %r: its jobs are refused: %s", tick.name, error)
+            log.error("schedule %r: its jobs are refused: %s", tick.name, error, extra={"event": "schedule_refused"})
             ticked = store.run(schedules.tick([Tick(name=tick.name, version=tick.version, next=now + AGAIN)]))
     return ticked
 
@@ -63,7 +63,9 @@ def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
         try:
             tick = work_out(record, now)
         except Exception:
-            log.exception("schedule %r: when it is due could not be worked out", record.name)
+            log.exception(
+                "schedule %r: when it is due could not be worked out", record.name, extra={"event": "schedule_unclear"}
+            )
             tick = Tick(name=record.name, version=record.version, next=now + AGAIN)
         jobs += len(tick.jobs)
         yield tick

@@ -92,7 +92,7 @@ class IsolatedExecutor:
                 try:
                     outcome = self._run(run)
                 except Exception as error:
-                    log.exception("job %s could not be isolated", run.id)
+                    log.exception("job %s could not be isolated", run.id, extra={"event": "process_not_started"})
                     outcome = _not_started(run, str(error))
                 if outcome is not None:
                     self._end(run, outcome)
@@ -138,7 +138,7 @@ class IsolatedExecutor:
                 outcome = self._listen(run, connection)
             except Exception:
                 # What it says can't be understood: it is not to go on while somebody else runs it.
-                log.exception("job %s: its process speaks nonsense; ending it", run.id)
+                log.exception("job %s: its process speaks nonsense; ending it", run.id, extra={"event": "job_crashed"})
                 outcome = None
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
@@ -243,12 +243,18 @@ def _name_of(number: int) -> str:
 
 def _not_started(run: Context, reason: str) -> Outcome:
     """Its function was never entered: nothing to charge it with, but not at once again."""
-    log.error("job %s (%s): its process could not be started: %s", run.id, run.task, reason)
+    log.error(
+        "job %s (%s): its process could not be started: %s",
+        run.id,
+        run.task,
+        reason,
+        extra={"event": "process_not_started"},
+    )
     return outcome_of(run, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
 
 
 def _crashed(run: Context, reason: str) -> Outcome:
-    log.error("job %s (%s) crashed: %s", run.id, run.task, reason)
+    log.error("job %s (%s) crashed: %s", run.id, run.task, reason, extra={"event": "job_crashed"})
     lease = run.lease
     if lease.crashes + 1 >= lease.max_crashes and run.task_object is not None:
         tell_of_failure(run, run.task_object, HeadraceError(reason))
