@@ -19,7 +19,7 @@ KNOWN = (
 """The keys whose names are known beforehand, in the order in which every script gets them."""
 
 TYPES = {
-    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash",
+    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash", "after": "hash",
     "schedules": "hash", "schedule_names": "zset", "ticks": "zset", "ready_queues": "zset",
     "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",

@@ -57,9 +57,8 @@ class Story(NamedTuple):
 
 
 class More(msgspec.Struct, omit_defaults=True):
-    """What only some jobs have: the msgpack of lua/more.lua, as far as Python writes or reads it."""
+    """What only some jobs have: the msgpack of lua/more.lua, as far as Python reads it."""
 
-    after: tuple[str, ...] = ()
     if_failed: IfFailed = IfFailed.FAIL
     lane: Lane | None = None
     tags: tuple[str, ...] = ()
@@ -129,7 +128,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             found.deferred_since = story.deferred_since
         if flags & MORE:
             more = _more(large)
-            found.after, found.tick, found.resumed = more.after, more.tick, more.resumed
+            found.after, found.tick, found.resumed = _parents(large), more.tick, more.resumed
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 
@@ -169,7 +168,7 @@ def snapshot(
     options = reader.long() if flags & OPTIONS else None
     key = reader.short() if flags & UNIQUE else None
     story = _story(record, end, flags, large) if flags & STORY else _NO_STORY
-    more = _shown(large) if flags & MORE else _NO_MORE
+    more, after = _shown(large) if flags & MORE else (_NO_MORE, ())
     return Snapshot(
         id=job_id, task=text(task), queue=text(queue), state=STATES[state], priority=priority,
         body=large.get(b"b", b"") if flags & LARGE_BODY else record[reader.at : end], options=options,
@@ -178,7 +177,7 @@ def snapshot(
         worker=text(runner) or story.worker, data=story.data, progress=story.progress,
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=text(key) if key is not None and has_key else None, deferred_since=story.deferred_since,
-        after=more.after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
+        after=after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
         schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped,
     )  # fmt: skip
 
@@ -187,12 +186,21 @@ def _more(values: Mapping[bytes, bytes]) -> More:
     return _decode_more(values.get(b"m") or b"")
 
 
-def _shown(values: Mapping[bytes, bytes]) -> More:
+def _parents(values: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """The ids of the jobs that it comes after."""
+    packed = values.get(b"a", b"")
+    reader, found = _Reader(packed, 0), []
+    while reader.at < len(packed):
+        found.append(name(reader.short()))
+    return tuple(found)
+
+
+def _shown(values: Mapping[bytes, bytes]) -> tuple[More, tuple[str, ...]]:
     """For looking at jobs: one of which some cannot be read is shown all the same."""
     try:
-        return _more(values)
+        return _more(values), _parents(values)
     except UNREADABLE:
-        return _NO_MORE
+        return _NO_MORE, ()
 
 
 def _story(record: bytes, at: int, flags: int, large: Mapping[bytes, bytes]) -> Story:

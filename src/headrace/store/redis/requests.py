@@ -9,11 +9,11 @@ import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.glob import is_glob
-from headrace.job import IfFailed, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.job import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store import rules
 from headrace.store.facets import Edit
 from headrace.store.redis.operation import PUT_AT_MOST
-from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE, More
+from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
@@ -31,6 +31,17 @@ READY = 1
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 LATEST = 2**48 - 1
 """Times are kept in six bytes."""
+
+
+class _More(msgspec.Struct, omit_defaults=True):
+    """What only some jobs say of themselves."""
+
+    after: tuple[str, ...] = ()
+    if_failed: IfFailed = IfFailed.FAIL
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    schedule: str | None = None
+    tick: int | None = None
 
 
 def _name(value: str) -> bytes:
@@ -138,7 +149,7 @@ def new_job(job: NewJob) -> bytes:
     if has_more(job):
         flags |= MORE
         more = msgspec.msgpack.encode(
-            More(job.after, job.if_failed, job.lane, tuple(dict.fromkeys(job.tags)), False, job.schedule, job.tick)
+            _More(job.after, job.if_failed, job.lane, tuple(dict.fromkeys(job.tags)), job.schedule, job.tick)
         )
         tail += _LONG(len(more)) + more
     if job.data is not None:

@@ -18,7 +18,7 @@ local function waits_for()
   if more.after and job.state < DONE then
     local unmet = relations.unmet_of(job.id)
     number = unmet.number
-    for _, id in ipairs(number > 0 and more.after or {}) do
+    for _, id in ipairs(number > 0 and relations.parents_of(job) or {}) do
       if #found == 2 * SHOWN then
         break
       end

@@ -65,7 +65,7 @@ makers.culprits = function()
       return 0
     end
     culprits.bring_back(job, job.due)
-    return #more_of(job).after
+    return more_of(job).after
   end
 
   -- A job that lost its unique key to a newer one comes back without it, but not beside it.
@@ -91,7 +91,7 @@ makers.culprits = function()
       tell(job, story)
     end
     happened(job, 'revived')
-    local after = more_of(job).after or {}
+    local after = relations.parents_of(job)
     load_many(after)
     for _, id in ipairs(after) do
       local parent = find_job(id)

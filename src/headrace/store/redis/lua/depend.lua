@@ -7,14 +7,6 @@
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
 --@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
 
-local function names_in(packed)
-  local names, at = {}, 1
-  while at <= #packed do
-    names[#names + 1], at = unpack_from('>Hc0', packed, at)
-  end
-  return names
-end
-
 local job = find_job(ARGV[2])
 if not job or job.state == RUNNING or job.state >= DONE then
   if work_off() then
@@ -22,7 +14,7 @@ if not job or job.state == RUNNING or job.state >= DONE then
   end
   return 0
 end
-local add, gone = names_in(ARGV[3]), names_in(ARGV[4])
+local add, gone = relations.names_in(ARGV[3]), relations.names_in(ARGV[4])
 local lane = lanes.of(job)
 if add[1] and lane and lane.kept.sequence then
   fail('REFUSED', relations.no_dependencies(job, lane))

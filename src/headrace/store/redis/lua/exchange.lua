@@ -10,7 +10,7 @@
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
---          and of more (kind m), when the next schedule ticks or ''}
+--          of more (kind m) and of after (kind a), when the next schedule ticks or ''}
 -- Fails    GONE, STALE, REFUSED
 --@include prelude job session busy quick
 
@@ -58,6 +58,9 @@ local function answer_with(due, verdicts, given, tick)
       end
       if band(job.flags, MORE) ~= 0 then
         large[#large + 1] = { i, 'm', id }
+        if more_of(job).after then
+          large[#large + 1] = { i, 'a', id }
+        end
       end
     end
   end
@@ -65,7 +68,11 @@ local function answer_with(due, verdicts, given, tick)
   for _, entry in ipairs(large) do
     values[#values + 1] = entry[1]
     values[#values + 1] = entry[2]
-    values[#values + 1] = entry[2] == 'm' and packed_more(entry[3]) or call('HGET', LARGE, entry[3])
+    if entry[2] == 'm' then
+      values[#values + 1] = packed_more(entry[3])
+    else
+      values[#values + 1] = call('HGET', entry[2] == 'a' and AFTER or LARGE, entry[3])
+    end
   end
   return { string.format('%.0f', now), due, verdicts, given, records, values, tick and string.format('%.0f', tick) or '' }
 end
@@ -188,6 +195,7 @@ else
   if any_large then
     check_type(LARGE, 'hash')
     check_type(MORE_KEY, 'hash')
+    check_type(AFTER, 'hash')
   end
 end
 

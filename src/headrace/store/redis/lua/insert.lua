@@ -106,7 +106,9 @@ local function prepare(job)
   lanes.join(job)
   lanes.define(job)
   if more.after then
-    reason = relations.begin(job, more.after, more.if_failed or 'fail')
+    local after = more.after
+    relations.keep_parents(job, more, after)
+    reason = relations.begin(job, after, more.if_failed or 'fail')
     more.delay = relations.unmet_of(job.id).number > 0 and job.delay or nil
   end
   return reason

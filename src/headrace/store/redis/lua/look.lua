@@ -1,5 +1,5 @@
 -- What there is to say about a job: {record, 1 if it has its unique key, name of the session that runs it, kind, value, ...} with
--- the values kept in large (kinds b body, d data, r result, e error) and in more (m).
+-- the values kept in large (kinds b body, d data, r result, e error) in more (m) and in after (a).
 local runners = {}
 
 local function runner(number)
@@ -32,6 +32,11 @@ local function describe(job)
   if band(job.flags, MORE) ~= 0 then
     entry[#entry + 1] = 'm'
     entry[#entry + 1] = packed_more(id)
+    local after = call('HGET', AFTER, id)
+    if after then
+      entry[#entry + 1] = 'a'
+      entry[#entry + 1] = after
+    end
   end
   return entry
 end

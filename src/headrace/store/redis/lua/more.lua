@@ -1,12 +1,14 @@
 -- What only some jobs have, as a table: kept in {ns}:more as msgpack, and MORE in the flags says that it is there.
 --
---   after      ids of the jobs that it comes after     if_failed  'wait', 'fail' (if it is not there) or 'run'
+--   after      how many jobs it comes after            if_failed  'wait', 'fail' (if it is not there) or 'run'
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
 --   precedes   a number: others wait for it (see relations.lua)
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
-local MORE_KEY = PREFIX .. 'more'
+--
+-- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.
+local MORE_KEY, AFTER = PREFIX .. 'more', PREFIX .. 'after'
 local more_seen = {}
 
 more_of = function(job)

@@ -21,6 +21,7 @@
 --   {ns}:cancelled        zset
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
 --   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
+--   {ns}:after            hash    job id -> the jobs that it comes after (see more.lua)
 --   {ns}:tag:<tag>        zset    the jobs with a tag: score arrival, member id; likewise
 --   {ns}:group:<group>    zset    the failed jobs of a group,
 --   {ns}:tracked          zset    the jobs that somebody keeps an eye on, and

@@ -22,6 +22,39 @@ makers.relations = function()
     return set
   end
 
+  -- The ids of the jobs that a job comes after, in the order in which it names them.
+  function relations.parents_of(job)
+    local packed = more_of(job).after and (plan.fields[AFTER] and plan.fields[AFTER][job.id] or call('HGET', AFTER, job.id))
+    local good, ids = pcall(relations.names_in, packed or '')
+    if not good or #ids ~= (more_of(job).after or 0) then
+      fail_damaged(job.id, job.queue, job.arrival)
+    end
+    return ids
+  end
+
+  function relations.names_in(packed)
+    local names, at = {}, 1
+    while at <= #packed do
+      names[#names + 1], at = unpack_from('>Hc0', packed, at)
+    end
+    return names
+  end
+
+  function relations.write_parents(id, packed)
+    plan.fields[AFTER] = plan.fields[AFTER] or {}
+    plan.fields[AFTER][id] = packed
+  end
+
+  function relations.keep_parents(job, more, ids)
+    local packed = {}
+    for i, id in ipairs(ids) do
+      packed[i] = pack('>Hc0', #id, id)
+    end
+    relations.write_parents(job.id, packed[1] and table.concat(packed) or false)
+    more.after = packed[1] and #packed or nil
+    keep_more(job, more)
+  end
+
   -- What a job waits for.
   function relations.unmet_of(id)
     return relations.set_of(PREFIX .. 'unmet:' .. id)
@@ -237,6 +270,7 @@ makers.relations = function()
       sorted.forget(relations.followers_of(job))
     end
     if more.after then
+      relations.write_parents(job.id, false)
       relations.forget(PREFIX .. 'unmet:' .. job.id)
       if job.state > DONE then
         relations.forget(PREFIX .. 'culprits:' .. job.id)
@@ -376,8 +410,9 @@ makers.relations = function()
     if not more.after then
       return
     end
-    load_many(more.after)
-    for _, id in ipairs(more.after) do
+    local parents = relations.parents_of(job)
+    load_many(parents)
+    for _, id in ipairs(parents) do
       local parent = find_job(id)
       if not parent or parent.state >= DONE then
         relations.part(job, id)
@@ -397,7 +432,7 @@ makers.relations = function()
     for _, id in ipairs(add) do
       left_out[id] = nil
     end
-    for _, id in ipairs(more.after or {}) do
+    for _, id in ipairs(relations.parents_of(job)) do
       if not left_out[id] then
         listed[id] = true
         after[#after + 1] = id
@@ -413,8 +448,7 @@ makers.relations = function()
       relations.part(job, id)
       relations.unfollow(job, id)
     end
-    more.after = after[1] and after or nil
-    keep_more(job, more)
+    relations.keep_parents(job, more, after)
     return relations.begin(job, add, more.if_failed or 'fail')
   end
 
@@ -439,12 +473,13 @@ makers.relations = function()
       return 'What it would wait for waits for so many others (more than 10,000) that it is too deep to check.'
     end
     local more = more_of(job)
-    load_many(more.after or {})
-    for _, id in ipairs(more.after or {}) do
+    local before = relations.parents_of(job)
+    load_many(before)
+    for _, id in ipairs(before) do
       relations.unfollow(job, id)
     end
-    more.after, more.resumed = ids, true
-    keep_more(job, more)
+    more.resumed = true
+    relations.keep_parents(job, more, ids)
     relations.begin(job, ids, 'run')
     more.delay = relations.unmet_of(job.id).number > 0 and 0 or nil
     return nil

@@ -16,6 +16,7 @@ local function read_all()
   key_of(job)
   story_of(job)
   more_of(job)
+  relations.parents_of(job)
 end
 
 if not record or pcall(read_all) then
