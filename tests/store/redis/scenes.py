@@ -12,8 +12,9 @@ from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Ou
 from headrace.stats import DAY
 from headrace.store.contract import Operation
 from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
-from headrace.store.redis import RedisStore
+from headrace.store.redis import RedisStore, damage
 from headrace.store.redis.operation import Script
+from headrace.store.redis.troubles import DamagedJob
 from headrace.store.redis.waiter import Ear
 
 REQUESTS = (
@@ -28,7 +29,7 @@ CROWDED = (
     "put in a crowd", "exchange in a crowd", "exchange by pattern", "close in a crowd", "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
     "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
-    "circumstances",
+    "circumstances", "set_aside",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -212,6 +213,9 @@ class Crowd(Scene):
         store.run(store.limit("default", 4))
         Worker(store, clock, "glob", "elsewh*").take(1)
         self.note_an_end("mother")
+        put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
+        record = store.driver.command("HGET", store.keys.job, "damaged")
+        store.driver.command("HSET", store.keys.job, "damaged", record[:30])
 
     def take(self, queue: str, slots: int) -> list[Lease]:
         return self.worker.take(slots, 0, queue)
@@ -273,6 +277,7 @@ class Crowd(Scene):
             "controls": store.controls,
             "lane": lambda: store.lane("crowd", "l"),
             "peek": lambda: store.peek("default", 10),
+            "set_aside": lambda: damage.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), set(), store.keys.prefix),
             "circumstances": lambda: store.circumstances("limited 2"),
         }
 
