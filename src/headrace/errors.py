@@ -168,6 +168,10 @@ class SchemaTooNew(StoreError):
     """The store was written by a newer headrace than this one."""
 
 
+class SchemaTooOld(StoreError):
+    """The store was written by an older headrace, and has to be migrated first: `headrace migrate`."""
+
+
 class MaybeApplied(StoreError):
     """The connection broke before the answer came: the store may or may not have done it."""
 

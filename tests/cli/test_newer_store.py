@@ -36,9 +36,9 @@ def upgrade(app: Headrace) -> str:
     """Make the store one of the next format; answers with what users are told then."""
     store = app.store
     if isinstance(store, RedisStore):
-        store.driver.command("HSET", store.keys.known[1], "format", "2")
+        store.driver.command("HSET", store.keys.known[1], "format", "3")
         return (
-            f"{store.keys.prefix}* was written in format 2; this version of headrace knows format 1. "
+            f"{store.keys.prefix}* was written in format 3; this version of headrace knows format 2. "
             "Use a newer headrace."
         )
     app.close()

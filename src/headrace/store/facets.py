@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -18,6 +18,17 @@ from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
 
 F = TypeVar("F")
+
+
+# -- formats ------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Migrating(Protocol):
+    """What a store offers whose format does not change by itself when it is opened."""
+
+    def migrate(self) -> Operation[bool]:
+        """Bring it to the format of this version; whether there was something to do."""
 
 
 # -- relations: NewJob.after, Kind.WAITING -----------------------------------------------------------

@@ -79,7 +79,7 @@ def test_the_page_says_where_things_are_in_a_record(server: Server, lone: RedisS
 
 
 def test_the_page_names_every_script_and_channel(lone: RedisStore) -> None:
-    for name in scripts.TRANSITIONS:
+    for name in scripts.TRANSITIONS + scripts.MIGRATION:
         assert f"`{name}`" in PAGE, name
     for channel in (lone.keys.wake, lone.keys.ended):
         assert channel("<").replace("lone", "ns") in PAGE

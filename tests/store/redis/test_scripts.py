@@ -50,7 +50,7 @@ def test_there_is_a_request_for_every_script(store: RedisStore, clock: ManualClo
     assert set(crowd.requests()) == {*REQUESTS, *CROWDED}
 
 
-@pytest.mark.parametrize("name", scripts.TRANSITIONS)
+@pytest.mark.parametrize("name", scripts.TRANSITIONS + scripts.MIGRATION)
 def test_every_script_begins_with_its_contract(name: str) -> None:
     lines = scripts.NATIVE.text(name).splitlines()
     assert lines[0].startswith("-- ")
@@ -171,12 +171,12 @@ NEED_NOT_ASK = ("exchange", "report", "renew", "close", "listen", "watch")
 def test_a_newer_format_is_neither_read_nor_written(store: RedisStore, clock: ManualClock, name: str) -> None:
     scene = scene_for(name, store, clock)
     request = scene.requests()[name]
-    store.driver.command("HSET", store.keys.known[1], "format", "2")
+    store.driver.command("HSET", store.keys.known[1], "format", "3")
     before = contents(store)
     with pytest.raises(SchemaTooNew) as refused:
         store.run(request())
     assert str(refused.value) == (
-        f"{store.keys.prefix}* was written in format 2; this version of headrace knows format 1. Use a newer headrace."
+        f"{store.keys.prefix}* was written in format 3; this version of headrace knows format 2. Use a newer headrace."
     )
     assert contents(store) == before
 

@@ -46,7 +46,7 @@ from headrace.store.facets import (
     Tick,
     Ticked,
 )
-from headrace.store.redis import doctor, finding, records, requests, schedules, statistics
+from headrace.store.redis import doctor, finding, migration, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -125,6 +125,14 @@ class RedisStore(OnRedis):
         if denied:
             raise may_not(self.driver.where, denied)
         self._may_write = True
+
+    def migrate(self) -> Operation[bool]:
+        """Bring the namespace to the format of this version; whether there was something to do.
+
+        Nothing else can use it meanwhile. One that was killed is taken up where it was.
+        """
+        self._judge(self.driver.run(_RIGHTS))
+        return Steps(migration.migrate)
 
     # -- clients --
 

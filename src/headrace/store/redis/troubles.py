@@ -16,6 +16,7 @@ from headrace.errors import (
     MaybeApplied,
     NoWorkers,
     SchemaTooNew,
+    SchemaTooOld,
     SessionGone,
     StaleRequest,
     StoreBusy,
@@ -80,7 +81,14 @@ def of_script(text: str) -> HeadraceError | None:
         case "NOWORKERS":
             return NoWorkers(text)
         case "NEWER":
-            return SchemaTooNew(f"{text}; this version of headrace knows format 1. Use a newer headrace.")
+            return SchemaTooNew(f"{text}; this version of headrace knows format 2. Use a newer headrace.")
+        case "OLDER":
+            return SchemaTooOld(
+                f"{text}; this version of headrace works with format 2. Stop all workers, then run: "
+                "headrace migrate --store URL"
+            )
+        case "INUSE":
+            return StoreBusy(text)
         case "DAMAGED":
             return DamagedJob(text)
         case _:

@@ -61,7 +61,7 @@ local worked = work_off()
 if plan.changed[1] or worked then
   -- New values take memory: a full server refuses them, and with them all the rest.
   commit(function()
-    call('HSET', META, 'format', '1')
+    call('HSET', META, 'format', '2')
   end)
 end
 return answer

@@ -90,7 +90,7 @@ end
 
 -- The first write: it needs memory, so a full server refuses it, and with it all the others.
 local function keep_arrivals()
-  call('HSET', META, 'format', '1', 'jobs', string.format('%.0f', arrival))
+  call('HSET', META, 'format', '2', 'jobs', string.format('%.0f', arrival))
 end
 
 -- What only some jobs have; the answer is why it has to fail at once, or nil.

@@ -60,7 +60,7 @@ check_fields(good and fields)
 check_type(SESSIONS, 'zset')
 local stamp = string.format('%.0f', now)
 even_when_full() -- who works makes room
-call('HSET', META, 'format', '1', 'sessions', number)
+call('HSET', META, 'format', '2', 'sessions', number)
 call('ZADD', SESSIONS, number, id)
 call('HSET', session_key(id), 'number', number, 'name', ARGV[3], 'timeout', ARGV[4], 'info', ARGV[5],
   'opened', stamp, 'seen', string.format('%.0f', steady), 'seen_at', stamp, 'request', 0)

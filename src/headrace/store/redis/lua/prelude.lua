@@ -2,7 +2,7 @@
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
---   {ns}:meta             hash    format (1), jobs (the last arrival number), sessions (the last session number), results (until
+--   {ns}:meta             hash    format (2), jobs (the last arrival number), sessions (the last session number), results (until
 --                                 when those of done jobs have been dropped), histograms (until which day), flattened (of
 --                                 how many queues on the next), kept<digit of the state> (how many of the oldest are past
 --                                 keeping, but needed; see purge.lua), surplus (likewise, of done jobs beyond the number to

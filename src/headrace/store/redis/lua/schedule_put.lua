@@ -30,6 +30,6 @@ record.version = known and known.version or 0
 record.created = known and known.created or now
 schedules.keep(record)
 commit(function()
-  call('HSET', META, 'format', '1')
+  call('HSET', META, 'format', '2')
 end)
 return 1

@@ -8,18 +8,19 @@ local function session_key(id)
   return PREFIX .. 'session:' .. id
 end
 
-local function read_session(id)
+-- `even_closed`: also what a session was that a migration has closed, and whose leases have not been given back yet.
+local function read_session(id, even_closed)
   local key = session_key(id)
   local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'hungry',
     'unfinished')
-  if found[1] then
+  if found[1] and not (even_closed and found[2]) then
     return { closed = true, key = key, id = id }
   end
   if not found[2] then
     return nil
   end
   return {
-    id = id, key = key, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
+    id = id, key = key, closed = found[1] and true, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
     timeout = tonumber(found[4]) or 0, seen = tonumber(found[5]) or 0, request = tonumber(found[6]) or 0,
     answer = found[7] or '', hungry = found[8] or '', unfinished = found[9] or '',
   }

@@ -15,14 +15,14 @@ local closed, returned, more = {}, 0, 0
 local total = call('ZCARD', SESSIONS)
 local first = total > SESSIONS_AT_ONCE and now % total or 0
 for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)) do
-  local session = read_session(id)
+  local session = read_session(id, true)
   if returned >= RETURNED_AT_ONCE then
     more = 1
     break
   end
-  if not session or session.closed then
+  if not session or not session.number then
     closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
-  elseif expired(session) or steady >= session.seen + math.max(session.timeout, SILENT) then
+  elseif session.closed or expired(session) or steady >= session.seen + math.max(session.timeout, SILENT) then
     returned = returned + #give_back(session, nil)
     closed[#closed + 1] = session
   end

@@ -57,7 +57,7 @@ end
 if plan.changed[1] then
   -- The first write needs memory: a full server refuses it, and with it all the others.
   commit(function()
-    call('HSET', META, 'format', '1')
+    call('HSET', META, 'format', '2')
   end)
 end
 return answer

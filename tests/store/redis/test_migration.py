@@ -1,0 +1,178 @@
+"""A namespace that headrace 0.1 has written is refused, until `headrace migrate` has brought it to format 2.
+
+`format_1.json` was written by 0.1: a crowd of jobs of every kind, and what 0.1 told about them.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from conformance.helpers import Worker, new, put
+from headrace.clock import ManualClock
+from headrace.errors import SchemaTooOld, SessionGone, StoreBusy
+from headrace.job import Filter, SessionInfo, State
+from headrace.store.paging import pages
+from headrace.store.redis import RedisStore, migration
+
+from .servers import contents
+
+HOUR = 3_600_000
+
+
+@cache
+def old() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(__file__).parent / "format_1.json").read_text())
+    return found
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """An hour after the last thing that happened."""
+    clock = ManualClock()
+    clock.advance(old()["steady"] + HOUR)
+    return clock
+
+
+@pytest.fixture
+def namespace(store: RedisStore) -> RedisStore:
+    """One of format 1, whose workers are dead."""
+    fill(store)
+    return store
+
+
+def fill(store: RedisStore) -> None:
+    commands = {"hash": "HSET", "zset": "ZADD", "set": "SADD", "list": "RPUSH"}
+    for name, kind, kept in old()["keys"]:
+        values = [value.encode("latin-1") for value in kept]
+        if kind == "zset":
+            values = [
+                value for member, score in zip(values[::2], values[1::2], strict=True) for value in (score, member)
+            ]
+        store.driver.command(commands[kind], store.keys.prefix + name, *values)
+
+
+def meta(store: RedisStore, field: str) -> bytes | None:
+    found: bytes | None = store.driver.command("HGET", store.keys.known[1], field)
+    return found
+
+
+def steps(store: RedisStore, number: int) -> bool:
+    """So many steps of a migration, then it is killed. Whether it came to its end before that."""
+    work = migration.migrate()
+    step = next(work)
+    for _ in range(number):
+        try:
+            step = work.send(store.driver.run(step))
+        except StopIteration:
+            return True
+    return False
+
+
+def is_as_it_was(store: RedisStore) -> None:
+    found = [job.id for page in pages(store, Filter(limit=50)) for job in page]
+    assert found == old()["find"]
+    assert msgspec.to_builtins(store.run(store.counts())) == old()["counts"]
+    for told in old()["stats"]:
+        assert json.loads(msgspec.json.encode(store.run(store.stats(told["queue"], told["day"])))) == told
+
+
+def test_it_is_refused_with_the_command_that_helps(namespace: RedisStore, clock: ManualClock) -> None:
+    before = contents(namespace)
+    for operation in (
+        namespace.get(["failed"]),
+        namespace.put([new("a")]),
+        namespace.put([new("a", tags=("t",))]),
+        namespace.counts(),
+        namespace.find(Filter()),
+        namespace.open(SessionInfo(id="s", name="w", queues=("q",))),
+        namespace.sweep(),
+    ):
+        with pytest.raises(SchemaTooOld) as refused:
+            namespace.run(operation)
+        assert str(refused.value) == (
+            f"{namespace.keys.prefix}* is in format 1; this version of headrace works with format 2. "
+            "Stop all workers, then run: headrace migrate --store URL"
+        )
+    assert contents(namespace) == before
+
+
+def test_migrated_it_is_as_it_was(namespace: RedisStore) -> None:
+    assert namespace.run(namespace.migrate())
+    is_as_it_was(namespace)
+    assert meta(namespace, "format") == b"2"
+    assert meta(namespace, "migration") is None
+    before = contents(namespace)
+    assert not namespace.run(namespace.migrate())
+    assert contents(namespace) == before
+
+
+def test_a_fresh_namespace_has_nothing_to_migrate(store: RedisStore) -> None:
+    assert not store.run(store.migrate())
+    assert contents(store) == {}
+
+
+def test_killed_anywhere_it_is_taken_up_where_it_was(namespace: RedisStore) -> None:
+    namespace.run(namespace.migrate())
+    expected = contents(namespace)
+    for number in range(1, 100):
+        namespace.driver.command("DEL", *contents(namespace))
+        fill(namespace)
+        if steps(namespace, number):
+            assert number > 2
+            return
+        with pytest.raises(SchemaTooOld, match="1 on its way to 2"):
+            namespace.run(namespace.counts())
+        namespace.run(namespace.migrate())
+        assert contents(namespace) == expected, f"killed after {number} steps"
+    pytest.fail("it never comes to an end")
+
+
+def test_two_migrations_at_once_do_each_piece_once(namespace: RedisStore) -> None:
+    answers: dict[Any, Any] = {migration.migrate(): None, migration.migrate(): None}
+    while answers:
+        for work, answer in list(answers.items()):
+            try:
+                answers[work] = namespace.driver.run(work.send(answer))
+            except StopIteration:
+                del answers[work]
+    is_as_it_was(namespace)
+
+
+def test_not_while_workers_are_there(namespace: RedisStore, clock: ManualClock) -> None:
+    sessions = f"{namespace.keys.prefix}session:session of w"
+    namespace.driver.command("HSET", sessions, "seen", b"%d" % clock.steady())
+    before = contents(namespace)
+    with pytest.raises(StoreBusy, match=r"^1 workers still use .* \(w\)\. Stop them, and migrate then\.$"):
+        namespace.run(namespace.migrate())
+    assert contents(namespace) == before
+
+
+def test_sessions_that_had_expired_settle_nothing_and_what_they_held_goes_to_others(
+    namespace: RedisStore, clock: ManualClock
+) -> None:
+    """A worker of the version before does not look at the format as long as its session is open."""
+    steps(namespace, 1)
+    with pytest.raises(SessionGone):
+        namespace.run(namespace.exchange("session of w", 1_000))
+    namespace.run(namespace.migrate())
+    swept = namespace.run(namespace.sweep())
+    assert swept.sessions_closed > 1
+    assert swept.jobs_returned == 12
+    assert not namespace.run(namespace.find(Filter(states=(State.RUNNING,)))).jobs
+    with pytest.raises(SessionGone):
+        namespace.run(namespace.open(SessionInfo(id="session of w", name="w", queues=("q",))))
+
+
+def test_work_goes_on_after_it(namespace: RedisStore, clock: ManualClock) -> None:
+    namespace.run(namespace.migrate())
+    put(namespace, "new", queue="crowd")
+    worker = Worker(namespace, clock, "another", timeout=60_000)
+    namespace.run(namespace.sweep())
+    taken = {lease.id for lease in worker.take(50, 0, "crowd", "default", "other", "bulk")}
+    assert {"new", "parent", "of the dead", "run 1", "in the line"} <= taken
