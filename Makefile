@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One pytest process per core, as the tests spend half of their time waiting for processes.
 JOBS ?= auto
 
-.PHONY: help demo test check soak bench bench-peers clean
+.PHONY: help demo test quick check soak bench bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,6 +21,9 @@ demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with rea
 
 test: check  ## Everything CI runs: linters, types, tests
 	$(BIN)/python -m pytest -n $(JOBS)
+
+quick: $(VENV)/.ready  ## The tests that need no server and start no process: under a minute
+	$(BIN)/python -m pytest -n $(JOBS) -m "not server and not process"
 
 check: $(VENV)/.ready  ## Linters and types
 	$(BIN)/ruff check .

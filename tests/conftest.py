@@ -8,6 +8,30 @@ import pytest
 
 from store.redis import servers
 
+MARKED_BY = {
+    "server": {"servers", "Server", "RedisStore"},
+    "process": {"subprocess", "processes", "multiprocessing", "pty"},
+}
+"""What a module imports if its tests need a server, or start processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that need a server or start processes: `make quick` leaves them out."""
+    for item in items:
+        module = getattr(item, "module", None)
+        imported = {
+            name.rpartition(".")[2]
+            for value in vars(module).values()
+            for name in (getattr(value, "__name__", ""), getattr(value, "__module__", ""))
+            if isinstance(name, str)
+        }
+        stores = "redis" in item.nodeid.partition("[")[2] or item.nodeid.startswith(("tests/dialects", "tests/worker"))
+        named = "[" in item.nodeid and "conformance" in item.nodeid  # its parameter says which store it needs
+        if stores or (not named and imported & MARKED_BY["server"]) or "tests/store/redis" in item.nodeid:
+            item.add_marker("server")
+        if imported & MARKED_BY["process"]:
+            item.add_marker("process")
+
 
 @pytest.fixture(autouse=True)
 def _tidy() -> Iterator[None]:
