@@ -112,6 +112,19 @@ def test_migrated_it_is_as_it_was(namespace: RedisStore) -> None:
     assert contents(namespace) == before
 
 
+def test_jobs_come_after_the_same_as_before(namespace: RedisStore) -> None:
+    more = namespace.driver.command("HGETALL", f"{namespace.keys.prefix}more")
+    before = {
+        job_id.decode(): tuple(said["after"])
+        for job_id, said in zip(more[::2], map(msgspec.msgpack.decode, more[1::2]), strict=True)
+        if "after" in said
+    }
+    assert len(before) > 3
+    namespace.run(namespace.migrate())
+    found = {job.id: job.after for page in pages(namespace, Filter(limit=50)) for job in page if job.after}
+    assert found == before
+
+
 def test_a_fresh_namespace_has_nothing_to_migrate(store: RedisStore) -> None:
     assert not store.run(store.migrate())
     assert contents(store) == {}

@@ -309,12 +309,17 @@ class RedisStore(OnRedis):
         return Script("renew", (session.encode(), requests.held(held), requests.numbers(started), number), read)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        def read(reply: Reply, _: bool) -> list[str]:
-            self._has_room.pop(session, None)
-            return [name(job_id) for job_id in reply]
-
         guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
-        return Script("close", (session.encode(), *guilty), read)
+
+        def give_back() -> Generator[Script[Any], Any, list[str]]:
+            self._has_room.pop(session, None)
+            returned, more = list[str](), 1
+            while more:
+                more, ids = yield Script("close", (session.encode(), *guilty), lambda reply, _: reply)
+                returned += map(name, ids)
+            return returned
+
+        return Steps(give_back)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         def look() -> Generator[Script[Any], Any, list[SessionSnapshot]]:

@@ -32,6 +32,6 @@ if live[1] or #open > MOST then
 end
 call('HSET', META, 'format', MIGRATING, 'migration', ARGV[2] .. ' ')
 for _, key in ipairs(dead) do
-  call('HSET', key, 'closed', string.format('%.0f', now))
+  call('HSET', key, 'closed', string.format('%.0f', now), 'closing', 'all')
 end
 return ARGV[2]

@@ -1,5 +1,6 @@
 -- Sessions. The fields of {ns}:session:<id>:
---   closed (only in tombstones), number, name, info, timeout, opened, seen (steady clock: what expiry is measured by),
+--   closed (in tombstones; also where a migration has closed it), closing (closed, but for leases that go back in steps: 'all', or
+--   '=' and d arrival of each of the guilty), number, name, info, timeout, opened, seen (steady clock: what expiry is measured by),
 --   seen_at (wall clock: for people), request (the number of the last one answered), answer (a byte per outcome or
 --   report), handed (the ids it handed out, msgpack), hungry (the queues it is registered for as hungry, msgpack),
 --   unfinished (what an exchange has left to the next, msgpack: see queues.lua),
@@ -8,21 +9,21 @@ local function session_key(id)
   return PREFIX .. 'session:' .. id
 end
 
--- `even_closed`: also what a session was that a migration has closed, and whose leases have not been given back yet.
-local function read_session(id, even_closed)
+local function read_session(id)
   local key = session_key(id)
   local found = call('HMGET', key, 'closed', 'number', 'name', 'timeout', 'seen', 'request', 'answer', 'hungry',
-    'unfinished')
-  if found[1] and not (even_closed and found[2]) then
+    'unfinished', 'closing')
+  if found[1] and not found[10] then
     return { closed = true, key = key, id = id }
   end
   if not found[2] then
     return nil
   end
   return {
-    id = id, key = key, closed = found[1] and true, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
+    id = id, key = key, held = PREFIX .. 'held:' .. id, number = tonumber(found[2]) or 0, name = found[3] or '',
     timeout = tonumber(found[4]) or 0, seen = tonumber(found[5]) or 0, request = tonumber(found[6]) or 0,
-    answer = found[7] or '', hungry = found[8] or '', unfinished = found[9] or '',
+    answer = found[7] or '', hungry = found[8] or '', unfinished = found[9] or '', closing = found[10],
+    closed = found[10] and true or nil,
   }
 end
 

@@ -6,7 +6,7 @@
 --             schedule ticks or -1, how many of those purged were failed ones that made room before their time}
 --@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
 
-local SESSIONS_AT_ONCE, RETURNED_AT_ONCE, PURGED_AT_ONCE = 1000, 1000, 500
+local SESSIONS_AT_ONCE, PURGED_AT_ONCE = 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
 local TYPICAL_BYTES = 600
 local SILENT = setting('max-worker-age') -- a session without leases that was silent for so long is not coming back
@@ -15,15 +15,16 @@ local closed, returned, more = {}, 0, 0
 local total = call('ZCARD', SESSIONS)
 local first = total > SESSIONS_AT_ONCE and now % total or 0
 for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)) do
-  local session = read_session(id, true)
-  if returned >= RETURNED_AT_ONCE then
+  local session = read_session(id)
+  if returned >= LEASES_AT_ONCE then
     more = 1
     break
   end
-  if not session or not session.number then
+  if not session or session.closed and not session.closing then
     closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
-  elseif session.closed or expired(session) or steady >= session.seen + math.max(session.timeout, SILENT) then
-    returned = returned + #give_back(session, nil)
+  elseif session.closing or expired(session) or steady >= session.seen + math.max(session.timeout, SILENT) then
+    returned = returned + #give_back(session, session.closing or 'all', LEASES_AT_ONCE - returned)
+    more = session.left and 1 or more
     closed[#closed + 1] = session
   end
 end
@@ -190,6 +191,8 @@ if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or nex
   for _, session in ipairs(closed) do
     if session.lost then
       call('ZREM', SESSIONS, session.id)
+    elseif session.left then
+      fence(session)
     else
       bury(session, SILENT)
       buried = buried + 1

@@ -1,0 +1,104 @@
+"""The longest script on Redis: a server does nothing else while one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
+
+from bench.growth import row
+from bench.tools import Report
+from conformance.helpers import Worker, new
+from headrace.clock import SystemClock
+from headrace.job import Lane, NewJob
+from headrace.store.pieces import pieces
+from headrace.store.redis import RedisStore
+from store.redis.servers import Server
+
+BAR, ROUNDS = 10.0, 5
+"""Milliseconds; and how often. Of the same script the quickest call counts: others use this machine, too."""
+
+_namespaces = count(1)
+
+
+def durations(server: Server, act: Callable[[], object]) -> list[int]:
+    """Microseconds that the scripts took meanwhile, one after the other."""
+    server.command("CONFIG", "SET", "slowlog-log-slower-than", "0")
+    server.command("CONFIG", "SET", "slowlog-max-len", "100000")
+    server.command("SLOWLOG", "RESET")
+    act()
+    entries = server.client().slowlog_get(100_000)
+    return [entry["duration"] for entry in reversed(entries) if entry["command"].startswith(b"EVALSHA")]
+
+
+def measure(report: Report, what: str, scene: Callable[[RedisStore], Callable[[], object]]) -> None:
+    """The scene is prepared, then what it answers is measured."""
+    server, found = Server(), list[list[int]]()
+    try:
+        for _ in range(ROUNDS):
+            store = RedisStore(f"{server.url}?ns=steps{next(_namespaces)}")
+            store.run(store.put([new("warm up", tags=("x",), queue="other")]))
+            found.append(durations(server, scene(store)))
+            store.close()
+    finally:
+        server.close()
+    quickest = [min(calls) for calls in zip(*found[1:], strict=True)]  # the first round loads the scripts
+    report.add(f"Redis: longest script, {what}", max(quickest) / 1_000, "ms", BAR, at_most=True)
+
+
+def put_parents(store: RedisStore, number: int) -> tuple[str, ...]:
+    ids = tuple(f"{i:032x}" for i in range(number))
+    for first in range(0, number, 1_000):
+        store.run(store.put([new(job_id) for job_id in ids[first : first + 1_000]]))
+    return ids
+
+
+def whole(jobs: Sequence[NewJob]) -> Callable[[RedisStore], Callable[[], object]]:
+    return lambda store: lambda: store.run(store.put(jobs))
+
+
+@row("steps: chain and group of 10,000, one job after 10,000")
+def flows(report: Report) -> None:
+    ids = [f"{i:032x}" for i in range(10_000)]
+    chain = [new(ids[0]), *(new(after, after=(before,)) for before, after in pairwise(ids))]
+    measure(report, "a chain of 10,000 put at once", whole(chain))
+    measure(report, "a group of 10,000 put at once", whole([new(job_id) for job_id in ids]))
+
+    def join(store: RedisStore) -> Callable[[], object]:
+        parents = put_parents(store, 10_000)
+        return lambda: store.run(store.put([new("child", after=parents)]))
+
+    measure(report, "one job after 10,000", join)
+
+
+@row("steps: 1,000 jobs with lanes, tags, unique keys")
+def features(report: Report) -> None:
+    kinds: dict[str, Callable[[int], dict[str, object]]] = {
+        "nothing special": lambda i: {},
+        "delays": lambda i: {"delay": 60_000 + i},
+        "lanes": lambda i: {"lane": Lane(f"lane {i}", limit=1)},
+        "one lane": lambda i: {"lane": Lane("lane", limit=1)},
+        "tags": lambda i: {"tags": ("blue", "red", f"customer {i}")},
+        "unique keys": lambda i: {"unique_key": f"key {i}"},
+        "large bodies": lambda i: {"body": b"x" * 3_000},
+        "three parents": lambda i: {"after": tuple(f"{3 * i + k:032x}" for k in range(3))},
+    }
+    for kind, fields in kinds.items():
+        jobs = [new(f"job {i}", **fields(i)) for i in range(1_000)]
+
+        def put(store: RedisStore, jobs: list[NewJob] = jobs) -> Callable[[], object]:
+            put_parents(store, 3_000)
+            return lambda: [store.run(store.put(piece)) for piece in pieces(jobs, store.put_at_once)]
+
+        measure(report, f"1,000 jobs with {kind}", put)
+
+
+@row("steps: close with 10,000 leases")
+def closing(report: Report) -> None:
+    def close(store: RedisStore) -> Callable[[], object]:
+        put_parents(store, 10_000)
+        worker = Worker(store, SystemClock())
+        for _ in range(20):
+            worker.take(500)
+        return worker.close
+
+    measure(report, "a close with 10,000 leases", close)
