@@ -26,7 +26,7 @@ def test_json() -> None:
     answer = json.loads(CliRunner().invoke(cli, ["when", "*/5 * * * *", "--json", "--count", "2"]).output)
     assert set(answer) == {"phrase", "meaning", "crons", "runs", "remarks"}
     assert answer["crons"]["cron"] == "*/5 * * * *"
-    assert [run["utc"][-1] for run in answer["runs"]] == ["Z", "Z"]
+    assert [run["at"][-1] for run in answer["runs"]] == ["Z", "Z"]
 
 
 def test_an_instant_is_understood_too() -> None:

@@ -13,7 +13,7 @@ from headrace.schedule import Schedule, ScheduleError, anchored, explain, parse,
 from headrace.schedule.explain import Explanation, Run
 from headrace.schedule.parsing import recurs
 from headrace.schedule.zone import zone
-from headrace.spoken import ago, now_ms
+from headrace.spoken import ago, iso, now_ms
 
 
 def utc_now() -> datetime:
@@ -42,7 +42,10 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
     now = utc_now()
     explained = _explain(text, tz, now, count)
     if as_json:
-        runs = [{"at": run.at.isoformat(), "utc": _utc(run.at), "remark": run.remark} for run in explained.runs]
+        runs = [
+            {"at": iso(_ms(run.at)), "local": f"{run.at:%Y-%m-%d %H:%M:%S %Z}", "remark": run.remark}
+            for run in explained.runs
+        ]
         show_json(
             {
                 "phrase": text,
@@ -60,16 +63,13 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
         click.echo(f"note: {remark}")
     if explained.runs:
         click.echo()
-        rows = [
-            (f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(round(run.at.timestamp() * 1000), now_ms()), run.remark)
-            for run in explained.runs
-        ]
+        rows = [(f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(_ms(run.at), now_ms()), run.remark) for run in explained.runs]
         headings = ("run", "when", "remark") if any(row[2] for row in rows) else ("run", "when")
         show_table(headings, [row[: len(headings)] for row in rows], whole="run when")
 
 
-def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def _explain(text: str, tz: str, now: datetime, count: int) -> Explanation:
