@@ -384,3 +384,5 @@ class Swept(Struct, frozen=True, gc=False):
     """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
     failed_purged_early: int = 0
     """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
+    again_in: int | None = None
+    """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""

@@ -280,8 +280,12 @@ class Store(Protocol):
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         """An ear for a worker: news when one of its queues may have work, or a job of its own is cancelled."""
 
-    def sweep(self) -> Operation[Swept]:
-        """Bounded upkeep that anyone may do: end dead sessions, purge what retention has given up."""
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        """Bounded upkeep that anyone may do: end dead sessions, purge what retention has given up.
+
+        With `every` a store may do nothing if it was swept less than so many milliseconds ago, whoever did that, and
+        says when to come again.
+        """
 
 
 @runtime_checkable

@@ -58,6 +58,8 @@ NEWS_SECONDS = 0.1
 LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
+SWEEP_EVERY = 750
+"""Milliseconds between two sweeps of a store, whoever does them: less than a lone worker lets pass."""
 TICK_AGAIN, TICK_AGAIN_AT_LAST = 1_000, 10_000
 """Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
 MARGIN = 1_000
@@ -146,6 +148,8 @@ class Pump:
         self._compared = time.monotonic()
         self._renew_seconds = timeout / 1000 / RENEW_SHARE
         self._swept = 0.0
+        self._sweep_at = 0.0
+        """Not before then, on the monotonic clock: others sweep this store as well."""
         self._next_due: int | None = None
         self._next_tick: int | None = None
         self._ticks_rest = 0
@@ -605,7 +609,7 @@ class Pump:
             self._check_leases()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now + random.uniform(-0.2, 0.2)  # noqa: S311
-            if self._monitor:
+            if self._monitor and now >= self._sweep_at:
                 self._sweep()
             self._check_memory()
 
@@ -683,11 +687,13 @@ class Pump:
 
     def _sweep(self) -> None:
         try:
-            swept = self._store.run(self._store.sweep())
+            swept = self._store.run(self._store.sweep(every=SWEEP_EVERY))
         except StoreError as error:
             log.warning("%s", error)
             return
         self._tick_in(swept.ticks_in)
+        if swept.again_in is not None and not swept.more:
+            self._sweep_at = time.monotonic() + swept.again_in / 1000 * random.uniform(0.7, 1.0)  # noqa: S311
         if swept.sessions_closed:
             log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
         if swept.failed_purged_early:

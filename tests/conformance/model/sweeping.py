@@ -10,7 +10,7 @@ from .records import Job
 
 
 class Sweeping(Core):
-    def sweep(self) -> Step[Swept]:
+    def sweep(self, *, every: int | None = None) -> Step[Swept]:
         return Step(self._sweep)
 
     def _sweep(self) -> Swept:

@@ -216,7 +216,19 @@ def _plain(kind: bytes, value: Any) -> Any:
 
 def rows(store: Any) -> dict[str, int]:
     """How much there is at each key, sessions and what only listens left out."""
-    leave_out = ("meta", "sessions", "session:", "hungry:", "bell:", "patterns", "watched", "settings", "stat", "event")
+    leave_out = (
+        "meta",
+        "sessions",
+        "expiries",
+        "session:",
+        "hungry:",
+        "bell:",
+        "patterns",
+        "watched",
+        "settings",
+        "stat",
+        "event",
+    )
     names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
     return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}
 

@@ -108,7 +108,7 @@ def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program
     for name in ("watched", "hungry:default"):
         store.driver.command("DEL", store.keys.prefix + name)
     nobody_sleeps = store.exchange(worker.id, worker.number + 2, (), worker.asks(1, 0, "default"))
-    assert looks(lambda: store.run(nobody_sleeps)) == ["EXISTS"]
+    assert looks(lambda: store.run(nobody_sleeps)) == ["EXISTS", "ZRANGE"]
 
 
 # -- check first, then write --
@@ -438,7 +438,7 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
     assert list(turn.verdicts) == [Verdict.OK] * 9_000
     assert store.run(store.delete(expected)) == [True] * 9_000
     statistics = {"stats", f"stat:{clock.now() // DAY}:default"}
-    left = {"meta", "sessions", f"session:{worker.id}", *statistics}
+    left = {"meta", "sessions", "expiries", f"session:{worker.id}", *statistics}
     assert set(contents(store)) == {store.keys.prefix + name for name in left}
 
 

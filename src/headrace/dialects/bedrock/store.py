@@ -310,5 +310,5 @@ class BedrockStore:
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return Ear(self.client, self._session(session))
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         return Work(lambda client: Swept())

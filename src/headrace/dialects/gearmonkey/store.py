@@ -208,7 +208,7 @@ class GearMonkeyStore(OnRedis):
             lambda: self._taken.get(session, 0),
         )
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         def read(reply: Reply, _: bool) -> Swept:
             closed, returned, forgotten, more, self._cursor = reply
             return Swept(closed, returned, forgotten, bool(more))

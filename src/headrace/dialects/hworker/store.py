@@ -231,7 +231,7 @@ class HworkerStore(OnRedis):
 
         return Listener(self.driver, names, has_room)
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """What a monitor does, as often as a monitor does it; in between it asks the server nothing."""
 
         def work() -> Work[Swept]:

@@ -277,7 +277,7 @@ class QlessStore(Managing, Scheduling):
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return waiter.for_worker(self.driver, worker_name(session), queues)
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Nothing to do: a lock that has ended is dealt with by the next pop of its queue."""
         return Nothing()
 

@@ -291,7 +291,7 @@ class WorkKitStore(OnRedis):
         known = self._sessions.find(session)
         return None if known is None else known.has_room
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Looks for orphans now and then."""
 
         def course() -> Course[Swept]:

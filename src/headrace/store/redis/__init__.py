@@ -330,12 +330,13 @@ class RedisStore(OnRedis):
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         def read(reply: Reply, _: bool) -> Swept:
-            closed, returned, purged, more, ticks_in, purged_early = reply
-            return Swept(closed, returned, purged, bool(more), None if ticks_in < 0 else ticks_in, purged_early)
+            closed, returned, purged, more, ticks_in, purged_early, again_in = reply
+            ticks = None if ticks_in < 0 else ticks_in
+            return Swept(closed, returned, purged, bool(more), ticks, purged_early, again_in or None)
 
-        return Script("sweep", self._retention, read)
+        return Script("sweep", (*self._retention, b"%d" % (every or 0)), read)
 
     # -- schedules --
 

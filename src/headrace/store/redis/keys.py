@@ -21,7 +21,7 @@ KNOWN = (
 TYPES = {
     "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash", "after": "hash",
     "schedules": "hash", "schedule_names": "zset", "ticks": "zset", "ready_queues": "zset",
-    "sessions": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
+    "sessions": "zset", "expiries": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "culprits:": "set", "dependents:": "zset", "patient:": "zset", "followers:": "zset",
     "releasing": "list",

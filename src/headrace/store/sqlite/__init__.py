@@ -416,7 +416,7 @@ class SqliteStore:
         names = tuple(queues)
         return self._waiter(WORKER, queue_key(names), lambda tx: reads.has_work(tx, names))
 
-    def sweep(self) -> Operation[Swept]:
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         return Step(
             lambda tx: upkeep.sweep(tx, self._run_folder, self._overrides),
             glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides),

@@ -11,6 +11,7 @@ if not session or session.closed and not session.closing then
   return { 0, {} }
 end
 check_type(SESSIONS, 'zset')
+check_type(EXPIRIES, 'zset')
 local guilty = session.closing or ARGV[3] == '' and '=' .. ARGV[4] or 'all'
 local returned, age = give_back(session, guilty, LEASES_AT_ONCE), setting('max-worker-age')
 work_off()

@@ -65,12 +65,14 @@ end
 local function fence(session)
   withdraw_from_news(session)
   call('HSET', session.key, 'closing', session.left, 'hungry', '')
+  call('ZADD', EXPIRIES, 0, session.id) -- for the next sweep
 end
 
 -- Likewise: of the session a tombstone remains for `age` milliseconds, so that it cannot be opened again.
 local function bury(session, age)
   withdraw_from_news(session)
   call('ZREM', SESSIONS, session.id)
+  call('ZREM', EXPIRIES, session.id)
   call('DEL', session.key, session.held)
   call('HSET', session.key, 'closed', string.format('%.0f', now))
   call('PEXPIRE', session.key, age)

@@ -1,6 +1,9 @@
 -- The end of every script that changes jobs. First the checks: keys that were not read on the way. Then the writes, none
 -- of which can fail: what they are done to has been checked, and a write to a full or read-only server fails the first time.
 
+local commit
+do -- only `commit` itself is a name outside: a script may have 200
+
 local function check_all(lists, prefix, kind)
   for name in pairs(lists) do
     check_type(prefix .. name, kind)
@@ -93,7 +96,7 @@ local function write_indexes(changes)
 end
 
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
-local function commit(first)
+function commit(first)
   for _, part in ipairs({ relations, lanes, sorted }) do
     local write = rawget(part, 'write')
     if write then
@@ -273,4 +276,6 @@ local function commit(first)
     end
   end
   tell_listeners()
+end
+
 end

@@ -58,10 +58,12 @@ check_info(id, ARGV[3], ARGV[5])
 local good, fields = pcall(cmsgpack.unpack, ARGV[6])
 check_fields(good and fields)
 check_type(SESSIONS, 'zset')
+check_type(EXPIRIES, 'zset')
 local stamp = string.format('%.0f', now)
 even_when_full() -- who works makes room
 call('HSET', META, 'format', '2', 'sessions', number)
 call('ZADD', SESSIONS, number, id)
+call('ZADD', EXPIRIES, string.format('%.0f', steady + tonumber(ARGV[4])), id)
 call('HSET', session_key(id), 'number', number, 'name', ARGV[3], 'timeout', ARGV[4], 'info', ARGV[5],
   'opened', stamp, 'seen', string.format('%.0f', steady), 'seen_at', stamp, 'request', 0)
 bulk('HSET', session_key(id), fields)

@@ -2,11 +2,11 @@
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
---   {ns}:meta             hash    format (2), jobs (the last arrival number), sessions (the last session number), results (until
---                                 when those of done jobs have been dropped), histograms (until which day), flattened (of
---                                 how many queues on the next), kept<digit of the state> (how many of the oldest are past
---                                 keeping, but needed; see purge.lua), surplus (likewise, of done jobs beyond the number to
---                                 keep, the last that stayed), ended_bytes (about what ended jobs take), history_memory (what
+--   {ns}:meta             hash    format (2), jobs (the last arrival number), sessions (the last session number), swept (when
+--                                 the store was), results (until when those of done jobs have been dropped), histograms
+--                                 (until which day), flattened (of how many queues on the next), kept<digit of the state>
+--                                 (how many of the oldest are past keeping, but needed; see purge.lua), surplus (likewise, of
+--                                 done jobs beyond the number to keep, the last that stayed), ended_bytes (about what ended jobs take), history_memory (what
 --                                 they may take), purged_early and purged_early_at (how many failed jobs were purged before
 --                                 their age, and when), and <digit of the state><queue> -> how many jobs;
 --                                 zeros are left out
@@ -51,6 +51,7 @@
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id
+--   {ns}:expiries         zset    when to look whether one has expired: score that time, member session id (see session.lua)
 --   {ns}:session:<id>     hash    a session; closed ones stay for a day as tombstones
 --   {ns}:held:<session>   set     the ids of the jobs that it runs or holds ready
 --   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when. Also of a pattern

@@ -7,9 +7,24 @@
 -- ARGV[5]  the number of the request after which these leases were all that the session held; may be empty or left out
 -- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; then, of each lease beyond those: arrival, token, id}
 -- Fails    GONE
---@include prelude job plan more schedules session started settings stats wake patterns commit
+--@include prelude session wake
 
 local session = live_session(ARGV[2])
+local hungry = hungry_for(session)
+check_hungry(hungry)
+
+local function mark_seen()
+  even_when_full()
+  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now))
+end
+
+if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', session.held) == 0) then
+  mark_seen() -- that is all that an idle one needs
+  stay_hungry(hungry)
+  return { string.format('%.0f', now), '' }
+end
+--@include job plan more schedules started settings stats patterns commit
+
 local leases, ids = {}, {}
 local at = 1
 while at <= #ARGV[3] do
@@ -57,12 +72,7 @@ if complete and complete >= session.request and call('SCARD', session.held) > he
   end)
 end
 
-local hungry = hungry_for(session)
-check_hungry(hungry)
-commit(function()
-  even_when_full()
-  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now))
-end)
+commit(mark_seen)
 stay_hungry(hungry)
 local reply = { string.format('%.0f', now), table.concat(answer) }
 for i = 1, math.min(#strays, MOST_STRAYS) do

@@ -5,6 +5,11 @@
 --   report), handed (the ids it handed out, msgpack), hungry (the queues it is registered for as hungry, msgpack),
 --   unfinished (what an exchange has left to the next, msgpack: see queues.lua),
 --   queue:<name> and task:<name> for all that it listens to and knows
+--
+-- {ns}:expiries says when to look at a session again, to see whether it has expired: not before then can it have. Only sweeps move
+-- that on, so requests need not. One that is not in there is found by going through all.
+local EXPIRIES = PREFIX .. 'expiries'
+
 local function session_key(id)
   return PREFIX .. 'session:' .. id
 end

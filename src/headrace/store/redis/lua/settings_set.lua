@@ -5,8 +5,10 @@
 --@include prelude format same_format settings
 
 check_type(SETTINGS, 'hash')
+local ages = false
 local set, unset = {}, {}
 for i = 2, #ARGV, 2 do
+  ages = ages or ARGV[i] == 'max-worker-age'
   if ARGV[i + 1] == '' then
     unset[#unset + 1] = ARGV[i]
   else
@@ -16,4 +18,7 @@ for i = 2, #ARGV, 2 do
 end
 bulk('HSET', SETTINGS, set)
 bulk('HDEL', SETTINGS, unset)
+if ages then
+  call('DEL', PREFIX .. 'expiries') -- when to look at sessions was worked out with the age that was set before
+end
 return call('HLEN', SETTINGS)

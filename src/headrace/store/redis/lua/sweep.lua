@@ -2,9 +2,25 @@
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
 --             say; each may be empty or left out
+-- ARGV[5]     do nothing if such a sweep was done less than so many milliseconds ago; may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
---             schedule ticks or -1, how many of those purged were failed ones that made room before their time}
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
+--             schedule ticks or -1, how many of those purged were failed ones that made room before their time, in how many
+--             milliseconds to come again (0 if ARGV[5] does not say how often there is to be a sweep)}
+--@include prelude format same_format
+
+-- One sweep is enough for all, whoever does it. Where many ask, each comes less often: so many are enough to have one in time,
+-- and when most of them die at once another comes soon.
+local ASKERS, SELDOM = 4, 20
+local every = tonumber(ARGV[5] or '') or 0
+local total = call('ZCARD', SESSIONS)
+local again = math.floor(every * math.max(1, math.min(total / ASKERS, SELDOM)))
+local swept = every > 0 and tonumber(call('HGET', META, 'swept') or '')
+local set_back = swept and swept > steady -- the server's clock
+if swept and not set_back and steady < swept + every then
+  local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
+  return { 0, 0, 0, 0, tick and math.max(0, tonumber(tick) - now) or -1, 0, again }
+end
+--@include job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
 
 local SESSIONS_AT_ONCE, PURGED_AT_ONCE = 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
@@ -12,9 +28,17 @@ local TYPICAL_BYTES = 600
 local SILENT = setting('max-worker-age') -- a session without leases that was silent for so long is not coming back
 local closed, returned, more = {}, 0, 0
 
-local total = call('ZCARD', SESSIONS)
-local first = total > SESSIONS_AT_ONCE and now % total or 0
-for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)) do
+-- Sessions that may have expired; as long as the index does not have them all, some of all.
+check_type(EXPIRIES, 'zset')
+local candidates
+if set_back or call('ZCARD', EXPIRIES) < total then
+  local first = total > SESSIONS_AT_ONCE and now % total or 0
+  candidates = call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)
+else
+  candidates = call('ZRANGEBYSCORE', EXPIRIES, '-inf', string.format('%.0f', steady), 'LIMIT', 0, SESSIONS_AT_ONCE)
+end
+local looks = {}
+for _, id in ipairs(candidates) do
   local session = read_session(id)
   if returned >= LEASES_AT_ONCE then
     more = 1
@@ -22,10 +46,18 @@ for _, id in ipairs(call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1
   end
   if not session or session.closed and not session.closing then
     closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
-  elseif session.closing or expired(session) or steady >= session.seen + math.max(session.timeout, SILENT) then
-    returned = returned + #give_back(session, session.closing or 'all', LEASES_AT_ONCE - returned)
-    more = session.left and 1 or more
-    closed[#closed + 1] = session
+  else
+    local ends, has_leases = session.seen + session.timeout, call('SCARD', session.held) > 0
+    local forgotten_at = session.seen + math.max(session.timeout, SILENT)
+    if session.closing or has_leases and steady >= ends or steady >= forgotten_at then
+      returned = returned + #give_back(session, session.closing or 'all', LEASES_AT_ONCE - returned)
+      more = session.left and 1 or more
+      closed[#closed + 1] = session
+    else
+      -- What it takes from now on it has for its time-out at least.
+      looks[#looks + 1] = string.format('%.0f', has_leases and ends or math.min(steady + session.timeout, forgotten_at))
+      looks[#looks + 1] = id
+    end
   end
 end
 
@@ -185,12 +217,13 @@ end
 
 local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
+local buried = 0
 if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
   commit(even_when_full)
-  local buried = 0
   for _, session in ipairs(closed) do
     if session.lost then
       call('ZREM', SESSIONS, session.id)
+      call('ZREM', EXPIRIES, session.id)
     elseif session.left then
       fence(session)
     else
@@ -219,6 +252,17 @@ if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or nex
   if forgotten > 0 then
     call('ZREMRANGEBYRANK', WATCHED, 0, math.min(forgotten, FORGOTTEN_AT_ONCE) - 1)
   end
-  return { buried, returned, purged, more, tick, purged_early }
 end
-return { 0, 0, 0, 0, tick, 0 }
+if looks[1] or every > 0 then
+  even_when_full()
+  if set_back then
+    call('DEL', EXPIRIES)
+  end
+  bulk('ZADD', EXPIRIES, looks)
+end
+if every > 0 and more == 0 then
+  call('HSET', META, 'swept', string.format('%.0f', steady))
+elseif every > 0 then
+  call('HDEL', META, 'swept') -- others may help
+end
+return { buried, returned, purged, more, tick, purged_early, again }

@@ -1,0 +1,83 @@
+"""Idle workers on Redis: what they cost the server while nothing happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.growth import row
+from bench.tools import Report
+from headrace.job import SessionInfo, Take
+from headrace.store.redis import RedisStore
+from headrace.worker.pump import SWEEP_EVERY
+from store.redis.servers import Server
+
+PERIOD = 15
+"""Seconds that are played through: the usual time-out of a session."""
+ASKS = RENEWALS = 3
+"""How often a session does so in that time: see `ASK_SECONDS` of the waiter, and the supervisor."""
+
+
+def cpu_seconds(server: Server) -> float:
+    assert server.process is not None
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def commands(server: Server) -> int:
+    return int(server.command("INFO", "stats")["total_commands_processed"])
+
+
+class Idle:
+    """Many sessions with nothing to do."""
+
+    def __init__(self, sessions: int) -> None:
+        self.server = Server()
+        self.store = RedisStore(self.server.url)
+        self.ids = [f"s{number}" for number in range(sessions)]
+        for session in self.ids:
+            info = SessionInfo(id=session, name=session, queues=["default"], tasks=["task"], timeout=15_000)
+            self.store.run(self.store.open(info))
+
+    def close(self) -> None:
+        self.store.close()
+        self.server.close()
+
+    def sweeps(self) -> tuple[float, int]:
+        """CPU seconds, and commands of `PERIOD` sweeps that each do their work."""
+        cpu, before = cpu_seconds(self.server), commands(self.server)
+        for _ in range(PERIOD):
+            self.store.run(self.store.sweep())
+        return cpu_seconds(self.server) - cpu, commands(self.server) - before
+
+    def period(self) -> float:
+        """CPU seconds of all that happens in `PERIOD` seconds."""
+        before = cpu_seconds(self.server)
+        self.sweeps()
+        wait = self.store.run(self.store.sweep(every=SWEEP_EVERY)).again_in
+        assert wait is not None
+        for _ in range(round(PERIOD * 1000 / wait * len(self.ids))):
+            self.store.run(self.store.sweep(every=SWEEP_EVERY))
+        for session in self.ids:
+            for number in range(1, ASKS + 1):
+                self.store.run(self.store.exchange(session, number, (), Take(["default"], 8, 0, False)))
+            for _ in range(RENEWALS):
+                self.store.run(self.store.renew(session))
+        return cpu_seconds(self.server) - before
+
+
+@row("sweeps of idle workers on Redis, 50 and 800 sessions")
+def sweeps(report: Report) -> None:
+    found = {}
+    for number in (50, 800):
+        idle = Idle(number)
+        found[number] = idle.sweeps()[1]
+        idle.close()
+    report.add("sweeps on Redis: commands, 800 sessions beside 50", found[800] / found[50], "times", 2, at_most=True)
+
+
+@row("2,000 idle sessions on Redis")
+def idle(report: Report) -> None:
+    sessions = Idle(2_000)
+    share = sessions.period() / PERIOD
+    sessions.close()
+    report.add("idle on Redis: 2,000 sessions that sweep, ask and renew", share, "%", 0.02, at_most=True)
