@@ -88,7 +88,7 @@ def test_every_key_touched_is_in_the_slot_of_the_namespace(
 
 def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program: str) -> None:
     store, worker = scene.store, scene.worker
-    rooms = ("unmet", "dep", "pat", "rel", "lane", "runs", "st", "fad", "con", "sched", "tick", "event", "settings")
+    rooms = ("unmet", "dep", "pat", "rel", "lane", "runs", "starts", "fad", "con", "sched", "tick", "event", "settings")
     unused = [name for name in TYPES if name.startswith(rooms)]
     for name in ("releasing", "lanes", "control", "patterns", "events", "settings", "ticks"):
         store.driver.command("DEL", store.keys.prefix + name)

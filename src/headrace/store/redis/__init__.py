@@ -203,7 +203,7 @@ class RedisStore(OnRedis):
         return Script("settings_set", tuple(flat), lambda reply, _: None)
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
-        return Steps(lambda: statistics.of_day(queue, day))
+        return statistics.of_day(queue, day)
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return _most("groups", limit)

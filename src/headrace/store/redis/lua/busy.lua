@@ -55,18 +55,18 @@ local function done_heads(attempts_spent, more)
   end }), tokens
 end
 
--- A running record as a done one: record, and queue. `times` is the bytes of its start and its end.
+-- A running record as a done one: record, queue, and when it was due. `times` is the bytes of its start and its end.
 local function done(record, session, arrival, token, heads, tokens, times, story)
   if not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
     return nil
   end
   local head, middle = unpack_from('c11c40', record)
-  local arrived, length, holder = unpack_from('>I6xxxxxxII', record, 26)
+  local due, arrived, length, holder = unpack_from('>I6xxxxxxI6xxxxxxII', record, 14)
   local high, low = record:byte(64, 65)
   local changed, queue_end = heads[head], 65 + high * 256 + low
   if not changed or tokens[head] ~= token or arrived ~= arrival or holder ~= session.number
     or #record ~= HEAD_SIZE + RUN_SIZE + length or queue_end + 2 > #record then
     return nil
   end
-  return changed .. middle .. times .. record:sub(64) .. story, record:sub(66, queue_end)
+  return changed .. middle .. times .. record:sub(64) .. story, record:sub(66, queue_end), due
 end

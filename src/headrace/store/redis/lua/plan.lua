@@ -39,6 +39,8 @@ local plan = {
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
 local schedules, culprits = on_demand('schedules'), on_demand('culprits')
 
+local fold, tally_up -- stats.lua has them
+
 local function append(lists, key, value)
   local list = lists[key]
   if list then
@@ -159,6 +161,7 @@ local function leave_state(job)
     end
     if state == FAILED then
       index('group:' .. story_of(job).group, job, false)
+      tally_up(job.queue, job.finished, 'failed', -1)
     end
   end
 end
@@ -214,8 +217,6 @@ local function wait_in_line(job)
   end
 end
 
-local fold, tally_up -- stats.lua has them
-
 local function remember(job, at, what, detail, worker)
   job.flags = with(job.flags, HISTORY)
   append(plan.history, PREFIX .. 'history:' .. job.id,
@@ -247,6 +248,9 @@ local function finish(job, state, finished)
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
     tally_up(job.queue, job.finished, 'failures')
+    tally_up(job.queue, job.finished, 'failed')
+  elseif state == DONE then
+    fold(job.queue, job.due, job.started, job.finished)
   end
   plan.ended[#plan.ended + 1] = job.id
   change(job)
@@ -349,9 +353,6 @@ local function remove(job)
     end
   else
     leave_state(job)
-    if job.state == DONE then
-      fold(job.queue, job.due, job.started, job.finished)
-    end
   end
   local key = key_of(job)
   local holder = key and holder_of(key)

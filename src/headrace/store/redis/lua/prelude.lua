@@ -45,7 +45,7 @@
 --   {ns}:fading           zset    lanes that have no jobs but a rate: score until when it has something to remember
 --   {ns}:control          hash    p<queue> -> who paused it, and when; l<queue> -> how many of its jobs may run at once
 --   {ns}:patterns         zset    patterns that hungry sessions listen to: score since when
---   {ns}:stat:<day>:<queue> hash  what happened in a queue on a day, as far as it was summed up (see stats.lua)
+--   {ns}:stat:<day>:<queue> hash  what happened in a queue on a day (see stats.lua)
 --   {ns}:stats            zset    these days and queues: score day
 --   {ns}:settings         hash    what has been set: name -> value
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it

@@ -51,11 +51,6 @@ do
       if queue then
         freed = freed + bytes
         numbers[queue] = (numbers[queue] or 0) + 1
-        if state == DONE then
-          local due = unpack_from('>I6', record, 14)
-          local started, finished = unpack_from('>I6I6', record, 52)
-          fold(queue, due, started, finished)
-        end
         removed[#removed + 1] = id
         raw[id] = false
         purged = purged + 1

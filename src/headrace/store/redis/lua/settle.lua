@@ -80,15 +80,15 @@ do
     local plain, before, after = happy_stories(session.name)
     local heads, known = {}, {}
     local verdicts, numbers, happy, scores, n, bytes = {}, {}, {}, {}, 0, 0
-    local began, ended, times, stamp
+    local began, ended, started, finished, times, stamp
     for i = 1, #ids do
       local id, arrival, token, other = ids[i], arrivals[i], tokens[i], others[i]
-      local record, queue
+      local record, queue, due
       if not other and plan.jobs[id] == nil then
         if begans[i] ~= began or endeds[i] ~= ended then
           began, ended = begans[i], endeds[i]
-          local finished = math.max(now - ended, 1)
-          times = pack('>I6I6', math.max(now - began, 1), finished)
+          started, finished = math.max(now - began, 1), math.max(now - ended, 1)
+          times = pack('>I6I6', started, finished)
           stamp = string.format('%.0f', finished)
         end
         local result, which, story = results[i], charges[i], plain
@@ -99,12 +99,13 @@ do
         if not heads[which] then
           heads[which], known[which] = done_heads(charges[i], result and STORY + HAS_RESULT or STORY)
         end
-        record, queue = done(raw[id], session, arrival, token, heads[which], known[which], times, story)
+        record, queue, due = done(raw[id], session, arrival, token, heads[which], known[which], times, story)
         if record then
           rewrite(id, record)
           n = n + 1
           bytes = bytes + #record
           happy[n], scores[n] = id, stamp
+          fold(queue, due, started, finished)
           numbers[queue] = (numbers[queue] or 0) + 1
           verdicts[i] = OK
           if somebody_listens() then

@@ -1,8 +1,9 @@
--- Statistics: what done jobs leave behind when they go, and what is counted as it happens. The arithmetic is that of
+-- Statistics: summed up as jobs end, so that asking costs the same however many are kept. The arithmetic is that of
 -- headrace/stats.py. A day of a queue is a hash {ns}:stat:<day>:<queue>; its fields:
 --   wn, wt, wq   how many waits, their sum and the sum of their squares; w<bucket> how many waits in a bucket
 --   rn, rt, rq   and r<bucket> the same of runs
 --   retries, failures
+--   failed       how many of the jobs that failed that day are failed still
 local DAY, LONGEST = 86400000, 68719476735
 local floor = math.floor
 
@@ -18,7 +19,8 @@ local function bucket_of(length)
   return 8 * shift + floor(length / 2 ^ shift)
 end
 
--- What is added to the days of queues: day -> queue -> how many waits (w) and runs (r) of which lengths, retries, failures.
+-- What is added to the days of queues: day -> queue -> how many waits (w) and runs (r) of which lengths, retries, failures,
+-- and failed.
 local function sums_of(queue, day)
   local queues = plan.stats[day]
   if not queues then
@@ -27,13 +29,13 @@ local function sums_of(queue, day)
   end
   local sums = queues[queue]
   if not sums then
-    sums = { w = {}, r = {}, retries = 0, failures = 0 }
+    sums = { w = {}, r = {}, retries = 0, failures = 0, failed = 0 }
     queues[queue] = sums
   end
   return sums
 end
 
--- A done job goes. This runs for every job there ever is: what can be done later, once for many of the same length, is.
+-- A job is done. This runs for every job there ever is: what can be done later, once for many of the same length, is.
 local last_queue, day_begins, waits, runs
 fold = function(queue, due, started, finished)
   if queue ~= last_queue or finished < day_begins or finished >= day_begins + DAY then
@@ -58,10 +60,10 @@ local function tally(lengths)
   return number, total, squares, buckets
 end
 
--- A retry, or a failure.
-tally_up = function(queue, at, what)
+-- A retry, or a failure; or a failed job has come or, if `by` is -1, gone.
+tally_up = function(queue, at, what, by)
   local sums = sums_of(queue, floor(at / DAY))
-  sums[what] = sums[what] + 1
+  sums[what] = sums[what] + (by or 1)
 end
 
 local function first_day(name)
@@ -87,6 +89,7 @@ local function changed_stats()
       end
       adds.retries = sums.retries > 0 and sums.retries or nil
       adds.failures = sums.failures > 0 and sums.failures or nil
+      adds.failed = sums.failed ~= 0 and sums.failed or nil
       if day >= keep and next(adds) then
         local member = string.format('%.0f', day) .. ':' .. queue
         local key, names, values = PREFIX .. 'stat:' .. member, {}, {}
@@ -97,7 +100,8 @@ local function changed_stats()
         for i, name in ipairs(names) do
           is_new = is_new and not before[i]
           values[2 * i - 1] = name
-          values[2 * i] = string.format('%.17g', (before[i] and tonumber(before[i]) or 0) + adds[name])
+          -- Not less than none: what a day knew may have been forgotten before the last of its failed jobs goes.
+          values[2 * i] = string.format('%.17g', math.max((before[i] and tonumber(before[i]) or 0) + adds[name], 0))
         end
         changes[#changes + 1] = { key = key, day = day, member = member, values = values, is_new = is_new }
         if is_new then
