@@ -20,6 +20,7 @@ from volume import volume
 from .helpers import Session, jobs
 
 WHOLE_INDEXES = {
+    "damaged": "looks at all jobs when a request has met a damaged one",
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
     "done_together": "reads a list that it is given",
@@ -32,6 +33,7 @@ WHOLE_INDEXES = {
     "next_due": "reads the first entry of its index",
     "queue_running": "looks at every open session",
     "queue_running_some": "looks at every open session",
+    "ready_queues": "goes through what it has found",
     "ready_count": "counts up to a limit",
     "sessions": "looks at every open session",
     "tags_most": "reads the first entries of its index",
@@ -61,7 +63,7 @@ def plan(store: SqliteStore, name: str) -> list[str]:
 def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: str) -> None:
     steps = plan(store, name)
     if name not in WHOLE_INDEXES:
-        assert not [step for step in steps if step.startswith("SCAN")]
+        assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
     if name not in SORTED:
         assert not [step for step in steps if "TEMP B-TREE" in step]
 
@@ -76,7 +78,7 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("schedule_due", "INDEX schedule_next"),
         ("schedule_page", "(name>?)"),
         ("recurring_of", "INTEGER PRIMARY KEY (rowid=?)"),
-        ("next_queue", "COVERING INDEX job_ready (queue>?)"),
+        ("ready_queues", "COVERING INDEX job_ready (queue>?)"),
         ("head", "INDEX job_ready (queue=?)"),
         ("queue_running", "COVERING INDEX job_held (session=? AND queue=?)"),
         ("edges_down", "INDEX edge_parent (parent=? AND rowid>? AND rowid<?)"),

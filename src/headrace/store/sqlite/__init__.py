@@ -69,6 +69,7 @@ from headrace.store.sqlite import (
 )
 from headrace.store.sqlite.bell import HEARER, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.queues import Names
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Otherwise, PutOne, Step, Transaction
 
@@ -131,12 +132,17 @@ class SqliteStore:
         self._trying_bells = reentrant_lock()
         self._bells_tried = self._db.in_memory or self._immutable
         self._gongs: set[Gong] = set()
+        self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
+        self._unrecorded: dict[str, int] = {}
+        """By session: the number of the last exchange that was answered without being recorded."""
         self._audience = audience.Audience(self._find_bells, self._db.in_memory)
 
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
         try:
+            if isinstance(operation, PutOne) and self._audience.surely_nobody(self._clock):
+                return self._put_one(operation)  # type: ignore[return-value]  # T is what a put answers
             return self._run_on(cast("Step[T]", operation))
         except StoreReplaced:
             if self._bells is not None:  # they hang beside the old file; those who wait there hear nothing more
@@ -170,8 +176,6 @@ class SqliteStore:
 
     def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):
-            if self._audience.surely_nobody(self._clock):
-                return cast("T", self._put_one(step))
             jobs = [step.job]
             step = cast("Step[T]", Step(lambda tx: client.put(tx, jobs, self._run_folder)))
         if not step.writes:
@@ -198,11 +202,12 @@ class SqliteStore:
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
         self._db.autocommit(SQL["put"], client.plain_row(job, self._clock.now()))
-        bells = self._find_bells()
+        bells = self._bells or self._find_bells()
         if bells is not None:
             bells.ring_workers((job.queue,))
-        for gong in tuple(self._gongs):
-            gong.strike()
+        elif self._gongs:
+            for gong in tuple(self._gongs):
+                gong.strike()
         return [Put(job.id, True)]
 
     def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
@@ -388,10 +393,32 @@ class SqliteStore:
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[Turn]:
-        return Step(lambda tx: worker.exchange(tx, session, number, outcomes, take, steady, started))
+        names = None if take is None else self._names(take.queues)
+        request = worker.Request(
+            session, number, self._unrecorded.get(session, 0), outcomes, take, names, steady, started
+        )
+        if outcomes or started or take is None:
+            return Step(lambda tx: worker.exchange(tx, request))
+        return Step(lambda tx: worker.exchange(tx, request), glance=lambda tx: self._nothing_to_take(tx, request))
+
+    def _names(self, queues: Sequence[str]) -> Names:
+        """Sorted once: a worker asks with the same queues again and again."""
+        known, names = self._last_names
+        if known is not queues:
+            names = Names(queues)
+            self._last_names = queues, names
+        return names
+
+    def _nothing_to_take(self, tx: Transaction, request: worker.Request) -> Turn | None:
+        """An exchange that settles nothing and finds nothing writes nothing. A repeat of it is known all the same."""
+        turn = worker.nothing_to_take(tx, request)
+        if turn is not None:
+            self._unrecorded[request.session] = request.number
+        return turn
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        return Step(lambda tx: worker.report(tx, session, number, reports, steady))
+        unrecorded = self._unrecorded.get(session, 0)
+        return Step(lambda tx: worker.report(tx, session, number, unrecorded, reports, steady))
 
     def renew(
         self,
@@ -407,14 +434,15 @@ class SqliteStore:
         )
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        self._unrecorded.pop(session, None)
         return Step(lambda tx: upkeep.close_session(tx, session, crashed, self._run_folder))
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        names = tuple(queues)
-        return self._waiter(WORKER, queue_key(names), lambda tx: reads.has_work(tx, names))
+        names = Names(queues)
+        return self._waiter(WORKER, queue_key(names.given), lambda tx: reads.has_work(tx, names))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         return Step(

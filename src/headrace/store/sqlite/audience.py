@@ -41,8 +41,13 @@ class Audience:
 
     def surely_nobody(self, clock: Clock) -> bool:
         """Whether it can be told without a query that nobody listens."""
-        until = self._seen_until()
-        return until == 0 or (until is not None and not _lasts(until, clock.steady()))
+        if self._in_memory:
+            until = self._until
+        elif (bells := self._bells()) is not None:
+            until = bells.listened_until
+        else:
+            return False
+        return until == 0 or not _lasts(until, clock.steady())
 
     def _seen_until(self) -> int | None:
         """Until when somebody listens (0: nobody ever has), or None: it takes a query to know."""

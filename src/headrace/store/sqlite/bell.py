@@ -110,18 +110,20 @@ class Bells:
     @property
     def listened_until(self) -> int:
         """Until when somebody listens to events, on the steady clock; 0: nobody ever has."""
-        return int(_UNTIL.unpack_from(self._map, _UNTIL_AT)[0])
+        until: int = _UNTIL.unpack_from(self._map, _UNTIL_AT)[0]
+        return until
 
     @listened_until.setter
     def listened_until(self, steady: int) -> None:
         _UNTIL.pack_into(self._map, _UNTIL_AT, steady)
 
     def _high(self) -> int:
-        return int(_HIGH.unpack_from(self._map, 0)[0])
+        high: int = _HIGH.unpack_from(self._map, 0)[0]
+        return high
 
     def _sleeper(self, kind: int, start: int) -> int:
         """Where in the map the next sleeper of a kind is, or -1."""
-        return self._map.find(_BYTE[kind], start, _STATES + self._high())
+        return self._map.find(_BYTE[kind], start, _STATES + _HIGH.unpack_from(self._map, 0)[0])
 
     def _ring(self, kind: int, matches: Callable[[int], bool]) -> None:
         at = self._sleeper(kind, _STATES)

@@ -21,12 +21,11 @@ _forking: list[int] = []
 def enter() -> None:
     """This thread goes into SQLite, as soon as no other is about to fork."""
     me = get_ident()
-    while True:
-        _inside.append(me)
-        if not _forking or me in _forking:
-            return
+    _inside.append(me)
+    while _forking and me not in _forking:
         _inside.remove(me)
         time.sleep(_PAUSE)
+        _inside.append(me)
 
 
 def leave() -> None:

@@ -22,12 +22,15 @@ def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, c
 class Handing:
     """A take under way: what has been handed out so far, and how there is more."""
 
-    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take) -> None:
+    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, any_lane: bool) -> None:
         self._tx, self._values, self._take = tx, values, take
         self._controls = {said.queue: said for said in queues.controls(tx)}
-        self._laned = {queue for queue in take.queues if tx.rows(SQL["queue_has_lane"], (queue,))}
+        queues_with_lanes = take.queues if any_lane else ()
+        self._laned = {queue for queue in queues_with_lanes if tx.rows(SQL["queue_has_lane"], (queue,))}
         self._taken: dict[int, int] = {}
         """How many jobs of which lane were handed out."""
+        self._last = -1
+        """The place of the queue that was served last."""
         self.rows: list[Any] = []
         """In the order in which they were handed out."""
 
@@ -52,9 +55,11 @@ class Handing:
         order = self._take.queues
         skipped = 0
         while len(self.rows) < enough and skipped < len(order):
-            last = order.index(self.rows[-1][6]) if self.rows else -1
-            queue = order[(last + 1 + skipped) % len(order)]
-            skipped = 0 if self._hand_out(queue, spare, 1) else skipped + 1
+            place = (self._last + 1 + skipped) % len(order)
+            if self._hand_out(order[place], spare, 1):
+                self._last, skipped = place, 0
+            else:
+                skipped += 1
 
     def _hand_out(self, queue: str, spare: int, wanted: int) -> int:
         """Up to so many from one queue; a single one where each decides about the next. Answers how many."""

@@ -30,6 +30,7 @@ from pathlib import Path
 from headrace.errors import StoreBusy, StoreReplaced
 from headrace.locks import reentrant_lock
 from headrace.store.sqlite.bell import make_run_folder
+from headrace.store.sqlite.links import nameless
 
 PATIENCE = 10.0
 """Seconds to wait for another process' write transaction. Ours last milliseconds."""
@@ -90,9 +91,11 @@ class Hold:
         """The log was deleted: what is written to it now is lost."""
         self.connections = 0
         self._shared: mmap.mmap | bytearray | None = None
-        self._said = False
-        self._locked = False
+        self._said = not log
+        self.locked = False
+        """Other processes are kept out."""
         self._files: list[int] = []
+        self._log_is_deleted: Callable[[], bool] = lambda: False
         if log:
             self._open()
 
@@ -100,6 +103,7 @@ class Hold:
         try:
             for end in _FILES:
                 self._files.append(os.open(self.path + end, os.O_RDONLY | os.O_CLOEXEC))
+            self._log_is_deleted = nameless(self._files[2])
             self._lock(fcntl.F_RDLCK)
         except FileNotFoundError as error:
             self.close()
@@ -132,29 +136,31 @@ class Hold:
         return found.st_dev, found.st_ino
 
     def keep_others_out(self, since: float) -> None:
-        """Other processes write when this one has done. `since`: from when on it has been waiting."""
-        if self._files and self._strangers():
+        """Other processes write when this one has done, if one of them has another copy of SQLite (or nobody knows).
+
+        `since`: from when on it has been waiting.
+        """
+        if not self._said and ("_sqlite3" in sys.modules or "pysqlite3" in sys.modules or self._shared is None):
+            self._look_for_copies()
+        if self._shared is not None and self._shared[0]:
             self._insist(partial(fcntl.flock, self._files[0], fcntl.LOCK_EX | fcntl.LOCK_NB), since)
-            self._locked = True
+            self.locked = True
 
     def let_others_in(self) -> None:
-        if self._locked:
-            self._locked = False
-            fcntl.flock(self._files[0], fcntl.LOCK_UN)
+        self.locked = False
+        fcntl.flock(self._files[0], fcntl.LOCK_UN)
 
-    def _strangers(self) -> bool:
-        """Whether a process that uses the file has another copy of SQLite in it, or that can't be known."""
-        if self._shared is None:
+    def _look_for_copies(self) -> None:
+        if self._files and self._shared is None:
             self._shared = _shared_byte(Path(f"{self.path}-run"), stat.S_IMODE(os.fstat(self._files[0]).st_mode))
-        if not self._said and ("_sqlite3" in sys.modules or "pysqlite3" in sys.modules):
+        if self._shared is not None and ("_sqlite3" in sys.modules or "pysqlite3" in sys.modules):
             self._shared[0] = 1
             self._said = True
-        return self._shared[0] != 0
 
     def lost(self) -> bool:
         """Whether the log was deleted: then what was just committed is nowhere."""
-        if self._files and not self.gone:
-            self.gone = not os.fstat(self._files[2]).st_nlink
+        if not self.gone:
+            self.gone = self._log_is_deleted()
         return self.gone
 
     def moved(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
-from headrace.glob import fits, is_glob, literal_part
+from headrace.glob import is_glob, literal_part, matcher
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -70,24 +72,64 @@ def free(tx: Transaction, said: QueueControl | None, wanted: int) -> int:
     return min(wanted, max(0, said.limit - running))
 
 
-def named(tx: Transaction, queues: Sequence[str]) -> tuple[str, ...]:
-    """Names, each once, with the queues that have ready jobs in the place of a pattern that they fit."""
-    if not any(map(is_glob, queues)):
-        return tuple(dict.fromkeys(queues))
-    names: dict[str, None] = {}
-    for queue in queues:
-        names.update(dict.fromkeys(_ready(tx, queue) if is_glob(queue) else (queue,)))
-    return tuple(names)
+FEW = 8
+"""So many queues are asked one by one whether they have work. Of more, those that have work are looked up."""
+_PAGE = 512
 
 
-def _ready(tx: Transaction, pattern: str) -> Iterable[str]:
+class Names:
+    """The queues that a worker serves, sorted once, before its transactions."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self.given = tuple(dict.fromkeys(queues))
+        self.patterns = [(place, name) for place, name in enumerate(self.given) if is_glob(name)]
+        self.few = not self.patterns and len(self.given) <= FEW
+        self._places = {} if self.few else {name: place for place, name in enumerate(self.given) if not is_glob(name)}
+        self._sorted = sorted(self._places)
+
+    def with_work(self, tx: Transaction, most: int | None = None) -> Iterable[str]:
+        """In the order of a take, the queues that may have work, with those that fit in the place of a pattern.
+
+        `most`: the first so many are enough.
+        """
+        if self.few:
+            return self.given
+        if not self._sorted and len(self.patterns) == 1:
+            return islice(_fitting(tx, self.patterns[0][1]), most)
+        places: dict[str, int] = {name: self._places[name] for name in self._ready(tx)}
+        for place, pattern in self.patterns:
+            for name in islice(_fitting(tx, pattern), most):
+                places[name] = min(place, places.get(name, place))
+        return sorted(places, key=lambda name: (places[name], name))[:most]
+
+    def _ready(self, tx: Transaction) -> Iterator[str]:
+        """Those of the plain names that have ready jobs.
+
+        From name to queue and from queue to name: in as many steps as there are names, or queues with ready jobs,
+        whichever are fewer.
+        """
+        names, at, page = self._sorted, 0, 1
+        while at < len(names):
+            found = [queue for (queue,) in tx.rows(SQL["ready_queues"], (names[at], page))]
+            hits = [queue for queue in found if queue in self._places]
+            yield from hits
+            if len(found) < page:
+                return
+            at = bisect_right(names, found[-1])
+            page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
+
+
+def _fitting(tx: Transaction, pattern: str) -> Iterator[str]:
     """The queues with ready jobs that fit: from index entry to index entry, however many jobs they have."""
-    prefix = literal_part(pattern)
-    at = prefix
-    while found := tx.rows(SQL["next_queue"], (at,)):
-        (queue,) = found[0]
-        if not queue.startswith(prefix):
-            break
-        if fits(pattern, queue):
-            yield queue
-        at = f"{queue}\0"
+    prefix, fit = literal_part(pattern), matcher(pattern)
+    at, page = prefix, 8
+    while True:
+        found = tx.rows(SQL["ready_queues"], (at, page))
+        for (queue,) in found:
+            if not queue.startswith(prefix):
+                return
+            if fit(queue):
+                yield queue
+        if len(found) < page:
+            return
+        at, page = f"{found[-1][0]}\0", min(2 * page, _PAGE)

@@ -9,7 +9,7 @@ from headrace.job import Counts, Event, Filter, Page, Snapshot, State
 from headrace.store import told
 from headrace.store.sqlite import schedules
 from headrace.store.sqlite.lanes import laned
-from headrace.store.sqlite.queues import control, free, named
+from headrace.store.sqlite.queues import Names, control, free
 from headrace.store.sqlite.relations import parents
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
@@ -65,11 +65,12 @@ def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
     return bytes(tx.rows(SQL["blob_get"], (seq, kind))[0][0])
 
 
-def has_work(tx: Transaction, queues: Sequence[str]) -> bool:
+def has_work(tx: Transaction, names: Names) -> bool:
     """Is anything ready in these queues, or due?"""
     due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
     return any(at <= tx.now for (at,) in due) or any(
-        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and free(tx, control(tx, queue), 1) for queue in named(tx, queues)
+        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and free(tx, control(tx, queue), 1)
+        for queue in names.with_work(tx)
     )
 
 

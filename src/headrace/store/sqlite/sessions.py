@@ -111,13 +111,18 @@ def open_session(tx: Transaction, info: SessionInfo) -> int:
     return tx.now
 
 
+def is_silent(tx: Transaction, session: Session) -> bool:
+    """Whether a session without leases has to give a sign of life."""
+    return run_out(tx, session.seen, tx.number("max-worker-age") // 4)
+
+
 Held = Sequence[tuple[Ref, Token, str]]
 
 
 def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
     """Only leases need renewing: an idle worker writes nothing, but for a sign of life now and then."""
     session = find_session(tx, session_id)
-    if tx.rows(SQL["holds_any"], (session.seq,)) or run_out(tx, session.seen, tx.number("max-worker-age") // 4):
+    if tx.rows(SQL["holds_any"], (session.seq,)) or is_silent(tx, session):
         return None
     return Renewal(tx.now, [job_id for _, _, job_id in held], [])
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
-from itertools import chain, zip_longest
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from headrace.store.sqlite.sessions import (
     find_session,
     has_expired,
     is_repeat,
+    is_silent,
     mark_started,
 )
 from headrace.store.sqlite.statements import SQL
@@ -50,18 +51,44 @@ VERDICTS = tuple(Verdict)
 # -- exchange ----------------------------------------------------------------------------------------
 
 
-def exchange(
-    tx: Transaction,
-    session_id: str,
-    number: int,
-    outcomes: Sequence[Outcome],
-    take: Take | None,
-    steady: int,
-    started: Sequence[Ref],
-    *,
-    one_by_one: bool = False,
-) -> Turn:
-    session = find_session(tx, session_id, settles=take is None)
+class Request(NamedTuple):
+    """An exchange. `unrecorded`: the number of the last one that was answered and not recorded."""
+
+    session: str
+    number: int
+    unrecorded: int
+    outcomes: Sequence[Outcome]
+    take: Take | None
+    names: queues.Names | None
+    steady: int
+    started: Sequence[Ref]
+
+
+def nothing_to_take(tx: Transaction, request: Request) -> Turn | None:
+    """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
+    assert request.names is not None
+    session = find_session(tx, request.session)
+    if is_repeat(_answered(session, request.unrecorded), request.number):
+        return None
+    if tx.rows(SQL["holds_any"], (session.seq,)) or is_silent(tx, session):
+        return None
+    some_ended, _, _, next_tick = tx.rows(SQL["special"])[0]
+    next_due = _next_due(tx)
+    if some_ended or (next_due is not None and next_due <= tx.now):
+        return None
+    if any(tx.rows(SQL["ready_count"], (queue, 1))[0][0] for queue in request.names.with_work(tx, 1)):
+        return None
+    return Turn([], [], tx.now, next_due, next_tick)
+
+
+def _answered(session: Session, unrecorded: int) -> Session:
+    """As if that answer, which was empty, had been recorded."""
+    return session._replace(number=unrecorded, answer=b"") if unrecorded > session.number else session
+
+
+def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> Turn:
+    _, number, unrecorded, outcomes, take, names, steady, started = request
+    session = _answered(find_session(tx, request.session, settles=take is None), unrecorded)
     seen: tuple[int | None, int | None] = tx.steady, tx.now
     if take is None and has_expired(tx, session):
         seen = None, None  # what it still holds goes to others all the same
@@ -76,9 +103,7 @@ def exchange(
     try:
         verdicts = _settle_all(tx, session, outcomes, lag, one_by_one)
     except _Unclear:
-        raise Otherwise(
-            lambda tx: exchange(tx, session_id, number, outcomes, take, steady, started, one_by_one=True)
-        ) from None
+        raise Otherwise(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
     some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
     unreleased = some_ended and dependents.work_off(tx)
@@ -88,11 +113,11 @@ def exchange(
         queues.room_made(tx)
     next_due = _next_due(tx)
     leases = []
-    if take is not None:
+    if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
             line.promote(tx)
             next_due = _next_due(tx)
-        leases = _take(tx, session, number, take, special=any_lane or any_control)
+        leases = _take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
         for lease in leases if tx.listened else ():
             tx.happened(lease.ref, "started", worker=session.name)
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
@@ -109,27 +134,35 @@ def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
     return found[0][0] if found else None
 
 
-def _take(tx: Transaction, session: Session, number: int, take: Take, special: bool) -> list[Lease]:
-    values = (session.seq, number, tx.now)
-    names = queues.named(tx, take.queues)
-    if names != take.queues:
-        take = msgspec.structs.replace(take, queues=names)
-    if special and (handing := Handing(tx, values, take)).needed:
-        return _leases(tx, handing.everything())
-    if take.round_robin and len(take.queues) > 1:
-        rows = _one_from_each(tx, values, take)
-    else:
-        rows = _first_queue_first(tx, values, take)
-    return _leases(tx, _as_taken(rows, take))
+def _take(
+    tx: Transaction, values: tuple[int, ...], take: Take, names: queues.Names, special: tuple[bool, bool]
+) -> list[Lease]:
+    any_lane, any_control = special
+    wanted = take.slots + take.spare
+    # Each queue that has work gives at least one job, unless a lane or what was said about it keeps that back.
+    most = None if any_lane else wanted + len(queues.controls(tx)) if any_control else wanted
+    found = names.with_work(tx, most)
+    several = take.round_robin and len(names.given) + len(names.patterns) > 1
+    if several or any_lane or any_control:
+        take = msgspec.structs.replace(take, queues=tuple(found))
+        if (any_lane or any_control) and (handing := Handing(tx, values, take, any_lane)).needed:
+            return _leases(tx, handing.everything())
+        found = take.queues
+    if several and len(take.queues) > 1:
+        return _leases(tx, _as_taken(_one_from_each(tx, values, take), take))
+    return _leases(tx, _first_queue_first(tx, values, take, found))
 
 
-def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
+def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, found: Iterable[str]) -> list[Any]:
     rows: list[Any] = []
-    for spare, enough in ((0, take.slots), (SPARE, take.slots + take.spare)):
-        for queue in take.queues:
-            if len(rows) >= enough:
-                break
-            rows += hand_out(tx, values, spare, queue, enough - len(rows))
+    wanted = take.slots + take.spare
+    for queue in found:
+        if (free := take.slots - len(rows)) > 0:
+            rows += hand_out(tx, values, 0, queue, free)
+        if take.slots <= len(rows) < wanted:
+            rows += hand_out(tx, values, SPARE, queue, wanted - len(rows))
+        if len(rows) >= wanted:
+            break
     return rows
 
 
@@ -157,11 +190,23 @@ def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
     rows.sort()  # by priority, due and arrival
     if len(take.queues) == 1:
         return rows
-    # (What a pattern stood for comes last when it is found again.)
-    lines = [[row for row in rows if row[6] == queue] for queue in dict.fromkeys((*take.queues, *(r[6] for r in rows)))]
+    lines: dict[str, list[Any]] = {queue: [] for queue in take.queues}
+    for row in rows:
+        lines.setdefault(row[6], []).append(row)  # (What a pattern stood for comes last when it is found again.)
     if take.round_robin:
-        return [row for turn in zip_longest(*lines) for row in turn if row is not None]
-    return sorted(chain.from_iterable(lines), key=lambda row: row[15] & SPARE)
+        return _in_turn([line for line in lines.values() if line])
+    return sorted(chain.from_iterable(lines.values()), key=lambda row: row[15] & SPARE)
+
+
+def _in_turn(lines: list[list[Any]]) -> list[Any]:
+    """One of each, as long as there are any."""
+    order: list[Any] = []
+    place = 0
+    while lines:
+        order += [line[place] for line in lines]
+        place += 1
+        lines = [line for line in lines if len(line) > place]
+    return order
 
 
 def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
@@ -416,8 +461,10 @@ def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], 
 # -- report -----------------------------------------------------------------------------------------
 
 
-def report(tx: Transaction, session_id: str, number: int, reports: Sequence[Report], steady: int) -> list[bool]:
-    session = find_session(tx, session_id)
+def report(
+    tx: Transaction, session_id: str, number: int, unrecorded: int, reports: Sequence[Report], steady: int
+) -> list[bool]:
+    session = _answered(find_session(tx, session_id), unrecorded)
     if is_repeat(session, number):
         tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
         return [bool(code) for code in session.answer]

@@ -1,0 +1,94 @@
+"""The SQLite store: names, sweeps, dependencies, kept jobs, wake-ups, and how long its transactions last."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.growth import row
+from bench.tools import Report
+from headrace.clock import SystemClock
+from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.store.sqlite import SqliteStore
+
+_ids = itertools.count()
+
+
+@contextmanager
+def fresh() -> Iterator[SqliteStore]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(f"sqlite:///{Path(folder) / 'jobs.db'}")
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def new_jobs(count: int, **options: object) -> list[NewJob]:
+    return [NewJob(id=f"job {next(_ids)}", task="task", body=b"{}", **options) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def cpu(work: Callable[[], object], times: int = 1) -> float:
+    """CPU seconds of one time."""
+    start = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - start) / times
+
+
+class Worker:
+    """A session, and the numbers of its exchanges."""
+
+    def __init__(self, store: SqliteStore, name: str = "worker") -> None:
+        self._store, self._name = store, name
+        self._numbers = itertools.count(1)
+        self._steady = SystemClock().steady
+        store.run(store.open(SessionInfo(id=name, name=name, timeout=60_000)))
+
+    def exchange(self, outcomes: list[Outcome], take: Take | None) -> Turn:
+        number = next(self._numbers)
+        return self._store.run(self._store.exchange(self._name, number, outcomes, take, steady=self._steady()))
+
+    def drain(self, take: Take) -> int:
+        """Take and settle until there is nothing left; answers with how many jobs there were."""
+        done, outcomes = 0, list[Outcome]()
+        while True:
+            turn = self.exchange(outcomes, take)
+            outcomes = [Outcome(ref=x.ref, token=x.token, id=x.id, kind=Kind.DONE) for x in turn.leases]
+            done += len(outcomes)
+            if not outcomes and not (turn.next_due is not None and turn.next_due <= turn.now):
+                return done
+
+
+@row("sqlite: an empty exchange with 10,000 queue names")
+def names(report: Report) -> None:
+    with fresh() as store:
+        worker = Worker(store)
+        few, many = (Take(tuple(f"queue {i}" for i in range(count)), 10) for count in (1, 10_000))
+        worker.exchange([], few)
+        small = cpu(lambda: worker.exchange([], few), 200)
+        worker.exchange([], many)
+        large = cpu(lambda: worker.exchange([], many), 200)
+    report.add("SQLite: an empty exchange, 1 → 10,000 queue names", large / small, "times", 2, at_most=True)
+
+
+@row("sqlite: drain by * over 10,000 queues")
+def pattern(report: Report) -> None:
+    per_job = []
+    for count in (1, 10_000):
+        with fresh() as store:
+            for first in range(0, 100_000, 1_000):
+                batch = [
+                    NewJob(id=f"{i}", task="t", body=b"{}", queue=f"q{i * count // 100_000}")
+                    for i in range(first, first + 1_000)
+                ]
+                store.run(store.put(batch))
+            worker = Worker(store)
+            start = time.process_time()
+            done = worker.drain(Take(("*",), 10, 490))
+            per_job.append((time.process_time() - start) / done)
+    report.add("SQLite: drain by *, per job, 1 → 10,000 queues", per_job[1] / per_job[0], "times", 2, at_most=True)
