@@ -54,8 +54,9 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
-        job = f" [{record.__dict__['job_id']} {record.__dict__['task']}]" if record.__dict__.get("job_id") else ""
-        line = f"{time} {record.levelname[0]} {record.process}{_visible(job)} {_visible(record.getMessage())}"
+        message, job_id = record.getMessage(), record.__dict__.get("job_id")
+        job = f" [{job_id} {record.__dict__['task']}]" if job_id and job_id not in message else ""
+        line = f"{time} {record.levelname[0]} {record.process}{_visible(job)} {_visible(message)}"
         if record.exc_info:
             line += "".join(f"\n{_visible(part)}" for part in self.formatException(record.exc_info).splitlines())
         return line
