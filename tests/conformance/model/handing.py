@@ -15,7 +15,8 @@ class Handing(Core):
     def _take(self, session: Session, number: int, take: Take) -> None:
         now = self.clock.now()
         scheduled = [j for j in self.jobs.values() if j.state is State.SCHEDULED and j.due <= now]
-        for job in sorted(scheduled, key=lambda job: (job.due, job.ref))[:PROMOTED_AT_MOST]:
+        first = sorted(scheduled, key=lambda job: (not _serves(take, job.queue), job.due, job.ref))
+        for job in first[:PROMOTED_AT_MOST]:
             self._fall_due(job)
         queues = self._queues_of(take)
         turn = 0
@@ -68,3 +69,7 @@ class Handing(Core):
 
     def _running(self, queue: str) -> list[Job]:
         return [job for job in self.jobs.values() if job.state is State.RUNNING and job.queue == queue]
+
+
+def _serves(take: Take, queue: str) -> bool:
+    return any(name == queue or (is_glob(name) and fits(name, queue)) for name in take.queues)

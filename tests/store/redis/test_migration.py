@@ -125,6 +125,35 @@ def test_jobs_come_after_the_same_as_before(namespace: RedisStore) -> None:
     assert found == before
 
 
+def test_scheduled_jobs_are_with_their_queues(store: RedisStore, clock: ManualClock) -> None:
+    queues, prefix = ("a", "b", "c"), store.keys.prefix
+    for first in range(0, 2_400, 800):
+        jobs = [new(f"{i}", queue=queues[i % 3], delay=1_000 + i % 7) for i in range(first, first + 800)]
+        store.run(store.put(jobs))
+    expected = contents(store)
+    for queue in queues:
+        found = store.driver.command("ZRANGE", f"{prefix}due:{queue}", "0", "-1", "WITHSCORES")
+        entries = [value for entry in zip(found[1::2], found[::2], strict=True) for value in entry]
+        store.driver.command("ZADD", f"{prefix}due", *entries)
+        store.driver.command("DEL", f"{prefix}due:{queue}")
+    store.driver.command("DEL", f"{prefix}due_queues")
+    store.driver.command("HSET", f"{prefix}meta", "format", "1")
+    assert store.run(store.migrate())
+    assert contents(store) == expected
+
+
+def test_a_scheduled_job_that_cannot_be_read_is_set_aside_after_it(store: RedisStore, clock: ManualClock) -> None:
+    store.driver.command("HSET", f"{store.keys.prefix}meta", "format", "1", "jobs", "1")
+    store.driver.command("HSET", f"{store.keys.prefix}job", "x", "no record")
+    store.driver.command("ZADD", f"{store.keys.prefix}due", "1", b"\0\0\0\0\0\1x")
+    assert store.run(store.migrate())
+    worker = Worker(store, clock)
+    assert not worker.take(1)
+    (job,) = store.run(store.get(["x"]))
+    assert job is not None
+    assert (job.state, job.group) == (State.FAILED, "damaged")
+
+
 def test_a_fresh_namespace_has_nothing_to_migrate(store: RedisStore) -> None:
     assert not store.run(store.migrate())
     assert contents(store) == {}

@@ -7,7 +7,7 @@ from headrace.errors import ConfigurationError
 KNOWN = (
     "job",
     "meta",
-    "due",
+    "due_queues",
     "large",
     "unique",
     "sessions",
@@ -19,7 +19,8 @@ KNOWN = (
 """The keys whose names are known beforehand, in the order in which every script gets them."""
 
 TYPES = {
-    "job": "hash", "meta": "hash", "due": "zset", "large": "hash", "unique": "hash", "more": "hash", "after": "hash",
+    "job": "hash", "meta": "hash", "due_queues": "zset", "due:": "zset",
+    "large": "hash", "unique": "hash", "more": "hash", "after": "hash",
     "schedules": "hash", "schedule_names": "zset", "ticks": "zset", "ready_queues": "zset",
     "sessions": "zset", "expiries": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",

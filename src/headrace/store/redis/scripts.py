@@ -17,7 +17,9 @@ TRANSITIONS = (
     "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions",
     "set_aside", "settings_get", "settings_set", "sweep", "tag", "tick", "time_out", "walk", "watch",
 )  # fmt: skip
-MIGRATION = ("migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_end")
+MIGRATION = (
+    "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due", "migrate_end",
+)  # fmt: skip
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {

@@ -95,6 +95,35 @@ local function write_indexes(changes)
   end
 end
 
+-- Scheduled jobs, by queue, and when the first of each queue falls due.
+local function write_due()
+  local heads, none = {}, {}
+  for queue, members in pairs(plan.due_out) do
+    bulk('ZREM', PREFIX .. 'due:' .. queue, members)
+  end
+  for queue, entries in pairs(plan.due_in) do
+    bulk('ZADD', PREFIX .. 'due:' .. queue, entries)
+    if not plan.due_out[queue] and entries[1] then
+      local earliest = entries[1]
+      for i = 3, #entries, 2 do
+        earliest = math.min(earliest, entries[i])
+      end
+      call('ZADD', DUE, 'LT', earliest, queue)
+    end
+  end
+  for queue in pairs(plan.due_out) do
+    local head = call('ZRANGE', PREFIX .. 'due:' .. queue, 0, 0, 'WITHSCORES')
+    if head[2] then
+      heads[#heads + 1] = head[2]
+      heads[#heads + 1] = queue
+    else
+      none[#none + 1] = queue
+    end
+  end
+  bulk('ZREM', DUE, none)
+  bulk('ZADD', DUE, heads)
+end
+
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
 function commit(first)
   for _, part in ipairs({ relations, lanes, sorted }) do
@@ -143,7 +172,9 @@ function commit(first)
   if next(plan.more) then
     check_type(MORE_KEY, 'hash')
   end
-  if plan.due_in[1] or plan.due_out[1] then
+  check_all(plan.due_in, PREFIX .. 'due:', 'zset')
+  check_all(plan.due_out, PREFIX .. 'due:', 'zset')
+  if next(plan.due_in) or next(plan.due_out) then
     check_type(DUE, 'zset')
   end
   if next(plan.schedules) then
@@ -201,8 +232,7 @@ function commit(first)
   for queue, members in pairs(plan.enter) do
     bulk('ZADD', PREFIX .. 'line:' .. queue, members)
   end
-  bulk('ZREM', DUE, plan.due_out)
-  bulk('ZADD', DUE, plan.due_in)
+  write_due()
   for state, number in pairs(plan.ended_heads) do
     call('ZREMRANGEBYRANK', ENDED[state], 0, number - 1)
   end

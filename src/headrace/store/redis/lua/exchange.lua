@@ -26,18 +26,24 @@ if not is_again and ARGV[4] == '' and ARGV[5] == '' and ARGV[6] ~= '' then
 end
 --@include checks plan more schedules sorted lanes started outcome ending culprits relations settings stats wake patterns queues commit purge settle take turns
 
--- When the earliest scheduled job falls due, if `promoted` of them leave and those of the plan come. At once, if there is more
+-- When the earliest scheduled job falls due, if those that are promoted leave and those of the plan come. At once, if there is more
 -- to be worked off.
-local function next_due(promoted)
+local function next_due()
   if rawget(relations, 'unfinished') then
     return string.format('%.0f', now)
   end
-  local head = call('ZRANGE', DUE, promoted, promoted, 'WITHSCORES')
-  local due = head[2] and tonumber(head[2]) or plan.earliest
-  if not due then
-    return ''
+  local due, promoted = plan.earliest or math.huge, plan.promoted
+  local heads = call('ZRANGE', DUE, 0, promoted.number, 'WITHSCORES')
+  for i = 1, #heads, 2 do
+    if promoted.heads[heads[i]] == nil then
+      due = math.min(due, tonumber(heads[i + 1]))
+      break
+    end
   end
-  return string.format('%.0f', math.min(due, plan.earliest or due))
+  for _, head in pairs(promoted.heads) do
+    due = math.min(due, head or due)
+  end
+  return due < math.huge and string.format('%.0f', due) or ''
 end
 
 local function has_large(job)
@@ -107,7 +113,7 @@ if is_again then
     end
   end
   relations.unfinished = call('EXISTS', PREFIX .. 'releasing') == 1
-  local due = ARGV[6] ~= '' and queues.left_by(session).again and stamp or next_due(0)
+  local due = ARGV[6] ~= '' and queues.left_by(session).again and stamp or next_due()
   local answer = answer_with(due, session.answer, given, next_tick())
   if not session.expired then
     even_when_full()
@@ -141,16 +147,15 @@ else
 end
 local given, due, hungry, passed_on = {}, nil, {}, {}
 if ARGV[6] == '' then
-  due = next_due(0)
+  due = next_due()
 else
   for _, name in ipairs(ask.names) do
     special = special or is_pattern(name)
   end
-  due = next_due(0)
-  local promoted = 0
+  due = next_due()
   if due ~= '' and tonumber(due) <= now then
-    promoted = promote()
-    due = next_due(promoted)
+    promote(ask.names)
+    due = next_due()
   end
   local wanted = ask.slots + ask.spare
   local from_where, left = ask.names, {}
@@ -159,7 +164,7 @@ else
     local walk = queues.meant_by(ask.names, wanted + QUEUES_BESIDES, before.place)
     from_where = walk.queues
     given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn == 1)
-    due = next_due(promoted)
+    due = next_due()
     left.place = queues.place_after(walk, asked, #given >= ask.slots)
     left.told = walk.from and (before.told or queues.has_been_told(session))
     plan.look_again = plan.look_again or left.place ~= nil or left.told

@@ -9,7 +9,8 @@ local plan = {
   leave = {},     -- queue -> list of members
   heads = {},     -- queue -> how many are taken from the head of the line
   rows = {},      -- queue -> and how many from the head of the row
-  due_in = {}, due_out = {},
+  due_in = {}, due_out = {}, -- queue -> list of score, member; list of members
+  promoted = { number = 0, heads = {} }, -- queues of which some jobs fall due -> when the next one does, or false
   ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_heads = {}, -- state -> how many of the oldest leave
@@ -152,8 +153,8 @@ local function leave_state(job)
     end
   elseif state == SCHEDULED then
     local member = pack('>I6', job.arrival) .. job.id
-    if not plan.fresh[member] or not withdraw(plan.due_in, member) then
-      plan.due_out[#plan.due_out + 1] = member
+    if not plan.fresh[member] or not withdraw(plan.due_in[job.queue] or {}, member) then
+      append(plan.due_out, job.queue, member)
     end
   elseif state >= DONE then
     if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
@@ -182,8 +183,8 @@ end
 local function schedule(job)
   local member = pack('>I6', job.arrival) .. job.id
   job.state = SCHEDULED
-  plan.due_in[#plan.due_in + 1] = job.due
-  plan.due_in[#plan.due_in + 1] = member
+  append(plan.due_in, job.queue, job.due)
+  append(plan.due_in, job.queue, member)
   plan.fresh[member] = true
   if not plan.earliest or job.due < plan.earliest then
     plan.earliest, plan.earliest_queue = job.due, job.queue

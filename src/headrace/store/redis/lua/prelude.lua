@@ -15,7 +15,8 @@
 --                                 Entries of jobs that were cancelled or deleted may be left, and are skipped
 --   {ns}:line:<queue>     zset    all other ready jobs of a queue: score -priority, member due(6) arrival(6) id
 --   {ns}:ready_queues     zset    the queues that have ready jobs, all with score 0: in order of name
---   {ns}:due              zset    the scheduled jobs: score due, member arrival(6) id
+--   {ns}:due:<queue>      zset    the scheduled jobs of a queue: score due, member arrival(6) id
+--   {ns}:due_queues       zset    the queues that have scheduled jobs: score when the first of them falls due
 --   {ns}:done             zset    what retention looks at: score finished, member id; likewise
 --   {ns}:failed           zset    and
 --   {ns}:cancelled        zset

@@ -49,21 +49,6 @@ local function stands_among(members)
   return false
 end
 
-if not state then
-  local falls_due = arrival and call('ZSCORE', DUE, pack('>I6', arrival) .. id)
-  if falls_due then
-    state, due = SCHEDULED, tonumber(falls_due)
-  elseif queue ~= '' and (stands_among(call('ZRANGE', PREFIX .. 'line:' .. queue, 0, 999))
-    or stands_among(call('LRANGE', PREFIX .. 'row:' .. queue, 0, 999))) then
-    state = READY
-  elseif queue ~= '' and arrival then
-    state = BLOCKED -- it was met in a lane
-  end
-elseif not arrival and state == READY and queue ~= '' then
-  stands_among(call('ZRANGE', PREFIX .. 'line:' .. queue, 0, 999))
-elseif not arrival and state == SCHEDULED then
-  stands_among(call('ZRANGEBYSCORE', DUE, due, due, 'LIMIT', 0, 1000))
-end
 if queue == '' then
   local good, found = pcall(parse, id, record)
   queue = good and found.queue or ''
@@ -77,6 +62,21 @@ if queue == '' and state and call('HLEN', META) <= 10000 then
     end
   end
   queue = not candidates[2] and candidates[1] or ''
+end
+if not state then
+  local falls_due = arrival and queue ~= '' and call('ZSCORE', PREFIX .. 'due:' .. queue, pack('>I6', arrival) .. id)
+  if falls_due then
+    state, due = SCHEDULED, tonumber(falls_due)
+  elseif queue ~= '' and (stands_among(call('ZRANGE', PREFIX .. 'line:' .. queue, 0, 999))
+    or stands_among(call('LRANGE', PREFIX .. 'row:' .. queue, 0, 999))) then
+    state = READY
+  elseif queue ~= '' and arrival then
+    state = BLOCKED -- it was met in a lane
+  end
+elseif not arrival and state == READY and queue ~= '' then
+  stands_among(call('ZRANGE', PREFIX .. 'line:' .. queue, 0, 999))
+elseif not arrival and state == SCHEDULED and queue ~= '' then
+  stands_among(call('ZRANGEBYSCORE', PREFIX .. 'due:' .. queue, due, due, 'LIMIT', 0, 1000))
 end
 
 local more = call('HGET', MORE_KEY, id)

@@ -2,25 +2,75 @@
 local PROMOTED_AT_MOST = 1000
 local STALE_AT_MOST = 5000
 
--- What has fallen due gets into the lines of its queues, in bounded steps.
-local function promote()
-  local members = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, PROMOTED_AT_MOST)
-  local ids = {}
-  for i, member in ipairs(members) do
-    ids[i] = member:sub(7)
+local promote
+do
+
+-- The queues of which jobs have fallen due: those that are taken from, and others.
+local function queues_due(names)
+  local listed, globs, own, others = {}, {}, {}, {}
+  for _, name in ipairs(names) do
+    if is_pattern(name) then
+      globs[#globs + 1] = name
+    else
+      listed[name] = true
+    end
+  end
+  local found = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, PROMOTED_AT_MOST)
+  for _, queue in ipairs(found) do
+    local is_own = listed[queue]
+    for i = 1, is_own == nil and #globs or 0 do
+      is_own = is_own or patterns.matches(globs[i], queue)
+    end
+    local list = is_own and own or others
+    list[#list + 1] = queue
+    listed[queue] = nil
+  end
+  if #found == PROMOTED_AT_MOST then
+    -- There are others that are due, and some of them may be ours.
+    local rest = {}
+    for name in pairs(listed) do
+      rest[#rest + 1] = name
+    end
+    for i, due in ipairs(read_many('ZMSCORE', DUE, rest)) do
+      own[#own + 1] = due and tonumber(due) <= now and rest[i] or nil
+    end
+  end
+  return own, others
+end
+
+-- What has fallen due gets into the lines of its queues, in bounded steps: first that of the queues that are taken from. Each queue
+-- gets its share of a step, so that none waits behind what another has plenty of.
+function promote(names)
+  local members, from, ids, left = {}, {}, {}, PROMOTED_AT_MOST
+  for _, queues in ipairs({ queues_due(names) }) do
+    for i = 1, left > 0 and #queues or 0 do
+      local queue, share, head = queues[i], math.ceil(left / (#queues - i + 1)), false
+      local found = call('ZRANGE', PREFIX .. 'due:' .. queue, 0, share, 'WITHSCORES')
+      for j = 1, #found, 2 do
+        if tonumber(found[j + 1]) > now or j > 2 * share then
+          head = tonumber(found[j + 1])
+          break
+        end
+        members[#members + 1], from[#from + 1], ids[#ids + 1] = found[j], queue, found[j]:sub(7)
+        left = left - 1
+      end
+      plan.promoted.number, plan.promoted.heads[queue] = plan.promoted.number + 1, head
+      plan.due_out[queue] = plan.due_out[queue] or {}
+    end
   end
   load_many(ids)
   for i, member in ipairs(members) do
-    local job = find_job(ids[i], nil, #member > 6 and unpack_from('>I6', member) or nil)
+    local job = find_job(ids[i], from[i], #member > 6 and unpack_from('>I6', member) or nil)
     if not plan.fresh[member] then
-      plan.due_out[#plan.due_out + 1] = member
+      append(plan.due_out, from[i], member)
     end
     if job and job.state == SCHEDULED and job.due <= now then
       count(job.queue, SCHEDULED, -1)
       stand_in_line(job)
     end
   end
-  return #members
+end
+
 end
 
 -- A queue's row from a place on (0: its head, or behind what has been taken): what is still there and ready. How many entries that
