@@ -12,7 +12,7 @@ from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Ou
 from headrace.stats import DAY
 from headrace.store.contract import Operation
 from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
-from headrace.store.redis import RedisStore, damage
+from headrace.store.redis import RedisStore, damage, requests
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import DamagedJob
 from headrace.store.redis.waiter import Ear
@@ -29,7 +29,7 @@ CROWDED = (
     "put in a crowd", "exchange in a crowd", "exchange by pattern", "close in a crowd", "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
     "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
-    "circumstances", "set_aside",
+    "circumstances", "set_aside", "stage", "stage the last", "admit",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -42,6 +42,12 @@ def question(ear: Ear) -> Script[tuple[bool, int]]:
     """What an ear asks before it waits."""
     ear.close()
     return ear._question
+
+
+def stage(batch: bytes, jobs: list[NewJob], last: bytes) -> Script[object]:
+    """The first part of a batch, perhaps the only one."""
+    part = b"".join(map(requests.new_job, jobs))
+    return Script("stage", (batch, b"0", part, last, requests.required(jobs)), lambda reply, _: reply)
 
 
 class Scene:
@@ -213,9 +219,23 @@ class Crowd(Scene):
         store.run(store.limit("default", 4))
         Worker(store, clock, "glob", "elsewh*").take(1)
         self.note_an_end("mother")
+        store.run(stage(b"staged", self.batch("s"), b"all"))
         put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
         record = store.driver.command("HGET", store.keys.job, "damaged")
         store.driver.command("HSET", store.keys.job, "damaged", record[:30])
+
+    def batch(self, prefix: str) -> list[NewJob]:
+        """Jobs whose ids begin with this, of every kind."""
+        return [
+            new(f"{prefix}1", queue="crowd", after=("child wait", "hopeless"), if_failed=IfFailed.FAIL),
+            new(f"{prefix}2", queue="crowd", after=("limited 2", "old", "nobody"), delay=5),
+            new(f"{prefix}3", queue="crowd", after=(f"{prefix}2",), lane=LIMITED),
+            new(f"{prefix}4", queue="crowd", lane=Lane("r", rate=5, per=60_000, limit=7), priority=3),
+            new(f"{prefix}5", queue="crowd", lane=SEQUENCE, delay=50),
+            new(f"{prefix}6", queue="crowd", lane=Lane("f", limit=1)),
+            new(f"{prefix}7", queue="elsewhere", lane=Lane("new")),
+            new(f"{prefix}8", queue="stopped", unique_key="k stopped", replace=True, lane=Lane("new")),
+        ]
 
     def take(self, queue: str, slots: int) -> list[Lease]:
         return self.worker.take(slots, 0, queue)
@@ -237,18 +257,11 @@ class Crowd(Scene):
             outcome(crowd["sequence 1"], Kind.AGAIN, delay=5),
             outcome(crowd["mother"], Kind.WAITING, after=("grandchild",)),
         ]
-        batch = [
-            new("c1", queue="crowd", after=("child wait", "hopeless"), if_failed=IfFailed.FAIL),
-            new("c2", queue="crowd", after=("limited 2", "old", "nobody"), delay=5),
-            new("c3", queue="crowd", after=("c2",), lane=LIMITED),
-            new("c4", queue="crowd", lane=Lane("r", rate=5, per=60_000, limit=7), priority=3),
-            new("c5", queue="crowd", lane=SEQUENCE, delay=50),
-            new("c6", queue="crowd", lane=Lane("f", limit=1)),
-            new("c7", queue="elsewhere", lane=Lane("new")),
-            new("c8", queue="stopped", unique_key="k stopped", replace=True, lane=Lane("new")),
-        ]
         return super().requests() | {
-            "put in a crowd": lambda: store.put(batch),
+            "put in a crowd": lambda: store.put(self.batch("c")),
+            "stage": lambda: stage(b"another", self.batch("c"), b""),
+            "stage the last": lambda: stage(b"another", self.batch("c"), b"all"),
+            "admit": lambda: Script("admit", (b"staged",), lambda reply, _: reply),
             "put_plain in a crowd": lambda: store.put([new("q1", queue="crowd"), new("q2", queue="elsewhere")]),
             "exchange in a crowd": lambda: store.exchange(
                 worker.id, number, outcomes, worker.asks(5, 5, "crowd", "stopped", "default", round_robin=True)

@@ -228,6 +228,7 @@ def rows(store: Any) -> dict[str, int]:
         "settings",
         "stat",
         "event",
+        "batch:",
     )
     names = {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
     return {name: len(value) for name, value in names.items() if not name.startswith(leave_out)}

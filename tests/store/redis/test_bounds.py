@@ -16,6 +16,7 @@ from headrace.errors import StoreCorrupt
 from headrace.job import Lease, SessionInfo, State, Turn
 from headrace.stats import DAY
 from headrace.store.contract import Operation
+from headrace.store.pieces import thousands
 from headrace.store.redis import RedisStore
 from volume import volume
 
@@ -290,7 +291,8 @@ def test_one_exchange_skips_only_so_many_stale_entries_of_all_queues(store: Redi
     queues = [f"q{i}" for i in range(4)]
     for queue in queues:
         ids = [f"{queue} {i}" for i in range(3_000)]
-        store.run(store.put([new(job_id, queue=queue) for job_id in ids]))
+        for some in thousands(ids):
+            store.run(store.put([new(job_id, queue=queue) for job_id in some]))
         store.run(store.delete(ids[:-1]))
     worker = Worker(store, clock)
     turn = worker.exchange(take=worker.asks(4, 0, *queues))

@@ -19,6 +19,7 @@ from headrace.ids import new_id
 from headrace.job import Filter, Kind, NewJob, State, Verdict
 from headrace.settings import RESULTS_KEPT
 from headrace.stats import DAY
+from headrace.store.pieces import thousands
 from headrace.store.redis import RedisStore, scripts
 from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
@@ -29,7 +30,7 @@ from .servers import Server, commands_inside_scripts, contents, programs
 
 WRITES = {
     b"hset", b"hdel", b"zadd", b"zrem", b"zremrangebyrank", b"zremrangebyscore", b"zpopmin", b"sadd", b"srem", b"rpush",
-    b"ltrim", b"lrem", b"del", b"unlink", b"pexpire", b"publish", b"xadd",
+    b"ltrim", b"lrem", b"del", b"unlink", b"pexpire", b"persist", b"publish", b"xadd",
 }  # fmt: skip
 
 
@@ -356,7 +357,7 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
         scene = Crowd(store, clock)
         server.command("CONFIG", "SET", "maxmemory", "1")
         before = contents(store)
-        for name in ("put", "put_plain", "put in a crowd", "edit", "depend", "schedule_put", "tick"):
+        for name in ("put", "put_plain", "put in a crowd", "stage the last", "edit", "depend", "schedule_put", "tick"):
             with pytest.raises(StoreFull, match="Nothing was written"):
                 store.run(scene.requests()[name]())
             assert contents(store) == before
@@ -382,6 +383,7 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
             "schedules that are due",
             "schedule_delete",
             "close",
+            "admit",
         ):
             store.run(scene.requests()[name]())
         assert not any(job is not None for job in store.run(store.get(["n1", "p1"])))
@@ -444,7 +446,8 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
 
 def test_a_job_left_in_a_long_row_is_skipped_when_its_turn_comes(store: RedisStore, clock: ManualClock) -> None:
     ids = [f"job {i}" for i in range(3_000)]
-    store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in ids]))
+    for some in thousands(ids):
+        store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in some]))
     store.run(store.delete(ids[:1_000]))
     store.run(store.cancel(ids[1_000:2_000]))
     store.run(store.revive(ids[1_500:1_501]))
@@ -456,7 +459,8 @@ def test_a_job_left_in_a_long_row_is_skipped_when_its_turn_comes(store: RedisSto
 
 def test_a_worker_is_told_to_look_again_when_there_was_too_much_to_skip(store: RedisStore, clock: ManualClock) -> None:
     ids = [f"job {i}" for i in range(7_000)]
-    store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in ids]))
+    for some in thousands(ids):
+        store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in some]))
     store.run(store.delete(ids[:-1]))
     worker = Worker(store, clock)
     turn = worker.exchange(take=worker.asks(1))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
-from conformance.helpers import Worker, look, outcome, put
-from headrace.clock import ManualClock
-from headrace.errors import SessionGone
-from headrace.job import Lease, Ref, State
+from conformance.helpers import Worker, look, new, outcome, put
+from conformance.simulation.histories import explore
+from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
+from headrace.clock import Clock, ManualClock
+from headrace.errors import ConfigurationError, NoWorkers, SessionGone
+from headrace.job import Filter, Lane, Lease, NewJob, Put, Ref, State
 from headrace.store.contract import Operation
-from headrace.store.redis import RedisStore
-from headrace.store.redis.operation import Steps
+from headrace.store.redis import RedisStore, batches
+from headrace.store.redis.operation import Script, Steps
+from volume import volume
+
+from . import servers
+from .servers import commands_inside_scripts
 
 LEASES_AT_ONCE = 100
 """See closing.lua."""
@@ -127,3 +134,186 @@ def test_a_session_that_is_being_closed_is_told_of_no_work(store: RedisStore, cl
     store.driver.run(next(steps_of_closing(store, worker)))
     assert store.driver.command("ZCARD", f"{store.keys.prefix}hungry:default") == 0
     assert len(other.take(200)) == 100
+
+
+# -- batches that are too large for one step --
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs of a chain are as much as one step puts."""
+    monkeypatch.setattr(batches, "PUT_AT_ONCE", 35)
+
+
+def chain(number: int) -> list[NewJob]:
+    return [new("link 0"), *(new(f"link {i}", after=(f"link {i - 1}",)) for i in range(1, number))]
+
+
+def names(work: Any, store: RedisStore, most: int = 1_000) -> list[str]:
+    """Which scripts an operation calls. Its client dies after so many."""
+    called, answer = [], None
+    try:
+        while len(called) < most:
+            script = work.send(answer)
+            called.append(script.name)
+            answer = store.driver.run(script)
+    except StopIteration:
+        pass
+    return called
+
+
+def rest_of(work: Any, script: Script[Any]) -> Any:
+    """An operation from the script on that it wants to have run next."""
+    while True:
+        answer = yield script
+        try:
+            script = work.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def begun(operation: Operation[Any]) -> Any:
+    assert isinstance(operation, Steps)
+    return operation.begin()
+
+
+def test_nothing_of_a_batch_is_there_before_its_last_part(
+    store: RedisStore, clock: ManualClock, small_steps: None
+) -> None:
+    jobs = chain(7)
+    work, worker = begun(store.put(jobs)), Worker(store, clock)
+    before = {key for key in keys(store) if "staged" not in key}
+    assert names(work, store, 2) == ["stage", "stage"]
+    assert {key for key in keys(store) if "staged" not in key} == before
+    assert store.run(store.get([job.id for job in jobs])) == [None] * 7
+    assert store.run(store.counts()) == []
+    assert worker.take(5) == []
+    (staged,) = (key for key in keys(store) if "staged" in key)
+    assert 0 < store.driver.command("PTTL", staged) <= 60_000, "its client may be dead"
+    assert store.run(store.sweep()).more is False
+
+
+@pytest.mark.parametrize("admitted", [0, 1, 2, 3])
+def test_sweeps_bring_in_what_a_client_has_left_behind(
+    store: RedisStore, clock: ManualClock, small_steps: None, admitted: int
+) -> None:
+    jobs = chain(7)
+    clock.advance(5)
+    put_at = clock.now()
+    assert names(begun(store.put(jobs)), store, 4 + admitted) == ["stage"] * 4 + ["admit"] * admitted
+    clock.advance(1_000)
+    while store.run(store.sweep()).more:
+        pass
+    found = [look(store, job.id) for job in jobs]
+    assert [job.state for job in found] == [State.READY] + [State.BLOCKED] * 6
+    assert {(job.created, job.due) for job in found} == {(put_at, put_at)}
+    assert [job.id for job in store.run(store.find(Filter())).jobs] == [job.id for job in reversed(jobs)]
+    assert not any(name in key for key in keys(store) for name in ("staged", "batch", "arriving"))
+    assert [put.created for put in store.run(store.put(jobs))] == [True] * 7
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 6}
+
+
+@pytest.mark.parametrize("died_after", range(9))
+def test_what_is_put_again_changes_nothing(
+    store: RedisStore, clock: ManualClock, small_steps: None, died_after: int
+) -> None:
+    jobs = chain(7)
+    names(begun(store.put(jobs)), store, died_after)
+    assert store.run(store.put(jobs)) == [Put(job.id, True) for job in jobs]
+    while store.run(store.sweep()).more:
+        pass
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 6}
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in jobs] == [job.id for job in jobs]
+
+
+@pytest.mark.parametrize("by", ["its client", "sweeps"])
+def test_the_job_that_stands_in_the_way_is_told_of_every_part(
+    store: RedisStore, clock: ManualClock, small_steps: None, by: str
+) -> None:
+    put(store, "first", unique_key="k 1")
+    put(store, "second", unique_key="k 8")
+    work = begun(store.put([new(f"job {i}", unique_key=f"k {i}") for i in range(10)]))
+    answer = None
+    while (script := work.send(answer)).name == "stage":
+        answer = store.driver.run(script)
+    if by == "sweeps":
+        while store.run(store.sweep()).more:
+            pass
+    _, puts = drive(store, Steps(lambda: rest_of(work, script)))
+    assert [put for put in puts if not put.created] == [Put("first", False), Put("second", False)]
+    assert counts(store) == {State.READY: 10}
+
+
+def test_parts_that_are_gone_are_sent_again(store: RedisStore, clock: ManualClock, small_steps: None) -> None:
+    jobs = chain(7)
+    work = begun(store.put(jobs))
+    assert names(work, store, 3) == ["stage"] * 3
+    store.driver.command("DEL", *(key for key in keys(store) if "staged" in key))
+    script = work.send(1)
+    assert store.driver.run(script) == 0
+    answers, puts = drive(store, Steps(lambda: rest_of(work, script)))
+    assert answers == [0, 1, 1, 1, 1, [1], [1], [1], [0]]
+    assert len(puts) == 7
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 6}
+
+
+def test_a_part_that_is_sent_twice_counts_once(store: RedisStore, clock: ManualClock, small_steps: None) -> None:
+    work, answer = begun(store.put(chain(7))), None
+    while (script := work.send(answer)).name == "stage":
+        assert store.driver.run(script) == 1
+        answer = store.driver.run(script)
+    _, puts = drive(store, Steps(lambda: rest_of(work, script)))
+    assert puts == [Put(f"link {i}", True) for i in range(7)]
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 6}
+
+
+def test_a_batch_is_refused_as_a_whole(store: RedisStore, clock: ManualClock, small_steps: None) -> None:
+    with pytest.raises(NoWorkers):
+        store.run(store.put([*chain(7), new("needs one", require_worker=True)]))
+    put(store, "of a sequence", lane=Lane("l", sequence=True))
+    with pytest.raises(ConfigurationError, match="sequence"):
+        store.run(store.put([*chain(7), new("of a lane", lane=Lane("l", limit=1))]))
+    assert counts(store) == {State.READY: 1}
+
+
+def test_a_lane_that_was_put_to_another_use_meanwhile_stays_what_it_is(
+    store: RedisStore, clock: ManualClock, small_steps: None
+) -> None:
+    jobs = [new(f"job {i}", lane=Lane("l", limit=1)) for i in range(5)]
+    work, answer = begun(store.put(jobs)), None
+    while (script := work.send(answer)).name == "stage":
+        answer = store.driver.run(script)
+    put(store, "of a sequence", lane=Lane("l", sequence=True))
+    while store.run(store.sweep()).more:
+        pass
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in range(6)] == ["of a sequence", *(job.id for job in jobs)]
+
+
+def test_no_call_does_more_than_one_step_should(store: RedisStore, clock: ManualClock, program: str) -> None:
+    """Commands of each call, while a chain is put that took half a second in one."""
+    work, answer, called = begun(store.put(chain(600))), None, []
+    try:
+        while True:
+            script = work.send(answer)
+            answers: list[Any] = []
+            commands = commands_inside_scripts(program, partial(run_into, answers, store, script), store)
+            called.append((script.name, sum(1 for _ in commands)))
+            (answer,) = answers
+    except StopIteration:
+        pass
+    assert len(called) > 15
+    assert max(number for _, number in called) < 1_500
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 599}
+
+
+def run_into(answers: list[Any], store: RedisStore, script: Script[Any]) -> None:
+    answers.append(store.driver.run(script))
+
+
+def test_in_small_steps_histories_are_the_same(program: str, small_steps: None) -> None:
+    def make(clock: Clock) -> RedisStore:
+        return RedisStore(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
+
+    explore(make, range(volume(20)), rows=servers.rows)

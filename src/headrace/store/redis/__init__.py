@@ -46,7 +46,7 @@ from headrace.store.facets import (
     Tick,
     Ticked,
 )
-from headrace.store.redis import doctor, finding, migration, records, requests, schedules, statistics
+from headrace.store.redis import batches, doctor, finding, migration, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -137,19 +137,7 @@ class RedisStore(OnRedis):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        def read_plain(_: Reply, __: bool) -> list[Put]:
-            return [Put(job.id, True) for job in jobs]
-
-        def read(reply: Reply, _: bool) -> list[Put]:
-            return [
-                Put(name(clash), False) if clash else Put(job.id, True)
-                for job, clash in zip(jobs, reply[1:], strict=True)
-            ]
-
-        requests.check_size(jobs)
-        if (batch := requests.plain_jobs(jobs)) is not None:
-            return Script("put_plain", (batch,), read_plain)
-        return Script("put", requests.new_jobs(jobs), read)
+        return batches.put(jobs)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return _get(ids)
@@ -331,12 +319,16 @@ class RedisStore(OnRedis):
         return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
-        def read(reply: Reply, _: bool) -> Swept:
-            closed, returned, purged, more, ticks_in, purged_early, again_in = reply
+        def work() -> Generator[Script[Any], Any, Swept]:
+            reply = yield Script("sweep", (*self._retention, b"%d" % (every or 0)), lambda reply, _: reply)
+            closed, returned, purged, more, ticks_in, purged_early, again_in, *arriving = reply
+            for batch in arriving:
+                unfinished, *_ = yield Script("admit", (batch,), lambda reply, _: reply)
+                more = more or unfinished
             ticks = None if ticks_in < 0 else ticks_in
             return Swept(closed, returned, purged, bool(more), ticks, purged_early, again_in or None)
 
-        return Script("sweep", (*self._retention, b"%d" % (every or 0)), read)
+        return Steps(work)
 
     # -- schedules --
 

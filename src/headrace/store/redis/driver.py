@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 
 def is_write(operation: object) -> bool:
-    """Whether this is one of the scripts that change something."""
+    """Whether this changes something: nobody knows yet if this user may do that."""
+    if isinstance(operation, Steps):
+        return operation.writes
     return isinstance(operation, Script) and not _only_asks(operation)
 
 

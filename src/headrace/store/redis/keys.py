@@ -30,7 +30,7 @@ TYPES = {
     "patterns": "zset",
     "settings": "hash", "stats": "zset", "stat:": "hash",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
-    "bell:": "list", "events": "stream",
+    "bell:": "list", "events": "stream", "staged:": "list", "batch:": "hash", "arriving": "zset",
 }  # fmt: skip
 """What is at each of them; a name that ends in a colon goes on with a queue, a lane, a session or a job."""
 

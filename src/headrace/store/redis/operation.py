@@ -16,7 +16,7 @@ BATCH = 350
 """How many jobs to ask for at once. A server writes 64 KB of an answer, then serves others before it writes more."""
 
 PUT_AT_ONCE, PUT_AT_MOST = 1_000, 10_000
-"""How many jobs to put with one script, and how many are not refused: a server serves nobody else meanwhile."""
+"""How many plain jobs to put with one script, or others that weigh as much; and how many of a batch are not refused."""
 
 
 class Script(Operation[T], Generic[T]):
@@ -45,7 +45,9 @@ class Script(Operation[T], Generic[T]):
 class Steps(Operation[T], Generic[T]):
     """Something that goes on in bounded steps: a generator of scripts that gets their answers."""
 
-    __slots__ = ("begin",)
+    __slots__ = ("begin", "writes")
 
-    def __init__(self, begin: Callable[[], Generator[Script[Any], Any, T]]) -> None:
+    def __init__(self, begin: Callable[[], Generator[Script[Any], Any, T]], *, writes: bool = False) -> None:
         self.begin = begin
+        self.writes = writes
+        """Whether it may be the first operation of a store that writes something."""

@@ -10,7 +10,6 @@ import msgspec
 from headrace.errors import ConfigurationError
 from headrace.glob import is_glob
 from headrace.job import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
-from headrace.store import rules
 from headrace.store.facets import Edit
 from headrace.store.redis.operation import PUT_AT_MOST
 from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE
@@ -125,12 +124,10 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
     return b"".join(parts)
 
 
-def new_jobs(jobs: Sequence[NewJob]) -> tuple[bytes, bytes]:
-    """The batch, and the pairs of queue and task that need a worker."""
-    rules.check_batch(jobs)
-    batch = b"".join(map(new_job, jobs))
+def required(jobs: Sequence[NewJob]) -> bytes:
+    """The pairs of queue and task that need a worker."""
     wanted = {(job.queue, job.task): None for job in jobs if job.require_worker}
-    return batch, b"".join(_name(queue) + _name(task) for queue, task in wanted)
+    return b"".join(_name(queue) + _name(task) for queue, task in wanted)
 
 
 def new_job(job: NewJob) -> bytes:

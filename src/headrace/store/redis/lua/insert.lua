@@ -1,5 +1,8 @@
 -- Jobs that come in: `next_job` reads one from a request (`batch`, at `at`), `insert` gives it its place.
 
+-- When they were put.
+local put_at = now
+
 -- The next job of the batch. What most have in common comes as plain values: a table for each would be half of the work.
 local function next_job()
   local id, queue, when, time, priority, max_crashes, flags, put
@@ -22,7 +25,7 @@ local function next_job()
       data, at = unpack_from('>Ic0', batch, at)
     end
   end
-  local due = when == 0 and now or when == 1 and time or now + time
+  local due = when == 0 and put_at or when == 1 and time or put_at + time
   if when > 2 or not (due >= 0 and due <= LATEST and time >= -LATEST and time <= LATEST) then
     checks.refuse(string.format('Job %s has an impossible time (%.0f: %.14g).', id, when, time))
   end
@@ -74,7 +77,7 @@ end
 -- What `next_job` has read, as a table.
 local function new_job(id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay, data)
   return {
-    id = id, queue = queue, flags = without(flags, HAS_DATA), token = 0, attempts = 0, crashes = 0, created = now, due = due,
+    id = id, queue = queue, flags = without(flags, HAS_DATA), token = 0, attempts = 0, crashes = 0, created = put_at, due = due,
     priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
     told = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more, delay = delay, data = data,
   }
@@ -102,6 +105,9 @@ local function prepare(job)
   end
   if more.schedule then
     index('schedule:' .. more.schedule, job, true)
+  end
+  if more.lane and lanes.clashes(job.queue, more.lane) then
+    more.lane.sequence = not more.lane.sequence or nil -- since its batch was staged: the lane stays what it is
   end
   lanes.join(job)
   lanes.define(job)
@@ -134,7 +140,7 @@ local function insert(job)
     plan.large['b:' .. job.id] = job.body
   end
   if job.key then
-    local till = job.unique_for < 0 and 0 or now + job.unique_for
+    local till = job.unique_for < 0 and 0 or put_at + job.unique_for
     unique_seen[job.key] = { id = job.id, till = till }
     plan.unique_in[#plan.unique_in + 1] = job.key
     plan.unique_in[#plan.unique_in + 1] = pack('>d', till) .. job.id

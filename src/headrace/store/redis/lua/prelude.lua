@@ -58,6 +58,7 @@
 --   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when. Also of a pattern
 --   {ns}:bell:<session>   list    what a session is blocked on that waits and takes in one: an entry rings
 --   {ns}:watched          zset    jobs whose end somebody waits for: score until when
+--   {ns}:staged:<batch>, {ns}:batch:<batch>, {ns}:arriving   batches that come in parts (see stages.lua)
 --   {ns}:events           stream  what happened (see below); there only while somebody listens
 --
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.

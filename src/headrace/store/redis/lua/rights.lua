@@ -7,7 +7,7 @@
 local NOTHING = PREFIX .. 'nothing'
 local NEEDED = {
   { 'DEL', NOTHING }, -- first: what follows may then take memory, even on a server that has none left
-  { 'HSET', NOTHING, 'a', 'b' }, { 'UNLINK', NOTHING }, { 'RPUSH', NOTHING, 'a' }, { 'PEXPIRE', NOTHING, 1000 },
+  { 'HSET', NOTHING, 'a', 'b' }, { 'UNLINK', NOTHING }, { 'RPUSH', NOTHING, 'a' }, { 'PEXPIRE', NOTHING, 1000 }, { 'PERSIST', NOTHING },
   { 'DEL', NOTHING }, { 'SADD', NOTHING, 'a' }, { 'DEL', NOTHING }, { 'ZADD', NOTHING, 1, 'a' }, { 'DEL', NOTHING },
   { 'EXISTS', NOTHING }, { 'HDEL', NOTHING, 'a' }, { 'HEXISTS', NOTHING, 'a' }, { 'HGET', NOTHING, 'a' }, { 'HGETALL', NOTHING },
   { 'HKEYS', NOTHING }, { 'HLEN', NOTHING }, { 'HMGET', NOTHING, 'a' }, { 'HSCAN', NOTHING, 0 }, { 'HSTRLEN', NOTHING, 'a' }, { 'LINDEX', NOTHING, 0 },

@@ -5,7 +5,8 @@
 -- ARGV[5]     do nothing if such a sweep was done less than so many milliseconds ago; may be empty or left out
 -- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
 --             schedule ticks or -1, how many of those purged were failed ones that made room before their time, in how many
---             milliseconds to come again (0 if ARGV[5] does not say how often there is to be a sweep)}
+--             milliseconds to come again (0 if ARGV[5] does not say how often there is to be a sweep), and a batch of which parts have not
+--             come in, if there is one: call `admit`}
 --@include prelude format same_format
 
 -- One sweep is enough for all, whoever does it. Where many ask, each comes less often: so many are enough to have one in time,
@@ -218,6 +219,7 @@ end
 local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
 local buried = 0
+local arriving = call('ZRANGE', PREFIX .. 'arriving', 0, 0)[1]
 if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
   commit(even_when_full)
   for _, session in ipairs(closed) do
@@ -260,9 +262,9 @@ if looks[1] or every > 0 then
   end
   bulk('ZADD', EXPIRIES, looks)
 end
-if every > 0 and more == 0 then
+if every > 0 and more == 0 and not arriving then
   call('HSET', META, 'swept', string.format('%.0f', steady))
 elseif every > 0 then
   call('HDEL', META, 'swept') -- others may help
 end
-return { buried, returned, purged, more, tick, purged_early, again }
+return { buried, returned, purged, more, tick, purged_early, again, arriving }

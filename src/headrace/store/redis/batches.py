@@ -1,0 +1,88 @@
+"""Batches of jobs: one script for a batch that costs a server a few milliseconds, several for one that costs more.
+
+Nothing of a large batch is there before its last part is (lua/stages.lua). Then all of it is certain to come in, part
+by part: its client sees to that, and sweeps do should the client die on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from headrace.job import NewJob, Put
+from headrace.store import rules
+from headrace.store.contract import Operation
+from headrace.store.redis import requests
+from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
+from headrace.store.redis.records import name
+
+
+def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+    """Insert a batch, all of it or nothing."""
+    requests.check_size(jobs)
+    if len(jobs) <= PUT_AT_ONCE and (batch := requests.plain_jobs(jobs)) is not None:
+        return Script("put_plain", (batch,), lambda _, __: [Put(job.id, True) for job in jobs])
+    rules.check_batch(jobs)
+    required = requests.required(jobs)
+    parts = list(_parts(jobs))
+    if len(parts) > 1:
+        return Steps(lambda: _in_parts(jobs, parts, required), writes=True)
+
+    def read(reply: Reply, _: bool) -> list[Put]:
+        return [
+            Put(name(clash), False) if clash else Put(job.id, True) for job, clash in zip(jobs, reply[1:], strict=True)
+        ]
+
+    return Script("put", (parts[0], required), read)
+
+
+def _in_parts(
+    jobs: Sequence[NewJob], parts: Sequence[bytes], required: bytes
+) -> Generator[Script[Any], Any, list[Put]]:
+    batch = uuid4().hex.encode()
+    number = 0
+    while number < len(parts):
+        last = b"all" if number == len(parts) - 1 else b""
+        arguments = (batch, b"%d" % number, parts[number], last, required)
+        there = yield Script("stage", arguments, lambda reply, _: reply)
+        number = number + 1 if there else 0
+    more, clashes = 1, []
+    while more:
+        more, *clashes = yield Script("admit", (batch,), lambda reply, _: reply)
+    in_the_way = dict(zip(map(name, clashes[::2]), map(name, clashes[1::2]), strict=True))
+    return [Put(in_the_way.get(job.id, job.id), job.id not in in_the_way) for job in jobs]
+
+
+def _parts(jobs: Sequence[NewJob]) -> Iterator[bytes]:
+    """The jobs as requests, each of which weighs as much as one step may, at most, unless it is a single job."""
+    part: list[bytes] = []
+    total = 0
+    for job in jobs:
+        cost = weight(job)
+        if part and total + cost > PUT_AT_ONCE:
+            yield b"".join(part)
+            part, total = [], 0
+        part.append(requests.new_job(job))
+        total += cost
+    yield b"".join(part)
+
+
+def weight(job: NewJob) -> int:
+    """What a job costs the server, in plain jobs.
+
+    >>> weight(NewJob(id="1", task="t", body=b""))
+    2
+    >>> weight(NewJob(id="1", task="t", body=b"", after=("2", "3"), tags=("blue",)))
+    31
+    """
+    cost = 2 + len(job.body) // 250
+    if job.unique_key is not None:
+        cost += 5
+    if job.data is not None:
+        cost += 1 + len(job.data) // 250
+    if requests.has_more(job):
+        cost += 5 + 10 * len(job.after) + 4 * len(job.tags)
+        if job.lane is not None:
+            cost += 10
+    return cost
