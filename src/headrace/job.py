@@ -118,6 +118,8 @@ class Take(Struct, frozen=True, gc=False):
     spare: int = 0
     round_robin: bool = False
     """False: empty the first queue before the next. True: one from each in turn, in the order given."""
+    grace: int = 0
+    """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
 
 
 class Lease(Struct, gc=False):
@@ -152,6 +154,8 @@ class Lease(Struct, gc=False):
     """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
     attempt_limit: int | None = None
     """How many attempts the store itself allows; None: only the worker counts them."""
+    start_within: int | None = None
+    """Its lane has a rate: it starts within so many milliseconds after the take was sent, or is given back."""
 
 
 class Kind(IntEnum):

@@ -141,7 +141,7 @@ def test_one_put_off_by_a_rate_is_free_in_another_queue(store: Store, worker: Wo
     edit(store, "b", "c", queue="elsewhere")
     assert [state(store, i) for i in "bc"] == [State.READY, State.BLOCKED]
     assert look(store, "c").due == due
-    assert (state(store, "d"), look(store, "d").due) == (State.SCHEDULED, clock.now() - 10 + 3_600_000)
+    assert (state(store, "d"), look(store, "d").due) == (State.SCHEDULED, clock.now() - 10 + 3_708_000)
     edit(store, "d", queue="elsewhere", priority=-1)
     assert ids(worker.take(1, 0, "elsewhere")) == "b"
     assert state(store, "c") is State.SCHEDULED

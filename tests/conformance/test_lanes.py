@@ -1,4 +1,4 @@
-"""Jobs that share a key: turns, limits, rates, sequences."""
+"""Jobs that share a key: turns, limits, sequences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ pytestmark = pytest.mark.needs(Facet.LANES)
 FAIR = Lane("k")
 ONE = Lane("k", limit=1)
 TWO = Lane("k", limit=2)
-SLOW = Lane("k", rate=2, per=1_000)
 ORDER = Lane("k", sequence=True)
 
 
@@ -240,14 +239,6 @@ def test_lowering_the_limit_holds_back_who_stood_in_line(store: Store, worker: W
     assert worker.take(9) == []
 
 
-def test_a_slower_rate_holds_for_who_stood_in_line(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a", "b", lane=SLOW)
-    worker.take(1)
-    put(store, "c", lane=Lane("k", rate=1, per=5_000))
-    assert worker.take(9) == []
-    assert look(store, "b").due == clock.now() + 5_000
-
-
 def test_a_lane_is_a_sequence_or_not_as_long_as_it_has_jobs(store: Store, worker: Worker) -> None:
     put(store, "a", lane=ONE)
     with pytest.raises(ConfigurationError):
@@ -269,73 +260,6 @@ def test_a_lane_that_makes_no_sense_is_refused(store: Store, wrong: Lane) -> Non
     with pytest.raises(ConfigurationError):
         store.run(store.put([new("x"), new("a", lane=wrong)]))
     assert not exists(store, "x")
-
-
-# -- rates --
-
-
-def test_a_rate_limits_the_starts_in_any_window(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, *"abcde", lane=SLOW)
-    assert ids(worker.take(1)) == "a"
-    clock.advance(600)
-    assert ids(worker.take(9)) == "b"
-    assert (state(store, "c"), look(store, "c").due) == (State.SCHEDULED, clock.now() + 400)
-    assert lane(store).next_start == clock.now() + 400
-    assert (lane(store).front, lane(store).blocked) == ("c", 2)
-    clock.advance(399)
-    assert worker.exchange(take=worker.asks(9)).next_due == clock.now() + 1
-    assert worker.take(9) == []
-    clock.advance(1)
-    assert ids(worker.take(9)) == "c"
-    clock.advance(599)
-    assert worker.take(9) == []
-    clock.advance(1)
-    assert ids(worker.take(9)) == "d"
-
-
-def test_a_rate_counts_starts_and_not_jobs(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a", lane=SLOW)
-    worker.run_one(Kind.RELEASED)
-    worker.run_one(Kind.RELEASED)
-    assert worker.take(9) == []
-    clock.advance(1_000)
-    assert ids(worker.take(9)) == "a"
-
-
-def test_a_rate_is_remembered_when_all_jobs_are_done(
-    store: Store, worker: Worker, clock: ManualClock, leftovers: Callable[[Store], dict[str, int]]
-) -> None:
-    put(store, "a", "b", lane=SLOW)
-    for _ in "ab":
-        worker.run_one()
-    store.run(store.delete(["a", "b"]))
-    assert lane(store).next_start == clock.now() + 1_000
-    clock.advance(999)
-    put(store, "c", lane=SLOW)
-    assert state(store, "c") is State.SCHEDULED
-    store.run(store.delete(["c"]))
-    clock.advance(1)
-    assert store.run(store.lane("default", "k")) is None
-    store.run(store.sweep())
-    assert leftovers(store) == {}
-
-
-def test_the_front_of_a_rate_can_be_cancelled(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, *"abcd", lane=SLOW)
-    worker.take(9)
-    store.run(store.cancel(["c"]))
-    assert (lane(store).front, lane(store).blocked) == ("d", 0)
-    clock.advance(1_000)
-    assert ids(worker.take(9)) == "d"
-
-
-def test_limit_and_rate_together(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, *"abc", lane=Lane("k", limit=1, rate=1, per=1_000))
-    lease = worker.take_one()
-    clock.advance(5_000)
-    assert worker.take(9) == []
-    worker.settle(lease)
-    assert ids(worker.take(9)) == "b"
 
 
 # -- sequences --
@@ -393,15 +317,6 @@ def test_a_revived_job_joins_its_sequence_by_arrival(store: Store, worker: Worke
     store.run(store.revive(["c", "a"]))
     assert states(store, "abcd") == [State.BLOCKED, State.READY, State.BLOCKED, State.BLOCKED]
     assert "".join(worker.run_one().id for _ in range(4)) == "bacd"
-
-
-def test_a_sequence_with_a_rate(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a", "b", lane=Lane("k", rate=1, per=1_000, sequence=True))
-    worker.run_one()
-    assert worker.take(9) == []
-    assert (state(store, "b"), look(store, "b").due) == (State.SCHEDULED, clock.now() + 1_000)
-    clock.advance(1_000)
-    assert ids(worker.take(9)) == "b"
 
 
 def test_a_job_of_a_schedule_can_not_stand_in_a_sequence(store: Store) -> None:

@@ -457,11 +457,26 @@ class RunsOneMoreThanTheLimit(Model):
 
 @mutant
 class ForgetsStarts(Model):
-    def _started_in_lane(self, job: Job) -> None:
+    def _started_in_lane(self, job: Job, grace: int) -> None:
         lane = self._lane_of(job)
-        super()._started_in_lane(job)
+        super()._started_in_lane(job, grace)
         if lane:
             lane.starts = lane.starts[1:]
+
+
+@mutant
+class CountsAStartWhenItIsHandedOut(Model):
+    def _started_in_lane(self, job: Job, grace: int) -> None:
+        super()._started_in_lane(job, grace)
+        lane = self._lane_of(job)
+        if lane and lane.lane.rate:
+            lane.starts = [*lane.starts[:-1], self.clock.now()]
+
+
+@mutant
+class CountsWhatNeverStarted(Model):
+    def _never_started(self, job: Job) -> None:
+        pass
 
 
 @mutant

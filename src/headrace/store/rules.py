@@ -104,6 +104,18 @@ def _check_numbers(what: str, lane: Lane) -> None:
         raise ConfigurationError(f"{what}: a rate is per 1 millisecond or more, not {lane.per}.")
 
 
+def start_within(per: int, needed: int, before: int) -> int:
+    """How many milliseconds a worker has to start a job of a lane with a rate `per` so many, if it needs some.
+
+    `before`: in how many the lane's last start is over, as the rate counts it. This one comes no earlier.
+
+    The rate counts a start as late as twice this after its hand-out: 3 % of the period, unless a worker needs more. The
+    second half is for what no worker can see, between its look at the clock and the first line of the task.
+    """
+    within = min(max(3 * per // 200, needed, 1), per)
+    return within if before > 2 * per else max(within, (before + 1) // 2)  # (or the clock was set back)
+
+
 def check_limit(queue: str, running: int | None) -> None:
     """Refuse a limit that stops a queue, or that is no number to keep."""
     _check_limit(f"Queue {queue!r}", running)

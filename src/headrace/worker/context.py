@@ -56,6 +56,8 @@ class Context:
     overrides: Any = None
     sure_until: int = 0
     """Until when nobody else can have its job, on the steady clock. 0: as long as its session lives."""
+    start_by: int | None = None
+    """Its lane has a rate: if it has not started by then, on the steady clock, it is given back."""
     place: int = 0
     """Where the ledger has it."""
     former_tokens: Sequence[Token] = ()

@@ -70,6 +70,8 @@ RENEW_SHARE = 3
 RENEW_SECONDS = 0.05
 """But not more often than this."""
 STRAY = "its worker did not know of it"
+LONGEST_GRACE = 1_000
+"""Milliseconds that a worker which was late asks for, at most, to start jobs of lanes with a rate."""
 
 
 class CutOff(SessionGone):
@@ -133,6 +135,10 @@ class Pump:
         """What is left to do is to settle what has ended."""
         self._sent = 0
         """When the last request set out, on the steady clock."""
+        self._asked = 0
+        """The earliest moment, on the steady clock, at which the store can have handed out the newest leases."""
+        self._grace = 0
+        """How long it may take here from asking for a job to its start, in milliseconds. 0: no longer than usual."""
         self._sure_until = 0
         """Until when nobody else can have the leases in hand."""
         self._unanswered: tuple[int, list[Outcome]] | None = None
@@ -216,10 +222,22 @@ class Pump:
         if crashpoints.armed:
             crashpoints.reach("run.end")
         self._ledger.leave(run.place)
+        if run.start_by is not None:
+            self._learn_start(run, outcome)
         self._outcomes.append(outcome)
         self._running.pop(run, None)
         if self._asleep and self._ripe():
             self._wake()
+
+    def _learn_start(self, run: Context, outcome: Outcome) -> None:
+        """A job of a lane with a rate was in time, or not: ask for as much time as it takes here, and some more."""
+        asked = (run.start_by or 0) - (run.lease.start_within or 0)
+        if outcome.kind is Kind.RELEASED and outcome.began is None:
+            self._grace = min(2 * ((outcome.ended or 0) - asked), LONGEST_GRACE)
+            if self._left is not None:
+                self._left += 1
+        elif outcome.began is not None:
+            self._grace = min(self._grace, 4 * (outcome.began - asked))
 
     def spoke(self, run: Context) -> None:
         """A run has something to report."""
@@ -339,7 +357,9 @@ class Pump:
         spare = 0 if self.stopping or self._gone or free < 0 else self._spare_wanted(len(outcomes), free)
         if self._left is not None:
             spare = min(spare, self._left - free)
-        take = Take(self._queues, max(free, 0), spare, self._round_robin) if free > 0 or spare > 0 else None
+        take = None
+        if free > 0 or spare > 0:
+            take = Take(self._queues, max(free, 0), spare, self._round_robin, self._grace)
         if not outcomes and take is None:
             self._hungry = False
             return
@@ -348,8 +368,9 @@ class Pump:
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
         number = self._next_number()
+        self._asked = self.steady()  # not when it is sent again: the first may have been heard
         request = self._store.exchange(
-            self.session, number, outcomes, take, steady=self.steady(), started=self._started_spares()
+            self.session, number, outcomes, take, steady=self._asked, started=self._started_spares()
         )
         self._unanswered = number, outcomes
         turn = self._insist(request)
@@ -513,6 +534,8 @@ class Pump:
             run = Context(lease, task, self)
             if self._store.leases_in_jobs:
                 run.sure_until = self._sure_until
+            if lease.start_within is not None:
+                run.start_by = self._asked + lease.start_within
             if lease.problem:
                 self._outcomes.append(quarantine(run, lease.problem))
                 continue
@@ -750,11 +773,11 @@ class Pump:
     def _wait_and_take(self) -> None:
         """Be handed work in the moment that there is some. Done by a thread that can run it, while the pump rests."""
         assert self._taking is not None
-        take = Take(self._queues, self._room, 0, self._round_robin)
+        take = Take(self._queues, self._room, 0, self._round_robin, self._grace)
         number = self._next_number()
-        request = self._store.exchange(self.session, number, (), take, steady=self.steady())
+        sent = self._asked = self.steady()
+        request = self._store.exchange(self.session, number, (), take, steady=sent)
         self._unanswered = number, []
-        sent = self.steady()
         turn = self._taking.turn(request, self._meanwhile)
         self._sent = sent
         self._asleep = False
@@ -762,8 +785,19 @@ class Pump:
             return
         if turn is None:
             turn = self._insist(request)
+        else:
+            self._find_out_when(turn)
         self._is_alive(turn.ends, turn.now)
         self._heed([], take, turn)
+
+    def _find_out_when(self, turn: Turn) -> None:
+        """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
+        rated = [lease for lease in turn.leases if lease.start_within is not None]
+        if rated:
+            held = [(lease.ref, lease.token, lease.id) for lease in rated]
+            sent = self._sent
+            renewal = self._insist(self._store.renew(self.session, held))
+            self._asked, self._sent = self._sent - (renewal.now - turn.now), sent
 
     def _meanwhile(self) -> float | None:
         """What an idle pump does all the same. Answers with when to do so again; None: there is more to do."""

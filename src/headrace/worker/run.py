@@ -52,6 +52,8 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
+        if run.start_by is not None:
+            _check_start(run, steady)
         if task.is_async or task.app.middlewares:
             value = _call_within(run, task, resources, args, kwargs)
         else:
@@ -59,6 +61,9 @@ def perform(run: Context, resources: Resources, steady: Callable[[], int]) -> Ou
         outcome = _done(run, task, value)
     except _Broken as broken:
         outcome = quarantine(run, broken.reason)
+    except _Late:
+        run.began = None
+        outcome = release(run)
     except BaseException as error:
         outcome = conclude(run, error)
     finally:
@@ -78,12 +83,17 @@ async def perform_async(run: Context, resources: Resources, steady: Callable[[],
     variable = set_current(run)
     try:
         args, kwargs = _arguments(run, task, resources)
+        if run.start_by is not None:
+            _check_start(run, steady)
         value = _SWALLOWED
         with _around(run, task.app):
             value = await task.function(*args, **kwargs)
         outcome = _done(run, task, value)
     except _Broken as broken:
         outcome = quarantine(run, broken.reason)
+    except _Late:
+        run.began = None
+        outcome = release(run)
     except BaseException as error:
         outcome = conclude(run, error)
     finally:
@@ -115,6 +125,16 @@ _NOTHING_AROUND = nullcontext()
 class _Broken(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
+
+
+class _Late(Exception):
+    """By now as many others may start as the rate of its lane allows."""
+
+
+def _check_start(run: Context, steady: Callable[[], int]) -> None:
+    """The last look at the clock before the task, when all that may take long has been done."""
+    if run.start_by is not None and steady() > run.start_by:
+        raise _Late
 
 
 def _arguments(run: Context, task: Task[Any, Any], resources: Resources) -> tuple[tuple[Any, ...], dict[str, Any]]:

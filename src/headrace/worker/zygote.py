@@ -51,6 +51,7 @@ class Request(Struct, frozen=True):
 
     lease: Lease
     directory: str | None
+    start_by: int | None = None
 
 
 class Words(Struct, frozen=True):
@@ -182,7 +183,7 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
                 os.chdir(request.directory)
             if crashpoints.armed:
                 crashpoints.reach("isolated.begin")
-            _perform(app, request.lease, connection)
+            _perform(app, request, connection)
             code = 0
     except BaseException:  # a start hook or a provider failed
         traceback.print_exc()
@@ -193,15 +194,17 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
         os._exit(code)
 
 
-def _perform(app: Headrace, lease: Lease, connection: socket.socket) -> None:
+def _perform(app: Headrace, request: Request, connection: socket.socket) -> None:
     """Run the job and tell its outcome; only then clean up, which may take long, or fail."""
-    task = app.tasks[lease.task]
+    task = app.tasks[request.lease.task]
     runner = asyncio.Runner()
     resources = Resources(app, lambda coroutine: runner.run(coroutine, context=copy_context()))
     resources.start(sorted(set(task.arguments.injected.values())))
     wire = Wire(connection, app.payload_limit)
     try:
-        outcome = perform(Context(lease, task, wire), resources, wire.steady)
+        run = Context(request.lease, task, wire)
+        run.start_by = request.start_by
+        outcome = perform(run, resources, wire.steady)
         if crashpoints.armed:
             crashpoints.reach("isolated.end")
         send(connection, Words(outcome=outcome))

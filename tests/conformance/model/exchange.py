@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.job import Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
+from headrace.job import Kind, Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
 
 from .core import Core, Step
 from .records import Job, Session
@@ -90,6 +90,8 @@ class Exchange(Core):
             return Verdict.STALE
         if job.state is not State.RUNNING:
             return Verdict.ALREADY
+        if outcome.kind is Kind.RELEASED and outcome.began is None:
+            self._never_started(job)
         self._end(job, outcome, steady)
         return Verdict.OK
 

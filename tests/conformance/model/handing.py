@@ -37,7 +37,7 @@ class Handing(Core):
             job.start_line = len(job.events)
             self._note(job, "started", worker=job.worker)
             self._happened(job, "started", worker=job.worker)
-            self._started_in_lane(job)
+            self._started_in_lane(job, take.grace)
         for lane in self.lanes.values():
             lane.taken = 0
 

@@ -55,6 +55,11 @@ class Lanes(Core):
             return
         lane.lane = definition
         lane.starts = lane.starts[-definition.rate :] if definition.rate else []
+        self._look_again_at_front(lane)
+        self._admit(lane)
+
+    def _look_again_at_front(self, lane: LaneRecord) -> None:
+        """What the lane allows has changed: who stands in front stands in line again, or keeps its turn."""
         front = lane.front
         if front:
             front.due = self._own_due(front)
@@ -64,7 +69,6 @@ class Lanes(Core):
         elif front:
             front.state = State.BLOCKED
             front.in_lanes_line = True
-        self._admit(lane)
 
     def _admit(self, lane: LaneRecord) -> None:
         """Give the next one its turn, if it is time."""
@@ -102,15 +106,26 @@ class Lanes(Core):
         lane = self.lanes.get((job.queue, job.lane.key)) if job.lane else None
         return lane.front_due if lane and lane.front is job else job.due
 
-    def _started_in_lane(self, job: Job) -> None:
+    def _started_in_lane(self, job: Job, grace: int) -> None:
         lane = self._lane_of(job)
+        job.start_within = None
         if lane is None:
             return
         lane.front = None
         lane.taken += 1
         if lane.lane.rate:
-            lane.starts = [*lane.starts, self.clock.now()][-lane.lane.rate :]
+            now, last = self.clock.now(), lane.starts[-1] if lane.starts else 0
+            job.start_within = rules.start_within(lane.lane.per, grace, last - now)
+            lane.starts = [*lane.starts, now + 2 * job.start_within][-lane.lane.rate :]
         self._admit(lane)
+
+    def _never_started(self, job: Job) -> None:
+        """It is given back: its rate need not count it."""
+        lane = self._lane_of(job)
+        start = (job.started or 0) + 2 * (job.start_within or 0)
+        if lane and job.start_within and start in lane.starts:
+            lane.starts.remove(start)
+            self._look_again_at_front(lane)
 
     def _left_lane(self, job: Job, queue: str) -> None:
         """It has ended, is gone, or is in another queue now."""

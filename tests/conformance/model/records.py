@@ -55,6 +55,8 @@ class Job:
     tick: int | None = None
     delay: int | None = None
     """To count from when the last dependency is met. None: it is due when it is due."""
+    start_within: int | None = None
+    """Handed out by a lane with a rate: how soon after the take it starts, or is given back."""
     in_lanes_line: bool = False
     """Blocked because it is not its turn."""
     result_dropped: bool = False
@@ -106,7 +108,7 @@ class LaneRecord:
     turn: Job | None = None
     """In a sequence: the one that the others wait for."""
     starts: list[int] = field(default_factory=list)
-    """The last `rate` of them."""
+    """When the last `rate` of them were, at the latest."""
     taken: int = 0
     """How many of its jobs the present take has handed out."""
 
@@ -116,7 +118,7 @@ class LaneRecord:
         return 0 if rate is None or len(self.starts) < rate else self.starts[-rate] + self.lane.per
 
     def remembers(self, now: int) -> bool:
-        return bool(self.starts) and max(self.starts) + self.lane.per > now
+        return bool(self.starts) and self.starts[-1] + self.lane.per > now
 
 
 @dataclass(eq=False)

@@ -9,8 +9,9 @@ import msgspec
 
 from conformance.model import Model
 from conformance.model.records import WAITING
-from headrace.job import Filter, NewJob, Snapshot, State
+from headrace.job import Filter, Kind, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Store
+from headrace.store.rules import start_within
 
 from .actors import Request
 from .words import Refused, comparable, difference
@@ -160,6 +161,10 @@ class Audit:
         if now < self.now:  # who was allowed to start by then is not asked again
             self.starts.clear()
         self.now = now
+        for job in self._given_back_unstarted(request, after):
+            starts = self.starts.get((job.queue, job.lane.key if job.lane else ""), [])
+            if job.started in starts:
+                starts.remove(job.started)
         for job in self._began(after):
             if job.lane:
                 self.starts.setdefault((job.queue, job.lane.key), []).append(now)
@@ -175,7 +180,20 @@ class Audit:
             rate, per = {"slow": (2, 3_000), "strict": (1, 1_000), "slow order": (1, 2_000)}.get(lane_key, (0, 0))
             starts.sort()
             for earlier, later in zip(starts, starts[rate:] if rate else (), strict=False):
-                check(later - earlier >= per, f"I22: more starts than a lane's rate {rule}", lane_key, starts)
+                apart = per + 2 * start_within(per, 0, 0)  # each may start so much later than it was handed out
+                check(later - earlier >= apart, f"I22: more starts than a lane's rate {rule}", lane_key, starts)
+
+    def _given_back_unstarted(self, request: Request, after: dict[str, Snapshot]) -> list[Snapshot]:
+        """As they were while they were held."""
+        settled = request.about[0] if request.name == "exchange" else ()
+        given_back = [held for held, fields in settled if fields["kind"] is Kind.RELEASED and "began" not in fields]
+        found = [(self.before[held.id], held) for held in given_back if held.id in self.before]
+        return [
+            job
+            for job, held in found
+            if (job.state, job.token) == (State.RUNNING, held.leases[0].token)
+            and (after[job.id].state, after[job.id].token) != (job.state, job.token)
+        ]
 
     def _sequence(self, key: tuple[str, str], rule: str, jobs: list[Snapshot], after: dict[str, Snapshot]) -> None:
         turn = [job for job in jobs if job.state is not State.BLOCKED]

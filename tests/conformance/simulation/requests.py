@@ -35,12 +35,14 @@ def _exchange(world: World, worker: Worker) -> Request:
     if not choose.rarely():
         rotate = choose.pick(len(info.queues))
         queues = info.queues[rotate:] + info.queues[:rotate]
-        take = Take(queues, choose.one((1, 2, 3, 0)), choose.one((0, 1, 2)), choose.pick(2) == 1)
+        grace = 500 if number % 4 == 0 else 0
+        take = Take(queues, choose.one((1, 2, 3, 0)), choose.one((0, 1, 2)), choose.pick(2) == 1, grace)
     words = f"{worker.name} exchanges #{number}"
     words += "".join(f", {held} {fields['kind'].name}" for held, fields in outcomes)
     if take:
         in_turn = " in turn" if take.round_robin else ""
         words += f", takes {take.slots}+{take.spare} from {','.join(take.queues)}{in_turn}"
+        words += f" to start within {take.grace} ms" if take.grace else ""
     if started:
         words += f", started {', '.join(map(str, started))}"
 

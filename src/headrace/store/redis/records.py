@@ -66,6 +66,7 @@ class More(msgspec.Struct, omit_defaults=True):
     schedule: str | None = None
     tick: int | None = None
     resumed: bool = False
+    start_within: int | None = None
 
 
 UNREADABLE = (msgspec.MsgspecError, StructError, UnicodeDecodeError, IndexError)
@@ -129,6 +130,7 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
         if flags & MORE:
             more = _more(large)
             found.after, found.tick, found.resumed = _parents(large), more.tick, more.resumed
+            found.start_within = more.start_within
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 

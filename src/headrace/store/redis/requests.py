@@ -227,7 +227,9 @@ def wanted(take: Take | None) -> bytes:
     if take is None:
         return b""
     queues = b"".join(map(_name, dict.fromkeys(take.queues)))
-    return _TAKE(take.slots, take.spare, take.round_robin) + queues
+    if not take.grace:
+        return _TAKE(take.slots, take.spare, take.round_robin) + queues
+    return _TAKE(take.slots, take.spare, take.round_robin | 2) + _ONE(take.grace) + queues
 
 
 def names(all_: Iterable[str]) -> bytes:

@@ -75,7 +75,7 @@ class Handing:
         self.rows += rows
         for row in rows:
             if row[15] & LANED:
-                lanes.start(self._tx, row[2], queue, self._taken)
+                lanes.start(self._tx, row[2], queue, self._taken, self._take.grace)
         return len(rows)
 
     def _lane_is_next(self, queue: str) -> bool:

@@ -108,8 +108,10 @@ def _save(tx: Transaction, lane: Record) -> None:
     )  # fmt: skip
 
 
-def _put_at(tx: Transaction, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0) -> None:
-    tx.execute(SQL["laned_set"], (seq, place, lane.seq if place in (IN_LINE, RUNS) else None, rank, due))
+def _put_at(
+    tx: Transaction, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0, start_within: int | None = None
+) -> None:
+    tx.execute(SQL["laned_set"], (seq, place, lane.seq if place in (IN_LINE, RUNS) else None, rank, due, start_within))
 
 
 # -- coming and going --------------------------------------------------------------------------------
@@ -136,16 +138,22 @@ def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
     if lane.definition != wanted:
         lane.limit, lane.rate, lane.per, lane.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
         tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - (wanted.rate or 0)))
-        front, lane.front = lane.front, None
-        if front is not None:
-            job = standing(tx, front)
-            due = job.due if lane.front_due is None else lane.front_due
-            if front == lane.turn:
-                _make_front(tx, lane, front, due)
-            else:
-                _join_line(tx, lane, job, due)
+        _look_again_at_front(tx, lane)
         _admit(tx, lane)
     _save(tx, lane)
+
+
+def _look_again_at_front(tx: Transaction, lane: Record) -> None:
+    """What the lane allows has changed: who stands in front stands in line again, or keeps its turn."""
+    front, lane.front = lane.front, None
+    if front is None:
+        return
+    job = standing(tx, front)
+    due = job.due if lane.front_due is None else lane.front_due
+    if front == lane.turn:
+        _make_front(tx, lane, front, due)
+    else:
+        _join_line(tx, lane, job, due)
 
 
 def join(tx: Transaction, seq: int, queue: str) -> None:
@@ -165,8 +173,8 @@ def part(tx: Transaction, seq: int, queue: str) -> None:
         lane.turn = None
     _admit(tx, lane)
     if not lane.unfinished:
-        (latest,) = tx.rows(SQL["lane_start_last"], (lane.seq,))[0]
-        lane.forget_at = 0 if latest is None else latest + lane.per
+        latest = _last_start(tx, lane)
+        lane.forget_at = latest + lane.per if latest else 0
         if lane.forget_at <= tx.now:
             _forget(tx, lane.seq)
             return
@@ -300,19 +308,48 @@ def _earliest(tx: Transaction, lane: Record) -> int:
     return found[0][0] + lane.per if found else 0
 
 
-def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int]) -> None:
+def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: int) -> None:
     """A lane's front has been handed out; the next may follow. `taken`: how many of each lane this take got."""
     lane = _record(tx, queue, laned(tx, seq).definition)
     lane.front = None
     lane.running += 1
-    _put_at(tx, lane, seq, RUNS)
+    within = None
     if lane.rate is not None:
+        within = rules.start_within(lane.per, grace, _last_start(tx, lane) - tx.now)
         lane.starts += 1
-        tx.execute(SQL["lane_start_put"], (lane.seq, lane.starts, tx.now))
+        tx.execute(SQL["lane_start_put"], (lane.seq, lane.starts, tx.now + 2 * within))
         tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - lane.rate))
+    _put_at(tx, lane, seq, RUNS, start_within=within)
     taken[lane.seq] = taken.get(lane.seq, 0) + 1
     _admit(tx, lane, taken[lane.seq])
     _save(tx, lane)
+
+
+def start_within(tx: Transaction, seq: int) -> int | None:
+    """How soon after its take a job that was handed out starts."""
+    within: int | None = tx.rows(SQL["laned_within"], (seq,))[0][0]
+    return within
+
+
+def never_started(tx: Transaction, job: Standing, handed_out: int) -> None:
+    """A job is given back unstarted: its rate need not count it."""
+    within = start_within(tx, job.seq)
+    lane = _find(tx, job.queue, laned(tx, job.seq).key)
+    if within is None or lane is None:
+        return
+    found = tx.rows(SQL["lane_start_find"], (lane.seq, handed_out + 2 * within))
+    if found:
+        tx.execute(SQL["lane_start_take_back"], (lane.seq, found[0][0]))
+        tx.execute(SQL["lane_start_close_gap"], (lane.seq, found[0][0]))
+        tx.execute(SQL["lane_start_closed"], (lane.seq,))
+        lane.starts -= 1
+        _look_again_at_front(tx, lane)
+        _save(tx, lane)
+
+
+def _last_start(tx: Transaction, lane: Record) -> int:
+    found = tx.rows(SQL["lane_start_get"], (lane.seq, lane.starts))
+    return found[0][0] if found else 0
 
 
 # -- looking -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import dependents, history, line, queues, relations, schedules, stats
+from headrace.store.sqlite import dependents, history, lanes, line, queues, relations, schedules, stats
 from headrace.store.sqlite.handing import Handing, hand_out
 from headrace.store.sqlite.lanes import standing
 from headrace.store.sqlite.reads import large_value
@@ -33,6 +33,7 @@ from headrace.store.sqlite.step import (
     HISTORY,
     HOOKED,
     INLINE,
+    LANED,
     LARGE_BODY,
     LARGE_RESULT,
     READY,
@@ -216,7 +217,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
             schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
-            resumed=flags & RESUMED != 0,
+            resumed=flags & RESUMED != 0, start_within=lanes.start_within(tx, ref) if flags & LANED else None,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
@@ -247,7 +248,8 @@ def _settle_all(
             tx.happened(outcome.ref, "done", worker=session.name)
             verdicts.append(Verdict.OK)
         else:
-            verdicts.append(settle(tx, session, outcome, lag))
+            unstarted = outcome.kind is Kind.RELEASED and outcome.began is None
+            verdicts.append(settle(tx, session, outcome, lag, unstarted=unstarted))
     return verdicts
 
 
@@ -296,8 +298,10 @@ def _settled(tx: Transaction, session: Session, leases: Sequence[tuple[Ref, Toke
     return done
 
 
-def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: str = "") -> Verdict:
-    """Settle a lease. `what`: what to call it in the history, if not as usual."""
+def settle(
+    tx: Transaction, session: Session, outcome: Outcome, lag: int, what: str = "", *, unstarted: bool = False
+) -> Verdict:
+    """Settle a lease. `what`: what to call it in the history, if not as usual. `unstarted`: its worker says so."""
     if outcome.kind is Kind.DONE:
         return _settle_done(tx, session, outcome, lag)
     found = tx.rows(SQL["holder"], (outcome.ref,))
@@ -336,6 +340,8 @@ def settle(tx: Transaction, session: Session, outcome: Outcome, lag: int, what: 
     moved = kind is Kind.MOVED and new_state != CANCELLED
     hooked = flags & HOOKED or new_state == BLOCKED
     before = standing(tx, outcome.ref) if hooked else None
+    if unstarted and before is not None and flags & LANED:
+        lanes.never_started(tx, before, handed_out)
     if new_state == FAILED:
         stats.count(tx, queue, ended, stats.FAILURES)
     elif kind is Kind.AGAIN and attempts and new_state != CANCELLED:

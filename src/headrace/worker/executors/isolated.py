@@ -107,12 +107,12 @@ class IsolatedExecutor:
         task = run.task_object
         assert task is not None
         if not task.options.scratch:
-            return self._supervise(run, Request(run.lease, None))
+            return self._supervise(run, Request(run.lease, None, run.start_by))
         prefix = f"headrace-job-{run.id.encode().hex()[:64]}-"
         _remove_all(prefix)  # what an earlier attempt left when its worker was killed
         directory = tempfile.mkdtemp(prefix=prefix)
         try:
-            return self._supervise(run, Request(run.lease, directory))
+            return self._supervise(run, Request(run.lease, directory, run.start_by))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -171,7 +171,9 @@ class IsolatedExecutor:
         """Pass on what the job says, until its outcome or its end."""
         while (words := receive(connection, Words)) is not None:
             if words.outcome is not None:
-                return words.outcome  # type: ignore[no-any-return]
+                outcome: Outcome = words.outcome
+                run.began = outcome.began  # its own process knows best: it may have given itself back
+                return outcome
             run.relay(words.progress, words.data, words.log)
         return None
 

@@ -256,6 +256,9 @@ function commit(first)
     if (list.drop or 0) > 0 then
       call('LTRIM', key, list.drop, -1)
     end
+    for _, value in ipairs(list.without or {}) do
+      call('LREM', key, -1, value)
+    end
     bulk('RPUSH', key, list.push)
     if list.keep then
       call('LTRIM', key, -list.keep, -1)

@@ -6,7 +6,8 @@
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I msgpack list of the jobs to wait for)
 -- ARGV[5]  spare leases that were started: d arrival each
--- ARGV[6]  empty, or what to take: d slots, d spare, B in turn, and for each queue H name, or a pattern
+-- ARGV[6]  empty, or what to take: d slots, d spare, B 1 in turn, 2 if how many milliseconds a start takes follows (d), and for
+--          each queue H name, or a pattern
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
@@ -85,10 +86,15 @@ end
 
 -- How many jobs to take, how many more to hold ready, whether queues take turns, and their names. (One local for them all: a
 -- script may have 200.)
-local ask = { slots = 0, spare = 0, in_turn = 0, names = {} }
+local ask = { slots = 0, spare = 0, in_turn = false, grace = 0, names = {} }
 if ARGV[6] ~= '' then
-  local at
-  ask.slots, ask.spare, ask.in_turn, at = unpack_from('>ddB', ARGV[6])
+  local how, at
+  ask.slots, ask.spare, how, at = unpack_from('>ddB', ARGV[6])
+  ask.in_turn = band(how, 1) == 1
+  if band(how, 2) ~= 0 then
+    ask.grace, at = unpack_from('>d', ARGV[6], at)
+    checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
+  end
   while at <= #ARGV[6] do
     ask.names[#ask.names + 1], at = unpack_from('>Hc0', ARGV[6], at)
   end
@@ -163,13 +169,13 @@ else
     local before, asked = queues.left_by(session), nil
     local walk = queues.meant_by(ask.names, wanted + QUEUES_BESIDES, before.place)
     from_where = walk.queues
-    given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn == 1)
+    given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn, ask.grace)
     due = next_due()
     left.place = queues.place_after(walk, asked, #given >= ask.slots)
     left.told = walk.from and (before.told or queues.has_been_told(session))
     plan.look_again = plan.look_again or left.place ~= nil or left.told
   elseif wanted > 0 then
-    local ids, from = choose(ask.names, wanted, ask.in_turn == 1)
+    local ids, from = choose(ask.names, wanted, ask.in_turn)
     given = hand_out(session, request, ids, from, ask.slots)
   end
   if #given < ask.slots then

@@ -31,7 +31,7 @@ makers.lanes = function()
       lane = {
         queue = name:sub(#length + 2, #length + 1 + (tonumber(length) or 0)), kept = kept, line = PREFIX .. 'lane:' .. name, runs = PREFIX .. 'runs:' .. name, starts = PREFIX .. 'starts:' .. name,
         running = call('ZCARD', PREFIX .. 'runs:' .. name), started = {},
-        taken = 0,
+        taken = 0, taken_back = {}, never = {},
       }
       lanes.known[name] = lane
     end
@@ -65,16 +65,22 @@ makers.lanes = function()
     }
   end
 
+  -- When a lane's n-th start from the end was, at the latest; nil: it is not remembered.
+  function lanes.start_before(lane, n)
+    local started = lane.started
+    if n <= #started then
+      return started[#started - n + 1]
+    end
+    local back = n - #started
+    for _, place in ipairs(lane.taken_back) do
+      back = place <= back and back + 1 or back
+    end
+    return not lane.forgets and tonumber(call('LINDEX', lane.starts, -back) or nil) or nil
+  end
+
   -- From when on the rate allows another start.
   function lanes.next_start(lane)
-    local rate, started = lane.kept.rate, lane.started
-    if not rate then
-      return 0
-    end
-    local start = started[#started - rate + 1]
-    if #started < rate and not lane.forgets then
-      start = tonumber(call('LINDEX', lane.starts, #started - rate) or nil)
-    end
+    local start = lane.kept.rate and lanes.start_before(lane, lane.kept.rate)
     return start and start + lane.kept.per or 0
   end
 
@@ -167,17 +173,23 @@ makers.lanes = function()
     if not new.rate then
       lane.started, lane.forgets = {}, true
     end
+    lanes.look_again_at_front(lane, old)
+    lanes.admit(lane)
+  end
+
+  -- What a lane allows has changed: who stands in front, as `old` says, stands in line again, or keeps its turn.
+  function lanes.look_again_at_front(lane, old)
     local front = old.front and find_job(old.front)
+    lane.kept.front = nil
     if front then
       leave_state(front)
       front.due = old.front_due or front.due
-      if new.turn == front.id then
+      if lane.kept.turn == front.id then
         lanes.make_front(lane, front)
       else
         lanes.block_in_lane(lane, front)
       end
     end
-    lanes.admit(lane)
   end
 
   -- Whether its lane is put to another use while it has jobs.
@@ -233,8 +245,45 @@ makers.lanes = function()
     end
   end
 
+  -- A rate counts a start as late as it can be: twice as long after the hand-out as the worker has to start it (or to give it
+  -- back). How long that is: what the worker needs, at least 1.5 % of the rate's time.
+  function lanes.count_start(lane, job, grace)
+    local more, per = more_of(job), lane.kept.per
+    if more.start_within and not lane.kept.rate then
+      more.start_within = nil
+      keep_more(job, more)
+    elseif lane.kept.rate then
+      local within, before = math.min(math.max(math.floor(3 * per / 200), grace, 1), per), lanes.start_before(lane, 1)
+      if before and before <= now + 2 * per then -- else the clock was set back
+        within = math.max(within, math.ceil((before - now) / 2))
+      end
+      more.start_within = within
+      keep_more(job, more)
+      lane.started[#lane.started + 1] = now + 2 * within
+    end
+  end
+
+  -- A job is given back unstarted: its rate need not count it. (Several of a lane may have been handed out at once.)
+  function lanes.never_started(job)
+    local lane, within = lanes.of(job), more_of(job).start_within
+    if not lane or not within then
+      return
+    end
+    local start, alike = string.format('%.0f', job.started + 2 * within), 1
+    for _, other in ipairs(lane.never) do
+      alike = other == start and alike + 1 or alike
+    end
+    local at = call('LPOS', lane.starts, start, 'RANK', -alike)
+    if at then
+      lane.never[#lane.never + 1] = start
+      lane.taken_back[#lane.taken_back + 1] = call('LLEN', lane.starts) - at
+      table.sort(lane.taken_back)
+      lanes.look_again_at_front(lane, lane.kept)
+    end
+  end
+
   -- A job is handed out, and makes way for the next.
-  function lanes.start(job)
+  function lanes.start(job, grace)
     local lane = lanes.of(job)
     if not lane then
       return
@@ -244,9 +293,7 @@ makers.lanes = function()
     if lane.kept.front == job.id then
       lane.kept.front = nil
     end
-    if lane.kept.rate then
-      lane.started[#lane.started + 1] = now
-    end
+    lanes.count_start(lane, job, grace)
     lanes.admit(lane)
   end
 
@@ -264,10 +311,7 @@ makers.lanes = function()
     if not lane.kept.rate then
       return 0
     end
-    local last = lane.started[#lane.started]
-    if not last and not lane.forgets then
-      last = tonumber(call('LINDEX', lane.starts, -1) or nil)
-    end
+    local last = lanes.start_before(lane, 1)
     return last and last + lane.kept.per or 0
   end
 
@@ -326,7 +370,7 @@ makers.lanes = function()
         for i, start in ipairs(lane.started) do
           push[i] = string.format('%.0f', start)
         end
-        plan.lists[lane.starts] = { push = push, keep = kept.rate }
+        plan.lists[lane.starts] = { without = lane.never, push = push, keep = kept.rate }
       end
       if kept.key and kept.number <= 0 then
         came[#came + 1] = lanes.memory(lane)

@@ -98,6 +98,9 @@ local function end_run(session, job, outcome)
   job.flags = without(job.flags, CANCELLING + SPARE)
   count(job.queue, RUNNING, -1)
   if band(job.flags, MORE) ~= 0 then
+    if outcome.unstarted then
+      lanes.never_started(job)
+    end
     lanes.stopped(job)
   end
   append(plan.held_out, session.held, job.id)

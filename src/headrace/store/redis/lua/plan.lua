@@ -17,7 +17,7 @@ local plan = {
   counts = {},    -- field of META -> change
   held_in = {}, held_out = {}, -- key of a set -> ids
   sorted_in = {}, sorted_out = {}, -- key of a sorted set -> list of score, member; list of members
-  lists = {},     -- key of a list -> {drop = how many of its head, push = values, keep = how many of its end}
+  lists = {},     -- key of a list -> {drop = how many of its head, without = values of which the last is to go, push = values, keep = how many of its end}
   fields = {},    -- key of a hash -> field -> value, or false: removed
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what more.lua keeps about a job, or false: removed

@@ -2,7 +2,10 @@
 -- now and then while it is idle finds nothing. Both are answered before all that other exchanges need is set up, which takes
 -- longer than this. The short cut does what the long way does; whatever is special makes it answer nil before anything is written.
 local function quick_take(session, request)
-  local slots, _, _, at = unpack_from('>ddB', ARGV[6])
+  local slots, _, how, at = unpack_from('>ddB', ARGV[6])
+  if how > 1 then
+    return nil
+  end
   local queue
   queue, at = unpack_from('>Hc0', ARGV[6], at)
   local registered = hungry_for(session)

@@ -11,7 +11,7 @@ local NEEDED = {
   { 'DEL', NOTHING }, { 'SADD', NOTHING, 'a' }, { 'DEL', NOTHING }, { 'ZADD', NOTHING, 1, 'a' }, { 'DEL', NOTHING },
   { 'EXISTS', NOTHING }, { 'HDEL', NOTHING, 'a' }, { 'HEXISTS', NOTHING, 'a' }, { 'HGET', NOTHING, 'a' }, { 'HGETALL', NOTHING },
   { 'HKEYS', NOTHING }, { 'HLEN', NOTHING }, { 'HMGET', NOTHING, 'a' }, { 'HSCAN', NOTHING, 0 }, { 'HSTRLEN', NOTHING, 'a' }, { 'LINDEX', NOTHING, 0 },
-  { 'LLEN', NOTHING }, { 'LRANGE', NOTHING, 0, 0 }, { 'LREM', NOTHING, 1, 'a' }, { 'LTRIM', NOTHING, 0, 0 }, { 'PTTL', NOTHING },
+  { 'LLEN', NOTHING }, { 'LPOS', NOTHING, 'a' }, { 'LRANGE', NOTHING, 0, 0 }, { 'LREM', NOTHING, 1, 'a' }, { 'LTRIM', NOTHING, 0, 0 }, { 'PTTL', NOTHING },
   { 'SCARD', NOTHING }, { 'SISMEMBER', NOTHING, 'a' }, { 'SMEMBERS', NOTHING }, { 'SRANDMEMBER', NOTHING }, { 'SREM', NOTHING, 'a' },
   { 'TIME' }, { 'TYPE', NOTHING }, { 'ZCARD', NOTHING }, { 'ZCOUNT', NOTHING, 0, 0 }, { 'ZMSCORE', NOTHING, 'a' },
   { 'ZPOPMIN', NOTHING }, { 'ZRANGE', NOTHING, 0, 0 }, { 'ZRANGEBYLEX', NOTHING, '-', '+' }, { 'ZRANGEBYSCORE', NOTHING, 0, 0 },

@@ -38,6 +38,7 @@ do
           checks.duration(when, 'The delay of job ', ids[n])
         end
         if band(given, 2) ~= 0 then other.began = began end
+        other.unstarted = kind == K_RELEASED and not other.began
         if band(given, 4) ~= 0 then other.ended = ended end
         if band(given, 8) ~= 0 then other.queue, at = unpack_from('>Hc0', sent, at) end
         if band(given, 16) ~= 0 then other.task, at = unpack_from('>Hc0', sent, at) end

@@ -91,8 +91,9 @@ makers.turns = function()
     return true
   end
 
-  -- Answers the ids handed out, and by queue what was found there, for those that were asked.
-  function turns.hand_out_in_turn(session, request, names, slots, spare, in_turn)
+  -- `grace`: how long the worker needs to start a job of a rate. Answers the ids handed out, and by queue what was found there,
+  -- for those that were asked.
+  function turns.hand_out_in_turn(session, request, names, slots, spare, in_turn, grace)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
     local given, sources, wanted = {}, {}, slots + spare
 
@@ -119,7 +120,7 @@ makers.turns = function()
           count(source.queue, READY, -1)
           count(source.queue, RUNNING, 1)
           if laned then
-            lanes.start(job)
+            lanes.start(job, grace)
           end
           return true
         end

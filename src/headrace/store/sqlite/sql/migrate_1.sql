@@ -6,3 +6,6 @@ CREATE TABLE culprit (
     parent INTEGER NOT NULL,
     PRIMARY KEY (child, parent)
 ) STRICT, WITHOUT ROWID;
+
+-- How soon a job that was handed out by a rate starts.
+ALTER TABLE laned ADD COLUMN start_within INTEGER;

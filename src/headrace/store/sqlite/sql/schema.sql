@@ -247,7 +247,7 @@ CREATE INDEX lane_idle ON lane (forget_at) WHERE unfinished = 0;
 CREATE TABLE lane_start (
     lane INTEGER NOT NULL,
     number INTEGER NOT NULL,
-    at INTEGER NOT NULL,
+    at INTEGER NOT NULL,             -- at the latest: twice `start_within` after its hand-out
     PRIMARY KEY (lane, number)
 ) STRICT, WITHOUT ROWID;
 
@@ -262,7 +262,8 @@ CREATE TABLE laned (
     place INTEGER NOT NULL,          -- 0 elsewhere, 1 in the lane's own line, 2 running, 3 scheduled
     lane INTEGER,
     rank INTEGER NOT NULL,           -- in the line: its priority, negative; 0 in a sequence
-    due INTEGER NOT NULL             -- in the line, and while scheduled; 0 in a sequence
+    due INTEGER NOT NULL,            -- in the line, and while scheduled; 0 in a sequence
+    start_within INTEGER             -- handed out by a rate: how soon after its take it starts, or is given back
 ) STRICT;
 CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
 CREATE INDEX laned_due ON laned (due) WHERE place = 3;
