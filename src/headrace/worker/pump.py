@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace import crashpoints
 from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
-from headrace.glob import fits
+from headrace.glob import fits, is_glob
 from headrace.job import Kind, Lease, Outcome, Ref, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
@@ -108,6 +108,8 @@ class Pump:
         self.steady = (clock or SystemClock()).steady
         self._store: Store = app.store
         self._queues = tuple(queues)
+        self._named = frozenset(() if any(map(is_glob, queues)) else queues)
+        """The queues, if they are named one by one: there may be thousands."""
         self._round_robin = round_robin
         self._timeout = timeout
         self._left = max_jobs
@@ -563,7 +565,10 @@ class Pump:
 
     def _rotate(self, last: Lease) -> None:
         """The next batch begins with the queue after the one that was served last."""
-        place = next((i for i, name in enumerate(self._queues) if fits(name, last.queue)), -1) + 1
+        if last.queue in self._named:
+            place = self._queues.index(last.queue) + 1
+        else:
+            place = next((i for i, name in enumerate(self._queues) if fits(name, last.queue)), -1) + 1
         self._queues = self._queues[place:] + self._queues[:place]
 
     # -- while jobs run --

@@ -14,7 +14,7 @@ from headrace.store.contract import Operation
 from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
 from headrace.store.redis import RedisStore, damage, requests
 from headrace.store.redis.operation import Script
-from headrace.store.redis.troubles import DamagedJob
+from headrace.store.redis.troubles import DamagedJob, UnknownList
 from headrace.store.redis.waiter import Ear
 
 REQUESTS = (
@@ -26,14 +26,23 @@ REQUESTS = (
 )  # fmt: skip
 
 CROWDED = (
-    "put in a crowd", "exchange in a crowd", "exchange by pattern", "close in a crowd", "sweep in a crowd",
+    "put in a crowd", "exchange in a crowd", "exchange by pattern", "exchange by list", "close in a crowd",
+    "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
     "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
-    "circumstances", "set_aside", "stage", "stage the last", "admit",
+    "circumstances", "set_aside", "stage", "stage the last", "admit", "names",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
 LARGE = b"L" * 5_000
+LISTED = (*(f"tenant {number}" for number in range(150)), "crowd", "default")
+
+
+def list_of_queues(store: RedisStore) -> Script[None]:
+    """What keeps a long list of queues at the server."""
+    (token,) = store.driver.lists.shortened(LISTED)
+    return store.driver.lists.keep(UnknownList(token), set())
+
 
 Request = Callable[[], Operation[object]]
 
@@ -267,6 +276,11 @@ class Crowd(Scene):
                 worker.id, number, outcomes, worker.asks(5, 5, "crowd", "stopped", "default", round_robin=True)
             ),
             "exchange by pattern": lambda: store.exchange(worker.id, number, (), worker.asks(50, 0, "*", "[a-d]*")),
+            "names": lambda: list_of_queues(store),
+            "exchange by list": lambda: (
+                store.driver.run(list_of_queues(store))
+                or store.exchange(worker.id, number, outcomes, worker.asks(5, 5, *LISTED, round_robin=True))
+            ),
             "close in a crowd": lambda: store.close_session(worker.id, crashed=[crowd["limited 1"].ref]),
             "sweep in a crowd": store.sweep,
             "cancel in a crowd": lambda: store.cancel(

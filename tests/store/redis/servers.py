@@ -220,6 +220,7 @@ def rows(store: Any) -> dict[str, int]:
         "meta",
         "sessions",
         "expiries",
+        "names:",
         "session:",
         "hungry:",
         "bell:",

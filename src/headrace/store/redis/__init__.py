@@ -242,7 +242,7 @@ class RedisStore(OnRedis):
             b"%d" % number,
             requests.outcomes(outcomes, steady),
             requests.numbers(started),
-            requests.wanted(take),
+            requests.wanted(take, self.driver.lists.shortened),
             self._retention[2],
         )
         return Script("exchange", arguments, read)

@@ -21,6 +21,7 @@ from headrace.store.redis import damage, requests, scripts
 from headrace.store.redis.addresses import Place
 from headrace.store.redis.connections import LoopShelf, Opener, Shelf, pack, strings
 from headrace.store.redis.keys import Keys
+from headrace.store.redis.lists import Lists
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.troubles import (
     BROKEN,
@@ -28,6 +29,7 @@ from headrace.store.redis.troubles import (
     Journey,
     Replica,
     Trouble,
+    UnknownList,
     answer_of,
     diagnose,
     redirection,
@@ -55,6 +57,7 @@ class Driver:
         self.where = place.name
         """For people."""
         self.opener = Opener(place, next(iter(keys.known), None))
+        self.lists = Lists()
         self._clock = clock
         self._shelf = Shelf(self.opener)
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShelf] = WeakKeyDictionary()
@@ -99,11 +102,14 @@ class Driver:
 
     def _run(self, script: Script[T]) -> T:
         met: set[bytes] = set()
+        sent: set[str] = set()
         while True:
             try:
                 return self._travel(script)
             except DamagedJob as damaged:
                 self._travel(damage.set_aside(damaged, met, self.keys.prefix))
+            except UnknownList as unknown:
+                self._travel(self.lists.keep(unknown, sent))
 
     def _travel(self, script: Script[T]) -> T:
         journey = self._journey(script)
@@ -193,11 +199,14 @@ class Driver:
 
     async def _arun(self, script: Script[T]) -> T:
         met: set[bytes] = set()
+        sent: set[str] = set()
         while True:
             try:
                 return await self._atravel(script)
             except DamagedJob as damaged:
                 await self._atravel(damage.set_aside(damaged, met, self.keys.prefix))
+            except UnknownList as unknown:
+                await self._atravel(self.lists.keep(unknown, sent))
 
     async def _atravel(self, script: Script[T]) -> T:
         journey = self._journey(script)

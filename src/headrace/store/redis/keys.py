@@ -27,7 +27,7 @@ TYPES = {
     "unmet:": "set", "culprits:": "set", "dependents:": "zset", "patient:": "zset", "followers:": "zset",
     "releasing": "list",
     "lanes": "hash", "lane:": "zset", "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash",
-    "patterns": "zset",
+    "patterns": "zset", "names:": "zset",
     "settings": "hash", "stats": "zset", "stat:": "hash",
     "row:": "list", "line:": "zset", "hungry:": "zset", "history:": "list", "session:": "hash", "held:": "set",
     "bell:": "list", "events": "stream", "staged:": "list", "batch:": "hash", "arriving": "zset",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 
 import msgspec
@@ -222,11 +222,11 @@ def _rare(outcome: Outcome) -> tuple[int, bytes]:
     return given, rest
 
 
-def wanted(take: Take | None) -> bytes:
+def wanted(take: Take | None, shortened: Callable[[Sequence[str]], Sequence[str]]) -> bytes:
     """What to take, if anything."""
     if take is None:
         return b""
-    queues = b"".join(map(_name, dict.fromkeys(take.queues)))
+    queues = b"".join(map(_name, dict.fromkeys(shortened(take.queues))))
     if not take.grace:
         return _TAKE(take.slots, take.spare, take.round_robin) + queues
     return _TAKE(take.slots, take.spare, take.round_robin | 2) + _ONE(take.grace) + queues

@@ -13,9 +13,10 @@ from importlib import resources
 
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
-    "edit", "exchange", "get", "hear", "history", "lane", "listen", "most", "open", "peek", "put", "put_plain",
-    "renew", "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get", "sessions",
-    "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "time_out", "walk", "watch",
+    "edit", "exchange", "get", "hear", "history", "lane", "listen", "most", "names", "open", "peek", "put",
+    "put_plain", "renew", "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get",
+    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "time_out", "walk",
+    "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due", "migrate_end",

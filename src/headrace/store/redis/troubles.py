@@ -53,6 +53,14 @@ class DamagedJob(StoreCorrupt):
         super().__init__(f"Job {self.id.decode(errors='backslashreplace')} is damaged, and could not be set aside.")
 
 
+class UnknownList(StoreCorrupt):
+    """A list of queues that the server does not have (lua/names.lua)."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        super().__init__(f"The list of queues {token} could not be kept.")
+
+
 class Trouble(NamedTuple):
     """An error as users see it."""
 
@@ -89,6 +97,8 @@ def of_script(text: str) -> HeadraceError | None:
             )
         case "INUSE":
             return StoreBusy(text)
+        case "NAMES":
+            return UnknownList(text)
         case "DAMAGED":
             return DamagedJob(text)
         case _:

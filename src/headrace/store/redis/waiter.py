@@ -321,7 +321,7 @@ class WorkerEar(Ear):
     def __init__(
         self, driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None]
     ) -> None:
-        arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(queues)))
+        arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(driver.lists.shortened(queues))))
         question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
         super().__init__(driver, driver.keys.wake(session), question, has_room)
         self._bell = driver.keys.bell(session).encode()

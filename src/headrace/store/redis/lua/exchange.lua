@@ -98,6 +98,9 @@ if ARGV[6] ~= '' then
   while at <= #ARGV[6] do
     ask.names[#ask.names + 1], at = unpack_from('>Hc0', ARGV[6], at)
   end
+  if ask.names[1] and ask.names[1]:find('^%[=%x+@%d+$') then -- a list of names, from a place on
+    ask.names[1], ask.start = ask.names[1]:match('^(.*)@(%d+)$')
+  end
   if not (ask.slots >= 0 and ask.spare >= 0 and ask.slots + ask.spare <= 100000 and ask.slots % 1 == 0 and ask.spare % 1 == 0) then
     checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
   end
@@ -167,13 +170,13 @@ else
   local from_where, left = ask.names, {}
   if special then
     local before, asked = queues.left_by(session), nil
-    local walk = queues.meant_by(ask.names, wanted + QUEUES_BESIDES, before.place)
+    local walk = queues.meant_by(ask.names, wanted + QUEUES_BESIDES, before.place, tonumber(ask.start))
     from_where = walk.queues
     given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn, ask.grace)
     due = next_due()
     left.place = queues.place_after(walk, asked, #given >= ask.slots)
     left.told = walk.from and (before.told or queues.has_been_told(session))
-    plan.look_again = plan.look_again or left.place ~= nil or left.told
+    plan.look_again = plan.look_again or left.place ~= nil or left.told or walk.cut
   elseif wanted > 0 then
     local ids, from = choose(ask.names, wanted, ask.in_turn)
     given = hand_out(session, request, ids, from, ask.slots)

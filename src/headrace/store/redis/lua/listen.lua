@@ -17,7 +17,7 @@ for _, queue in ipairs(walk.queues) do
     return { 1, 0 }
   end
 end
-if walk.stopped then
+if walk.stopped or walk.cut then
   return { 1, 0 } -- who knows: an exchange goes on looking where it has stopped
 end
 local ahead = -1

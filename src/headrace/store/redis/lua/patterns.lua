@@ -1,6 +1,77 @@
--- Names of queues that stand for others: `*` any text, `?` any character, `[a-z]` one of these, `[^a-z]` any other.
+-- Names of queues that stand for others: `*` any text, `?` any character, `[a-z]` one of these, `[^a-z]` any other. And lists of
+-- names: `[=` and a digest (see names.lua). As patterns these would mean nothing.
 makers.patterns = function()
-  patterns.parsed = {}
+  patterns.parsed, patterns.known = {}, {}
+  patterns.FEW, patterns.PIECE = 1000, 250
+
+  -- Where a list is kept, if this is one.
+  function patterns.list_key(name)
+    return #name == 42 and name:find('^%[=%x+$') and PREFIX .. 'names:' .. name:sub(3) or nil
+  end
+
+  -- The same for one whose session asks for it: it must be there.
+  function patterns.list_asked_for(name)
+    local key = patterns.list_key(name)
+    if key and not check_type(key, 'zset') then
+      fail('NAMES', name)
+    end
+    return key
+  end
+
+  -- Looks up which of some names are in a list, in one go.
+  function patterns.learn(list, names)
+    local key = patterns.list_key(list)
+    if key then
+      local known, there = patterns.known[list] or {}, check_type(key, 'zset') and read_many('ZMSCORE', key, names) or {}
+      patterns.known[list] = known
+      for i, name in ipairs(names) do
+        known[name] = there[i] and tonumber(there[i]) or false
+      end
+    end
+  end
+
+  -- The place of a name in a list; false if it has none.
+  function patterns.place_in(list, name)
+    if not patterns.known[list] or patterns.known[list][name] == nil then
+      patterns.learn(list, { name })
+    end
+    return patterns.known[list][name]
+  end
+
+  -- The names of a list that are in a sorted set of queues with a score up to `upto`, in their order from the place `start` on,
+  -- {place, name} each. From the smaller side: that of the queues, if they are few. Else it goes through the list, until it has
+  -- found `most`. Also whether these are all.
+  function patterns.listed_in(key, queues, upto, start, most)
+    local before, found = {}, {}
+    if call('ZCARD', queues) <= patterns.FEW then
+      local due = call('ZRANGEBYSCORE', queues, '-inf', upto)
+      local places = read_many('ZMSCORE', key, due)
+      for i, name in ipairs(due) do
+        local place = places[i] and tonumber(places[i])
+        local list = place and (place < start and before or found) or {}
+        list[#list + 1] = { place, name }
+      end
+      for _, list in ipairs({ before, found }) do
+        table.sort(list, function(a, b)
+          return a[1] < b[1]
+        end)
+      end
+      for _, entry in ipairs(before) do
+        found[#found + 1] = entry
+      end
+      return found, true
+    end
+    local total, passed = call('ZCARD', key), 0
+    while passed < total and #found < most do
+      local at = (start + passed) % total
+      local names = call('ZRANGE', key, at, math.min(at + math.min(patterns.PIECE, total - passed), total) - 1)
+      for i, score in ipairs(call('ZMSCORE', queues, unpack(names))) do
+        found[#found + 1] = score and tonumber(score) <= upto and { at + i - 1, names[i] } or nil
+      end
+      passed = passed + #names
+    end
+    return found, passed >= total
+  end
 
   function patterns.code_points(text)
     if #text <= 200 and not text:find('[\128-\255]') then
@@ -76,6 +147,9 @@ makers.patterns = function()
 
   -- Whether a pattern means a name.
   function patterns.matches(pattern, name)
+    if patterns.list_key(pattern) then
+      return patterns.place_in(pattern, name) and true
+    end
     local parts = patterns.parsed[pattern]
     if parts == nil then
       parts = patterns.parse_pattern(pattern)

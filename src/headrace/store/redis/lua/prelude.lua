@@ -45,7 +45,8 @@
 --   {ns}:starts:<lane>    list    when the last jobs of a lane with a rate were started
 --   {ns}:fading           zset    lanes that have no jobs but a rate: score until when it has something to remember
 --   {ns}:control          hash    p<queue> -> who paused it, and when; l<queue> -> how many of its jobs may run at once
---   {ns}:patterns         zset    patterns that hungry sessions listen to: score since when
+--   {ns}:names:<digest>   zset    a list of queues: score its place in it (see names.lua)
+--   {ns}:patterns         zset    patterns, and lists, that hungry sessions listen to: score since when
 --   {ns}:stat:<day>:<queue> hash  what happened in a queue on a day (see stats.lua)
 --   {ns}:stats            zset    these days and queues: score day
 --   {ns}:settings         hash    what has been set: name -> value

@@ -105,7 +105,9 @@ makers.queues = function()
   -- be, one of several steps; from}.
   queues.LOOKED_AT_MOST, queues.AT_ONCE = 1000, 250
 
-  function queues.meant_by(names, most, from)
+  -- A list of names (see names.lua) gives place to those of its queues that have ready jobs, and room for them, in their order from
+  -- the place `start` on. `cut`: there are more than the `most` that were chosen.
+  function queues.meant_by(names, most, from, start)
     local listed, filled, emptied = {}, nil, nil
     local walk = { queues = {}, by = {}, left = queues.LOOKED_AT_MOST, number = 0 }
     for _, name in ipairs(names) do
@@ -161,13 +163,52 @@ makers.queues = function()
       walk.stopped = more and { pattern, place } or nil
     end
 
+    -- Those that the plan gives their first job stand among the others.
+    local function look_in(name, key)
+      local chosen, all = patterns.listed_in(key, READY_QUEUES, 0, start or 0, most)
+      local total, last = call('ZCARD', key), chosen[#chosen]
+      local function from_start(entry)
+        return (entry[1] - (start or 0)) % total
+      end
+      patterns.learn(name, filled)
+      for _, queue in ipairs(filled) do
+        local entry = { patterns.place_in(name, queue), queue }
+        if entry[1] and (all or from_start(entry) < from_start(last)) then
+          chosen[#chosen + 1] = entry
+        end
+      end
+      table.sort(chosen, function(a, b)
+        return from_start(a) < from_start(b)
+      end)
+      for i, entry in ipairs(chosen) do
+        chosen[i] = entry[2]
+      end
+      walk.cut = not all
+      for first = 1, #chosen, queues.AT_ONCE do
+        local meant = { unpack(chosen, first, math.min(first + queues.AT_ONCE - 1, #chosen)) }
+        queues.learn(meant)
+        for _, queue in ipairs(meant) do
+          if #walk.queues < most and not emptied[queue] and queues.room(queue) > 0 then
+            list(queue)
+          end
+        end
+        if #walk.queues >= most then
+          walk.cut = true
+          return
+        end
+      end
+    end
+
     for _, name in ipairs(names) do
-      if not is_pattern(name) then
+      local is_list = is_pattern(name) and patterns.list_asked_for(name)
+      if is_pattern(name) and not filled then
+        filled, emptied = queues.changed()
+      end
+      if is_list then
+        look_in(name, is_list)
+      elseif not is_pattern(name) then
         list(name)
       elseif not walk.stopped and (begun or name == from[1]) then
-        if not filled then
-          filled, emptied = queues.changed()
-        end
         look_for(name, not begun and from[2] or '')
         begun = true
       end

@@ -8,6 +8,9 @@ local function quick_take(session, request)
   end
   local queue
   queue, at = unpack_from('>Hc0', ARGV[6], at)
+  if queue:find('[*?%[]') then
+    return nil
+  end
   local registered = hungry_for(session)
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   if session.unfinished ~= '' or at <= #ARGV[6] or registered[2] or registered[1] and registered[1] ~= queue or due and tonumber(due) <= now then
@@ -16,7 +19,7 @@ local function quick_take(session, request)
   local row, hungry = PREFIX .. 'row:' .. queue, PREFIX .. 'hungry:' .. queue
   local members = call('LRANGE', row, 0, slots - 1)
   local n = #members
-  if n >= slots or queue:find('[*?%[]')
+  if n >= slots
     or call('EXISTS', PREFIX .. 'line:' .. queue, PREFIX .. 'control', PREFIX .. 'releasing', EVENTS) ~= 0 then
     return nil
   end

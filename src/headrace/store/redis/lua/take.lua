@@ -16,6 +16,9 @@ local function queues_due(names)
     end
   end
   local found = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, PROMOTED_AT_MOST)
+  for _, pattern in ipairs(globs) do
+    patterns.learn(pattern, found)
+  end
   for _, queue in ipairs(found) do
     local is_own = listed[queue]
     for i = 1, is_own == nil and #globs or 0 do
@@ -33,6 +36,16 @@ local function queues_due(names)
     end
     for i, due in ipairs(read_many('ZMSCORE', DUE, rest)) do
       own[#own + 1] = due and tonumber(due) <= now and rest[i] or nil
+    end
+    local is_listed = {}
+    for _, queue in ipairs(own) do
+      is_listed[queue] = true
+    end
+    for _, pattern in ipairs(globs) do
+      local list = patterns.list_asked_for(pattern)
+      for _, entry in ipairs(list and patterns.listed_in(list, DUE, now, 0, PROMOTED_AT_MOST) or {}) do
+        own[#own + 1] = not is_listed[entry[2]] and entry[2] or nil
+      end
     end
   end
   return own, others

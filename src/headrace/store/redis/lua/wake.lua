@@ -1,5 +1,6 @@
 -- Who sleeps, and how he is woken. Patterns are names of queues that stand for others (see patterns.lua).
 local PATTERNS = PREFIX .. 'patterns'
+local LIST_LASTS = 86400000
 local patterns = on_demand('patterns')
 local slept_on
 
@@ -35,11 +36,15 @@ local function to_be_woken(news)
       sleepers[name] = math.min(number + (sleepers[name] or 0), WOKEN_AT_MOST)
     end
   end
-  local globs = sleepers_patterns()
-  for _ in pairs(globs[1] and news or {}) do
+  local globs, queues = sleepers_patterns(), {}
+  for queue in pairs(globs[1] and news or {}) do
     many = many + 1
+    queues[many] = queue
   end
   local too_many = many * #globs > COMPARED_AT_MOST
+  for _, pattern in ipairs(too_many and {} or globs) do
+    patterns.learn(pattern, queues)
+  end
   for queue, number in pairs(news) do
     for _, name in ipairs(too_many and { queue } or number > 0 and listening_to(queue) or {}) do
       add(name, number)
@@ -69,6 +74,10 @@ local function be_hungry(session, names)
       call('ZREMRANGEBYSCORE', PATTERNS, '-inf', now - 60000)
       call('ZADD', PATTERNS, now, name)
       call('PEXPIRE', PATTERNS, 60000)
+      local list = patterns.list_key(name)
+      if list then
+        call('PEXPIRE', list, LIST_LASTS)
+      end
     end
   end
 end
