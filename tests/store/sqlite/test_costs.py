@@ -36,6 +36,8 @@ WHOLE_INDEXES = {
     "ready_queues": "goes through what it has found",
     "ready_count": "counts up to a limit",
     "sessions": "looks at every open session",
+    "sessions_holding": "goes through what it has found",
+    "sessions_open": "counts the open sessions by their index",
     "tags_most": "reads the first entries of its index",
     "settings": "shows all of a dozen",
     "snapshot": "is never run without a condition",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import StaleRequest
-from headrace.job import Take
-from headrace.store.sqlite import SqliteStore
+from headrace.job import SessionInfo, Take
+from headrace.store.sqlite import SqliteStore, sessions, upkeep
 from volume import volume
 
+from .conftest import OpenStore
 from .counting import counted
 from .helpers import Session, jobs
 
@@ -64,3 +65,54 @@ def test_an_exchange_that_finds_nothing_has_a_number_all_the_same(store: SqliteS
     with pytest.raises(StaleRequest):
         store.run(store.report(session.id, 6, ()))
     assert len(store.run(store.exchange(session.id, 8, (), take)).leases) == 1
+
+
+def open_sessions(store: SqliteStore, count: int) -> None:
+    for number in range(count):
+        store.run(store.open(SessionInfo(id=f"s{number}", name=f"s{number}", timeout=15_000)))
+
+
+def test_one_sweep_a_second_whichever_process_does_it(open_store: OpenStore) -> None:
+    stores = [open_store(), open_store()]  # as two processes have them
+    open_sessions(stores[0], 3)
+    swept = 0
+    for _ in range(5):
+        for store in stores:
+            with counted(store) as seen:
+                store.run(store.sweep(every=60_000))
+            swept += "sessions_holding" in seen.statements
+    assert swept == 1
+    with counted(stores[0]) as seen:
+        stores[0].run(stores[0].sweep())
+    assert "sessions_holding" in seen.statements, "a sweep that is asked for by hand always sweeps"
+
+
+def test_many_sessions_sweep_less_often_each(store: SqliteStore) -> None:
+    open_sessions(store, 90)
+    assert store.run(store.sweep(every=750)).again_in is None
+    open_sessions(store, 300)
+    assert store.run(store.sweep(every=750)).again_in == 3_000
+
+
+def test_a_sweep_that_has_left_something_goes_on_at_once(open_store: OpenStore) -> None:
+    store = open_store(keep_failed=-1)
+    many = jobs(upkeep.PURGE_STEP + 10)
+    store.run(store.put(many))
+    store.run(store.cancel([job.id for job in many]))
+    assert store.run(store.sweep(every=60_000)).more
+    assert store.run(store.sweep(every=60_000)).jobs_purged == 10
+
+
+def test_a_sweep_looks_at_every_session_that_holds_jobs_and_at_some_others(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_sessions(store, volume(2_000))
+    holding = [Session(store, f"holds {number}") for number in range(5)]
+    store.run(store.put(jobs(5)))
+    for session in holding:
+        session.take(1)
+    looked_at: list[str] = []
+    monkeypatch.setattr(sessions, "visibly_dead", lambda _, session: looked_at.append(session))
+    store.run(store.sweep())
+    assert {session.id for session in holding} <= set(looked_at)
+    assert len(looked_at) <= 5 + sessions.IDLE_AT_ONCE

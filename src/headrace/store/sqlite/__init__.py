@@ -132,6 +132,7 @@ class SqliteStore:
         self._trying_bells = reentrant_lock()
         self._bells_tried = self._db.in_memory or self._immutable
         self._gongs: set[Gong] = set()
+        self._swept_here = 0
         self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""
@@ -445,10 +446,33 @@ class SqliteStore:
         return self._waiter(WORKER, queue_key(names.given), lambda tx: reads.has_work(tx, names))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
-        return Step(
-            lambda tx: upkeep.sweep(tx, self._run_folder, self._overrides),
-            glance=lambda tx: upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides),
-        )
+        def glance(tx: Transaction) -> Swept | None:
+            if every is not None and self._swept <= tx.steady < self._swept + every:
+                return upkeep.swept_already(tx)
+            self._swept = tx.steady  # before it is done: no other process begins meanwhile
+            return upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides)
+
+        def work(tx: Transaction) -> Swept:
+            swept = upkeep.sweep(tx, self._run_folder, self._overrides)
+            if swept.more:
+                self._swept = 0
+            return swept
+
+        return Step(work, glance=glance)
+
+    @property
+    def _swept(self) -> int:
+        """When this store was swept last, by any process. (Where no bells can be hung, by this one.)"""
+        bells = self._find_bells()
+        return self._swept_here if bells is None else bells.swept
+
+    @_swept.setter
+    def _swept(self, steady: int) -> None:
+        bells = self._find_bells()
+        if bells is None:
+            self._swept_here = steady
+        else:
+            bells.swept = steady
 
     # -- schedules --
 

@@ -43,7 +43,7 @@ _ENTRIES = _STATES + SLOTS
 _ENTRY = struct.Struct("<IxxxxQ")  # the owner's pid, and the key it listens for
 _SIZE = _ENTRIES + SLOTS * _ENTRY.size
 _HIGH = struct.Struct("<I")
-_UNTIL, _UNTIL_AT = struct.Struct("q"), 8  # in the machine's own order, as only that is written in one go
+_TIME, _UNTIL_AT, _SWEPT_AT = struct.Struct("q"), 8, 16  # in the machine's own order, as only that is written in one go
 
 
 def queue_key(queues: Iterable[str]) -> int:
@@ -110,12 +110,22 @@ class Bells:
     @property
     def listened_until(self) -> int:
         """Until when somebody listens to events, on the steady clock; 0: nobody ever has."""
-        until: int = _UNTIL.unpack_from(self._map, _UNTIL_AT)[0]
+        until: int = _TIME.unpack_from(self._map, _UNTIL_AT)[0]
         return until
 
     @listened_until.setter
     def listened_until(self, steady: int) -> None:
-        _UNTIL.pack_into(self._map, _UNTIL_AT, steady)
+        _TIME.pack_into(self._map, _UNTIL_AT, steady)
+
+    @property
+    def swept(self) -> int:
+        """When a process last began to sweep, on the steady clock; 0: there is more to sweep."""
+        steady: int = _TIME.unpack_from(self._map, _SWEPT_AT)[0]
+        return steady
+
+    @swept.setter
+    def swept(self, steady: int) -> None:
+        _TIME.pack_into(self._map, _SWEPT_AT, steady)
 
     def _high(self) -> int:
         high: int = _HIGH.unpack_from(self._map, 0)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -198,6 +199,28 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
             )
         )
     return snapshots
+
+
+IDLE_AT_ONCE = 100
+"""Sessions that hold nothing can wait: so many of them are looked at in one sweep."""
+
+
+def dead(tx: Transaction, run_folder: str) -> list[str]:
+    """Open sessions that have died, by id: all that hold jobs are looked at, and some of the others."""
+    holding = tx.rows(SQL["sessions_holding"])
+    found = [session_id for _, session_id, *times in holding if _is_dead(tx, run_folder, session_id, *times)]
+    known = {row[0] for row in holding}
+    number, first, last = tx.rows(SQL["sessions_open"])[0]
+    start = first if number <= IDLE_AT_ONCE else random.randint(first, last)  # noqa: S311
+    silent = tx.number("max-worker-age")
+    for seq, session_id, timeout, seen in tx.rows(SQL["sessions_some"], (start, IDLE_AT_ONCE)):
+        if seq not in known and _is_dead(tx, run_folder, session_id, max(timeout, silent), seen):
+            found.append(session_id)
+    return found
+
+
+def _is_dead(tx: Transaction, run_folder: str, session_id: str, timeout: int, seen: int) -> bool:
+    return run_out(tx, seen, timeout) or visibly_dead(run_folder, session_id)
 
 
 def live_listeners(tx: Transaction, queue: str, task: str, run_folder: str) -> bool:

@@ -14,7 +14,6 @@ from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.audience import forgotten, newest
 from headrace.store.sqlite.client import erase
 from headrace.store.sqlite.schedules import next_tick
-from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, PRECEDES, Transaction
 from headrace.store.sqlite.worker import take_away
@@ -147,7 +146,7 @@ def _forgotten_before(tx: Transaction) -> int:
 
 def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept | None:
     """Asked first, in a read transaction: an idle worker writes nothing."""
-    if not all(session.alive for session in sessions(tx, run_folder)):
+    if table.dead(tx, run_folder):
         return None
     bounds = _bounds(tx, overrides)
     if not all(_nothing_to_purge(tx, state, bounds) for state in _RETAINED) or not _no_surplus(tx, bounds):
@@ -158,7 +157,7 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
         return None
     if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)) or forgotten(tx):
         return None
-    return Swept(ticks_in=_ticks_in(tx))
+    return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
 
 def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
@@ -173,10 +172,9 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
 def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
     more = False
-    for session in sessions(tx, run_folder):
-        if not session.alive:
-            returned += len(table.close_session(tx, session.info.id, None, take_away, run_folder))
-            closed += 1
+    for session_id in table.dead(tx, run_folder):
+        returned += len(table.close_session(tx, session_id, None, take_away, run_folder))
+        closed += 1
     if returned:
         queues.room_made(tx)
     bounds = _bounds(tx, overrides)
@@ -197,7 +195,18 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     more |= dependents.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= _results_to_drop(tx) is not None
-    return Swept(closed, returned, purged, more, _ticks_in(tx))
+    return Swept(closed, returned, purged, more, _ticks_in(tx), again_in=_again_in(tx))
+
+
+def swept_already(tx: Transaction) -> Swept:
+    """The answer when another process has just swept."""
+    return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
+
+
+def _again_in(tx: Transaction) -> int | None:
+    """Many sessions ask less often, so that all of them together ask a hundred times a second."""
+    pause = 10 * int(tx.rows(SQL["sessions_open"])[0][0])
+    return pause if pause > 1_000 else None
 
 
 def _ticks_in(tx: Transaction) -> int | None:
