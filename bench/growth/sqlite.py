@@ -14,6 +14,7 @@ from bench.tools import Report
 from headrace.clock import SystemClock
 from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take, Turn
 from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.bell import LOOK_SECONDS
 
 _ids = itertools.count()
 
@@ -92,3 +93,56 @@ def pattern(report: Report) -> None:
             done = worker.drain(Take(("*",), 10, 490))
             per_job.append((time.process_time() - start) / done)
     report.add("SQLite: drain by *, per job, 1 → 10,000 queues", per_job[1] / per_job[0], "times", 2, at_most=True)
+
+
+@row("sqlite: sweeps of idle workers, 50 and 800 sessions")
+def sweeps(report: Report) -> None:
+    cost = []
+    for number in (50, 800):
+        with fresh() as store:
+            for session in range(number):
+                Worker(store, f"w{session}")
+                store.guard(f"w{session}")
+            store.run(store.sweep())
+            cost.append(cpu(lambda: store.run(store.sweep()), 20))
+    report.add("SQLite: a sweep, 50 → 800 idle sessions", cost[1] / cost[0], "times", 4, at_most=True)
+
+
+@row("sqlite: 2,000 idle sessions")
+def idle(report: Report) -> None:
+    """All that happens in 15 seconds: sweeps, questions whether to sweep, renewals by supervisors, looks for work."""
+    with fresh() as store:
+        names = [f"w{number}" for number in range(2_000)]
+        for name in names:
+            Worker(store, name)
+        waiters = [store.waiter(name, ["default"]) for name in names[:1]]
+        pause = store.run(store.sweep()).again_in or 1_000
+        spent = 15 * cpu(lambda: store.run(store.sweep()), 15)
+        spent += 15_000 / pause * len(names) * cpu(lambda: store.run(store.sweep(every=750)), 200)
+        spent += 3 * len(names) * cpu(lambda: store.run(store.renew("w1")), 200)
+        looks = 15 / LOOK_SECONDS
+        spent += looks * len(names) * cpu(waiters[0]._look, 200)  # type: ignore[attr-defined]
+        waiters[0].close()
+    report.add("SQLite: 2,000 idle sessions, share of a core", spent / 15, "%", 0.02, at_most=True)
+
+
+@row("sqlite: purge and idle sweep with many done jobs kept")
+def kept(report: Report) -> None:
+    idle_cost, purge_cost = [], []
+    for number in (25_000, 500_000):
+        with fresh() as store:
+            store.run(store.set_settings({"jobs-history-count": number}))
+            worker = Worker(store)
+            for _ in range(number // 1_000):
+                store.run(store.put(new_jobs(1_000)))
+                worker.drain(Take(("default",), 500))
+            store.run(store.sweep())
+            idle_cost.append(cpu(lambda: store.run(store.sweep()), 10))
+            store.run(store.put(new_jobs(number // 9)))
+            worker.drain(Take(("default",), 500))
+            store.run(store.sweep())
+            purge_cost.append(cpu(lambda: store.run(store.sweep()), 10))
+    report.add(
+        "SQLite: an idle sweep, 25,000 → 500,000 done jobs kept", idle_cost[1] / idle_cost[0], "times", 2, at_most=True
+    )
+    report.add("SQLite: a step of a purge, the same", purge_cost[1] / purge_cost[0], "times", 2, at_most=True)

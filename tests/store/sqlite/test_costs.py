@@ -23,6 +23,7 @@ WHOLE_INDEXES = {
     "damaged": "looks at all jobs when a request has met a damaged one",
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
+    "done_since": "counts up to a limit",
     "done_together": "reads a list that it is given",
     "drop_blobs": "reads a list that it is given",
     "drop_results": "reads a list that it is given",

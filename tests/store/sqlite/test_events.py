@@ -15,8 +15,7 @@ import pytest
 from conformance.helpers import put
 from conformance.test_events import Listener
 from headrace.clock import ManualClock
-from headrace.store import sqlite
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite import SqliteStore, ringing
 from headrace.store.sqlite.bell import Poll
 from processes import environment
 
@@ -51,7 +50,7 @@ def bellless(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def refuse(*_: Any) -> None:
         raise OSError("no bells here")
 
-    monkeypatch.setattr(sqlite, "Bells", refuse)
+    monkeypatch.setattr(ringing, "Bells", refuse)
     made: list[SqliteStore] = []
 
     def make(**options: Any) -> SqliteStore:
@@ -117,6 +116,7 @@ def test_a_reader_that_was_killed_is_taken_down_by_the_next_event(path: Path, st
     process.wait()
     process.stdout.close()
     put(store, "a")
-    assert store._bells is not None
-    assert store._bells._free_slot() == 0
+    bells = store._ringer.bells()
+    assert bells is not None
+    assert bells._free_slot() == 0
     assert [row[0] for row in look(path, "SELECT what FROM event")] == ["created"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.clock import SystemClock
 from headrace.errors import StaleRequest
 from headrace.job import SessionInfo, Take
-from headrace.store.sqlite import SqliteStore, sessions, upkeep
+from headrace.store.contract import Waiter
+from headrace.store.sqlite import SqliteStore, client, sessions, upkeep
+from headrace.store.sqlite.bell import Bell, queue_key
+from headrace.store.sqlite.statements import SQL
 from volume import volume
 
 from .conftest import OpenStore
 from .counting import counted
-from .helpers import Session, jobs
+from .helpers import Session, count, jobs
 
 
 def test_an_empty_exchange_costs_no_more_with_many_names(store: SqliteStore) -> None:
@@ -116,3 +120,132 @@ def test_a_sweep_looks_at_every_session_that_holds_jobs_and_at_some_others(
     store.run(store.sweep())
     assert {session.id for session in holding} <= set(looked_at)
     assert len(looked_at) <= 5 + sessions.IDLE_AT_ONCE
+
+
+def end(store: SqliteStore, count: int, *, finished: int) -> None:
+    """So many jobs are done, a millisecond after each other."""
+    rows = [(f"done {finished + i}", finished + i) for i in range(count)]
+    statement = """
+        INSERT INTO job (id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags,
+        started, finished, body) VALUES (?1, 't', 'q', 4, 0, ?2, ?2, 1, 1, 0, 3, 0, ?2, ?2, x'')"""
+    store._db.write(lambda connection: connection.executemany(statement, rows).close())
+
+
+def test_kept_jobs_are_not_counted_again_at_each_sweep(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "EXACT", 10)
+    store = open_store(keep_count=100)
+    now = SystemClock().now() - 60_000
+    end(store, 150, finished=now)
+    while store.run(store.sweep()).more:
+        pass
+    assert count(store) == 100
+    for ended in range(9):
+        end(store, 1, finished=now + 1_000 + ended)
+        with counted(store) as seen:
+            assert store.run(store.sweep()).jobs_purged == 0
+        assert "surplus_before" not in seen.statements
+    end(store, 1, finished=now + 2_000)
+    assert store.run(store.sweep()).jobs_purged == 10
+
+
+# -- wake-ups --
+
+
+def asleep(store: SqliteStore, count: int, queue: str = "default") -> list[Waiter]:
+    waiters = [store.waiter(f"sleeper {number}", [queue]) for number in range(count)]
+    for waiter in waiters:
+        waiter.arm()
+    return waiters
+
+
+def woken(waiters: list[Waiter]) -> int:
+    """How many of them were rung. (Each look at the database would find the job, too.)"""
+    rung = 0
+    for waiter in waiters:
+        assert isinstance(waiter, Bell)
+        waiter._look = lambda: False
+        rung += waiter.wait(0.01)
+        waiter.close()
+    return rung
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_as_many_workers_are_woken_as_there_are_jobs(store: SqliteStore, number: int) -> None:
+    waiters = asleep(store, 20)
+    store.run(store.put(jobs(number)))
+    assert woken(waiters) == number
+
+
+@pytest.mark.parametrize("later", [{"delay": 60_000}, {"run_at": 1 << 42}])
+def test_every_worker_hears_of_a_job_that_will_be_due(store: SqliteStore, later: dict[str, int]) -> None:
+    waiters = asleep(store, 5)
+    store.run(store.put(jobs(1, **later)))
+    assert woken(waiters) == 5
+
+
+def test_a_worker_that_is_full_is_not_woken_for_work_but_to_stop_a_job(store: SqliteStore) -> None:
+    session = Session(store, "full")
+    (full,) = waiters = [store.waiter("full", ["default"])]
+    store.run(store.put(jobs(2)))
+    full.arm()
+    (lease,) = session.take(1)
+    others = asleep(store, 2)
+    store.run(store.put(jobs(1)))
+    assert woken(others) == 1
+    assert isinstance(full, Bell)
+    assert not full.wait(0.01)
+    store.run(store.cancel([lease.id]))
+    assert woken(waiters) == 1
+
+
+def test_a_worker_that_was_rung_while_it_filled_up_rings_another(store: SqliteStore) -> None:
+    session = Session(store, "full")
+    full = store.waiter("full", ["default"])
+    others = asleep(store, 3)
+    store.run(store.put(jobs(2)))  # rings two sleepers, as the first does not sleep
+    full.arm()
+    store.run(store.put(jobs(1)))  # rings the first
+    session.take(1)
+    assert full.wait(0.01)
+    assert woken(others) == 3
+    full.close()
+
+
+def test_a_worker_that_was_rung_in_the_place_of_another_rings_that_one(store: SqliteStore) -> None:
+    """Their queues look alike in the map."""
+    alike = next(name for name in map(str, range(10_000)) if queue_key([name]) == queue_key(["default"]))
+    session = Session(store, "other")
+    other = store.waiter("other", [alike])
+    other.arm()
+    (waiter,) = asleep(store, 1)
+    store.run(store.put(jobs(1)))
+    assert other.wait(0.01)
+    other.arm()
+    assert session.exchange(take=Take((alike,), 1)).leases == []
+    assert woken([waiter]) == 1
+    assert woken([other]) == 0, "no ring goes round in circles"
+
+
+def test_a_worker_that_found_more_than_it_could_take_rings_another(store: SqliteStore) -> None:
+    store.run(store.put(jobs(2)))
+    session = Session(store, "first")
+    first = store.waiter("first", ["default"])
+    (waiter,) = asleep(store, 1)
+    session.take(1)
+    assert woken([waiter]) == 1
+    first.close()
+
+
+def test_a_sweep_rings_for_work_that_nobody_was_rung_for(store: SqliteStore, open_store: OpenStore) -> None:
+    (waiter,) = asleep(store, 1)
+    store._db.autocommit(SQL["put"], client.plain_row(jobs(1)[0], SystemClock().now()))  # the ring is missing
+    open_store().run(store.sweep(every=750))
+    assert woken([waiter]) == 1
+
+
+def test_paused_queues_wake_nobody(store: SqliteStore) -> None:
+    store.run(store.put(jobs(1)))
+    store.run(store.pause("default"))
+    waiters = asleep(store, 2)
+    store.run(store.sweep())
+    assert woken(waiters) == 0

@@ -135,7 +135,7 @@ def test_a_fork_does_not_touch_its_parents_connections(path: Path) -> None:
 
 
 def bells(store: SqliteStore) -> Bells:
-    found = store._find_bells()
+    found = store._ringer.bells()
     assert found is not None
     return found
 
@@ -184,7 +184,7 @@ def test_bells_of_the_dead_are_taken_down(path: Path, store: SqliteStore) -> Non
 def test_threads_hang_up_bells_of_their_own(store: SqliteStore) -> None:
     with ThreadPoolExecutor(16) as pool:
         waiters = list(pool.map(lambda _: store.watcher("job"), range(64)))
-    assert len({waiter._slot for waiter in waiters}) == 64  # type: ignore[attr-defined]
+    assert len({waiter.slot for waiter in waiters}) == 64  # type: ignore[attr-defined]
     for waiter in waiters:
         waiter.close()
 

@@ -33,7 +33,6 @@ from headrace.job import (
     Token,
     Turn,
 )
-from headrace.locks import reentrant_lock
 from headrace.settings import check_in_store, checked
 from headrace.store import damaged, rules
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
@@ -67,9 +66,10 @@ from headrace.store.sqlite import (
     upkeep,
     worker,
 )
-from headrace.store.sqlite.bell import HEARER, WATCHER, WORKER, Bells, Gong, Poll, job_key, queue_key
+from headrace.store.sqlite.bell import HEARER, WATCHER, job_key
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.queues import Names
+from headrace.store.sqlite.ringing import Ringer
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Otherwise, PutOne, Step, Transaction
 
@@ -116,7 +116,7 @@ class SqliteStore:
         # Absolute, as it is handed to processes that may run in another folder.
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
         self._clock = clock or SystemClock()
-        self._overrides = upkeep.Overrides(keep_done, keep_failed, keep_count)
+        self._overrides = upkeep.Overrides(keep_done, keep_failed, keep_count, upkeep.Surplus())
         self._immutable = options["immutable"] == "1"
         self._db = Database(
             path,
@@ -127,16 +127,11 @@ class SqliteStore:
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
-        self._bells: Bells | None = None
-        self._old_bells: list[Bells] = []
-        self._trying_bells = reentrant_lock()
-        self._bells_tried = self._db.in_memory or self._immutable
-        self._gongs: set[Gong] = set()
-        self._swept_here = 0
+        self._ringer = Ringer(self._db, "" if self._immutable else self._run_folder, self._find_work)
         self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""
-        self._audience = audience.Audience(self._find_bells, self._db.in_memory)
+        self._audience = audience.Audience(self._ringer.bells, self._db.in_memory)
 
     # -- running --
 
@@ -146,9 +141,7 @@ class SqliteStore:
                 return self._put_one(operation)  # type: ignore[return-value]  # T is what a put answers
             return self._run_on(cast("Step[T]", operation))
         except StoreReplaced:
-            if self._bells is not None:  # they hang beside the old file; those who wait there hear nothing more
-                self._old_bells.append(self._bells)
-            self._bells, self._bells_tried = None, False
+            self._ringer.file_is_replaced()
             raise
 
     def _run_on(self, step: Step[T]) -> T:
@@ -184,13 +177,17 @@ class SqliteStore:
         if (glance := step.glance) is not None:
             seen = self._db.read(lambda connection: glance(self._with_audience(connection, Transaction())))
             if seen is not None:
+                if step.then is not None:
+                    step.then(seen)
                 return seen
         tx = Transaction()
         try:
             answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
         except Otherwise as other:
             return self._run(Step[T](other.work))
-        self._ring(tx)
+        self._ringer.ring(tx)
+        if step.then is not None:
+            step.then(answer)
         return answer
 
     @staticmethod
@@ -203,12 +200,7 @@ class SqliteStore:
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
         self._db.autocommit(SQL["put"], client.plain_row(job, self._clock.now()))
-        bells = self._bells or self._find_bells()
-        if bells is not None:
-            bells.ring_workers((job.queue,))
-        elif self._gongs:
-            for gong in tuple(self._gongs):
-                gong.strike()
+        self._ringer.ring_for(job)
         return [Put(job.id, True)]
 
     def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
@@ -223,39 +215,9 @@ class SqliteStore:
     async def arun(self, operation: Operation[T]) -> T:
         return await asyncio.to_thread(self.run, operation)
 
-    def _ring(self, tx: Transaction) -> None:
-        """Tell those who sleep what has just been committed."""
-        bells = self._find_bells()
-        if bells is not None:
-            if tx.stop:
-                bells.ring_all_workers()
-            elif tx.queues:
-                bells.ring_workers(tx.queues)
-            if tx.ended:
-                bells.ring_watchers(tx.ended)
-            if tx.happenings:
-                bells.ring_hearers()
-        elif self._gongs and (tx.ended or tx.queues or tx.stop or tx.happenings):
-            for gong in tuple(self._gongs):
-                gong.strike()
-
-    def _find_bells(self) -> Bells | None:
-        """Bells where they can be had: not in memory, not on every file system."""
-        if not self._bells_tried:
-            with self._trying_bells:
-                if not self._bells_tried:
-                    with suppress(OSError):
-                        self._bells = Bells(Path(self._run_folder), self._db.mode())
-                    self._bells_tried = True
-        return self._bells
-
     def close(self) -> None:
         self._db.close()
-        for bells in (self._bells, *self._old_bells):
-            if bells is not None:
-                bells.close()
-        self._bells = None
-        self._old_bells.clear()
+        self._ringer.close()
 
     # -- clients --
 
@@ -310,7 +272,7 @@ class SqliteStore:
         return Step(lambda tx: reads.failures(tx, limit), writes=False)
 
     def watcher(self, job_id: str) -> Waiter:
-        return self._waiter(WATCHER, job_key(job_id), lambda tx: reads.has_ended(tx, job_id))
+        return self._ringer.waiter(WATCHER, job_key(job_id), lambda: self._look(lambda tx: reads.has_ended(tx, job_id)))
 
     # -- relations, queues, editing, why --
 
@@ -371,7 +333,7 @@ class SqliteStore:
             before, seen = seen, audience.newest(tx)
             return seen != before
 
-        return self._waiter(HEARER, 0, look)
+        return self._ringer.waiter(HEARER, 0, lambda: self._look(look))
 
     # -- workers --
 
@@ -398,9 +360,15 @@ class SqliteStore:
         request = worker.Request(
             session, number, self._unrecorded.get(session, 0), outcomes, take, names, steady, started
         )
+
+        def then(turn: Turn) -> None:
+            self._ringer.note_room(request, turn)
+
         if outcomes or started or take is None:
-            return Step(lambda tx: worker.exchange(tx, request))
-        return Step(lambda tx: worker.exchange(tx, request), glance=lambda tx: self._nothing_to_take(tx, request))
+            return Step(lambda tx: worker.exchange(tx, request), then=then)
+        return Step(
+            lambda tx: worker.exchange(tx, request), glance=lambda tx: self._nothing_to_take(tx, request), then=then
+        )
 
     def _names(self, queues: Sequence[str]) -> Names:
         """Sorted once: a worker asks with the same queues again and again."""
@@ -443,36 +411,36 @@ class SqliteStore:
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
-        return self._waiter(WORKER, queue_key(names.given), lambda tx: reads.has_work(tx, names))
+        return self._ringer.worker(session, names.given, lambda: self._look(lambda tx: reads.has_work(tx, names)))
+
+    def _look(self, look: Callable[[Transaction], bool]) -> bool:
+        return self.run(Step(look, writes=False))
+
+    def _find_work(self) -> dict[str, int]:
+        return self.run(Step(queues.with_work, writes=False))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        begun = False
+
         def glance(tx: Transaction) -> Swept | None:
-            if every is not None and self._swept <= tx.steady < self._swept + every:
+            nonlocal begun
+            if every is not None and self._ringer.swept <= tx.steady < self._ringer.swept + every:
                 return upkeep.swept_already(tx)
-            self._swept = tx.steady  # before it is done: no other process begins meanwhile
+            begun = True
+            self._ringer.swept = tx.steady  # before it is done: no other process begins meanwhile
             return upkeep.nothing_to_sweep(tx, self._run_folder, self._overrides)
 
         def work(tx: Transaction) -> Swept:
             swept = upkeep.sweep(tx, self._run_folder, self._overrides)
             if swept.more:
-                self._swept = 0
+                self._ringer.swept = 0
             return swept
 
-        return Step(work, glance=glance)
+        def then(_: Swept) -> None:
+            if begun:  # what was not rung for, or in vain, waits no longer than to the next sweep
+                self._ringer.ring_for_work()
 
-    @property
-    def _swept(self) -> int:
-        """When this store was swept last, by any process. (Where no bells can be hung, by this one.)"""
-        bells = self._find_bells()
-        return self._swept_here if bells is None else bells.swept
-
-    @_swept.setter
-    def _swept(self, steady: int) -> None:
-        bells = self._find_bells()
-        if bells is None:
-            self._swept_here = steady
-        else:
-            bells.swept = steady
+        return Step(work, glance=glance, then=then)
 
     # -- schedules --
 
@@ -493,16 +461,6 @@ class SqliteStore:
 
     def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
         return Step(lambda tx: ticking.tick(tx, ticks, self._run_folder))
-
-    def _waiter(self, kind: int, key: int, look: Callable[[Transaction], bool]) -> Waiter:
-        if self._db.in_memory:
-            return Gong(self._gongs)
-        if (bells := self._find_bells()) is not None:
-            try:
-                return bells.hang(kind, key, lambda: self.run(Step(look, writes=False)))
-            except OSError:
-                pass
-        return Poll(self._db.change_counter())
 
 
 def _query(url: str) -> str:

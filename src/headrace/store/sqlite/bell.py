@@ -6,6 +6,10 @@ at the map (a memory search when nobody sleeps, about 0.1 µs) and rings those t
 
 The order that loses no news: a waiter arms its slot, then looks at the database; a writer commits, then
 looks at the map. Whoever came second sees the other. A ring disarms, so that a busy worker is left alone.
+
+As many workers are rung as there are jobs. No job is stranded by that: a worker that is rung and is full, finds
+nothing, or finds more than it can take looks which queues have work, and rings a sleeper for each. The process that
+sweeps does the same once a second, for rings whose worker died, or that were never rung.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -33,8 +37,11 @@ if TYPE_CHECKING:
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
-WORKER, WATCHER, HEARER = 2, 3, 4
-"""What a sleeper listens for: also its state while it sleeps."""
+WORKER, WATCHER, HEARER, FULL = 2, 3, 4, 5
+"""What a sleeper listens for: also its state while it sleeps. A worker that is full can take nothing: it is rung only
+when a job is to stop."""
+LOOK_SECONDS = 10
+"""A worker that sleeps looks for work by itself now and then, should a ring have been lost."""
 
 NEWS, POKE = b"!", b"."
 
@@ -88,24 +95,41 @@ class Bells:
         self._sender = _datagram_socket()
         self._hanging = reentrant_lock()  # a file lock keeps other processes out, but not other threads
 
-    def ring_workers(self, queues: Iterable[str]) -> None:
-        """There may be work in these queues."""
-        if self._sleeper(WORKER, _STATES) >= 0:
-            key = queue_key(queues)
-            self._ring(WORKER, lambda theirs: bool(theirs & key))
+    def ring_workers(self, queues: Mapping[str, int], first: int = 0) -> None:
+        """There may be work in these queues: ring as many workers as each needs, from a slot on."""
+        if self._sleeper(WORKER, _STATES + first) < 0:
+            return
+        wanted = [[queue_key((queue,)), workers] for queue, workers in queues.items()]
+        for slot, key in self._sleepers(WORKER, first):
+            need = next((need for need in wanted if need[0] & key), None)
+            if need is not None and self._ring(slot):
+                need[1] -= 1
+                if not need[1]:
+                    wanted.remove(need)
+                    if not wanted:
+                        break
+
+    def some_worker_sleeps(self, first: int = 0) -> bool:
+        return self._sleeper(WORKER, _STATES + first) >= 0
 
     def ring_all_workers(self) -> None:
-        """A running job is to stop: whoever runs it should look."""
-        self._ring(WORKER, lambda _: True)
+        """A running job is to stop: the process that runs it should look."""
+        for kind in (WORKER, FULL):
+            for slot, _ in self._sleepers(kind):
+                self._ring(slot)
 
     def ring_watchers(self, job_ids: Iterable[str]) -> None:
         """These jobs have ended."""
         if self._sleeper(WATCHER, _STATES) >= 0:
-            self._ring(WATCHER, {job_key(job_id) for job_id in job_ids}.__contains__)
+            keys = {job_key(job_id) for job_id in job_ids}
+            for slot, key in self._sleepers(WATCHER):
+                if key in keys:
+                    self._ring(slot)
 
     def ring_hearers(self) -> None:
         """There are events."""
-        self._ring(HEARER, lambda _: True)
+        for slot, _ in self._sleepers(HEARER):
+            self._ring(slot)
 
     @property
     def listened_until(self) -> int:
@@ -135,24 +159,31 @@ class Bells:
         """Where in the map the next sleeper of a kind is, or -1."""
         return self._map.find(_BYTE[kind], start, _STATES + _HIGH.unpack_from(self._map, 0)[0])
 
-    def _ring(self, kind: int, matches: Callable[[int], bool]) -> None:
-        at = self._sleeper(kind, _STATES)
+    def _sleepers(self, kind: int, first: int = 0) -> Iterator[tuple[int, int]]:
+        """The sleepers of a kind: their slots, and the keys they listen for."""
+        at = self._sleeper(kind, _STATES + first)
         while at >= 0:
             slot = at - _STATES
-            _, key = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
-            if matches(key):
-                self._map[at] = BUSY
-                self.send(slot, NEWS)
+            yield slot, _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)[1]
             at = self._sleeper(kind, at + 1)
 
-    def send(self, slot: int, what: bytes) -> None:
-        """Ring one bell. A bell whose owner died is taken down."""
+    def _ring(self, slot: int) -> bool:
+        """Whether the ring was heard."""
+        self._map[_STATES + slot] = BUSY
+        return self.send(slot, NEWS)
+
+    def send(self, slot: int, what: bytes) -> bool:
+        """Ring one bell. A bell whose owner died is taken down. False: it could not be rung."""
         try:
             self._sender.sendto(what, self.address(slot))
         except (ConnectionRefusedError, FileNotFoundError):
             self._map[_STATES + slot] = FREE
+            return False
+        except BlockingIOError:
+            pass  # rung more often than it can hold
         except OSError:
-            pass  # rung more often than it can hold, or not ours to ring: its owner looks by itself now and then
+            return False  # not ours to ring: its owner looks by itself now and then
+        return True
 
     def address(self, slot: int) -> str:
         """Where a bell hangs. By descriptor, as a socket's path must be short and the folder's may not be."""
@@ -203,6 +234,9 @@ class Bells:
     def set_state(self, slot: int, state: int) -> None:
         self._map[_STATES + slot] = state
 
+    def state(self, slot: int) -> int:
+        return self._map[_STATES + slot]
+
     def take_down(self, slot: int) -> None:
         with suppress(OSError):
             os.unlink(f"bell-{slot}", dir_fd=self._directory)
@@ -215,7 +249,7 @@ class Bells:
         self._sender.close()
 
 
-_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER, HEARER)}
+_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER, HEARER, FULL)}
 
 
 def _datagram_socket() -> socket.socket:
@@ -227,17 +261,30 @@ def _datagram_socket() -> socket.socket:
 class Bell:
     """A waiter woken by other processes."""
 
+    pass_on: Callable[[], None] | None = None
+    """Rings another worker: for one that was rung and can take nothing."""
+
     def __init__(self, bells: Bells, slot: int, ear: socket.socket, kind: int, look: Callable[[], bool]) -> None:
         self._bells = bells
         self._kind = kind
         self._look = look
-        self._slot = slot
+        self.slot = slot
         self._ear = ear
         self._hangs = True
+        self._full = False
+        self._look_at = 0.0
         self._guard = threading.RLock()  # a signal handler may poke while its own thread does
 
     def arm(self) -> None:
-        self._bells.set_state(self._slot, self._kind)
+        self._full = False
+        self._look_at = 0.0
+        self._bells.set_state(self.slot, self._kind)
+
+    def fill(self, full: bool) -> None:
+        """Whether the worker can take no more, until it is armed again."""
+        self._full = full
+        if full and self._bells.state(self.slot) == WORKER:
+            self._bells.set_state(self.slot, FULL)
 
     def wait(self, timeout: float | None) -> bool:
         # 0 makes the socket non-blocking: even the shortest time-out would take a millisecond.
@@ -247,7 +294,7 @@ class Bell:
         except (TimeoutError, BlockingIOError):
             # Still armed: news that comes now ends the next wait. Who rings may also die between its commit and the
             # ring, or not be allowed to ring: so look now and then.
-            return bool(timeout) and self._look()
+            return bool(timeout) and self._may_look() and self._look()
         return self._is_news(heard)
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -256,16 +303,26 @@ class Bell:
             async with asyncio.timeout(timeout):
                 heard = await asyncio.get_running_loop().sock_recv(self._ear, 16)
         except TimeoutError:
-            return await asyncio.to_thread(self._look)
+            return self._may_look() and await asyncio.to_thread(self._look)
         return self._is_news(heard)
+
+    def _may_look(self) -> bool:
+        """A worker looks once after it was armed, then now and then; others whenever they have waited in vain."""
+        now = time.monotonic()
+        if self._full or (self._kind == WORKER and now < self._look_at):
+            return False
+        self._look_at = now + LOOK_SECONDS
+        return True
 
     def _is_news(self, heard: bytes) -> bool:
         """One look at the database answers all rings that came before it; a poke is none."""
         heard += self._rest()
         if NEWS not in heard:
             return False
-        self._bells.set_state(self._slot, BUSY)
+        self._bells.set_state(self.slot, BUSY)
         self._rest()  # came before nobody had to ring any more
+        if self._full and self.pass_on is not None:
+            self.pass_on()
         return True
 
     def _rest(self) -> bytes:
@@ -280,13 +337,13 @@ class Bell:
     def poke(self) -> None:
         with self._guard:  # once it is taken down another may hang there
             if self._hangs:
-                self._bells.send(self._slot, POKE)
+                self._bells.send(self.slot, POKE)
 
     def close(self) -> None:
         with self._guard:
             if self._hangs:
                 self._hangs = False
-                self._bells.take_down(self._slot)
+                self._bells.take_down(self.slot)
                 self._ear.close()
 
 

@@ -16,6 +16,7 @@ from headrace.store.sqlite.step import (
     CANCELLED,
     CANCELLING,
     DONE,
+    EVERYONE,
     FAILED,
     HISTORY,
     INLINE,
@@ -76,7 +77,8 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
-    tx.queues.update(job.queue for job in jobs)
+    for job in jobs:
+        tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
     if not tx.listened and all(map(plain, jobs)):
         tx.connection.executemany(SQL["put"], [plain_row(job, tx.now) for job in jobs])
         return [Put(job.id, True) for job in jobs]

@@ -14,7 +14,7 @@ from headrace.job import Lane, NewJob, Ref
 from headrace.store import rules
 from headrace.store.facets import LaneSnapshot
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import BLOCKED, LANED, READY, SCHEDULED, Transaction
+from headrace.store.sqlite.step import BLOCKED, EVERYONE, LANED, READY, SCHEDULED, Transaction
 
 ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)
 """Where a job is in its lane: `laned.place`."""
@@ -261,7 +261,7 @@ def _join_line(tx: Transaction, lane: Record, job: Standing, due: int) -> None:
 def _schedule(tx: Transaction, lane: Record, seq: int, due: int) -> None:
     tx.execute(SQL["stand"], (seq, SCHEDULED, due))
     _put_at(tx, lane, seq, IS_SCHEDULED, 0, due)
-    tx.queues.add(lane.queue)
+    tx.news(lane.queue, EVERYONE)
 
 
 def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
@@ -297,7 +297,7 @@ def _make_front(tx: Transaction, lane: Record, seq: int, due: int, taken: int = 
     else:
         _put_at(tx, lane, seq, ELSEWHERE)
         tx.execute(SQL["stand"], (seq, READY, tx.now + taken))
-        tx.queues.add(lane.queue)
+        tx.news(lane.queue)
 
 
 def _earliest(tx: Transaction, lane: Record) -> int:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from headrace.store.sqlite import lanes, schedules
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, SCHEDULED, Transaction
+from headrace.store.sqlite.step import (
+    AFTER,
+    BLOCKED,
+    DONE,
+    EVERYONE,
+    LANED,
+    PRECEDES,
+    READY,
+    RECURRING,
+    SCHEDULED,
+    Transaction,
+)
 
 REMOVED = 7
 """How a job ended that was removed before it was done: `ended.how`."""
@@ -16,7 +27,7 @@ REVIVED = 8
 def enter(tx: Transaction, job: Standing, due: int, *, was_due: bool = False) -> None:
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
     later = due > tx.now and not was_due
-    tx.queues.add(job.queue)
+    tx.news(job.queue, EVERYONE if later else 1)
     if job.flags & AFTER and tx.rows(SQL["has_edges"], (job.seq,)):
         tx.execute(SQL["stand"], (job.seq, BLOCKED, due))
         if job.flags & LANED:

@@ -9,7 +9,7 @@ from itertools import islice
 from headrace.glob import is_glob, literal_part, matcher
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
+from headrace.store.sqlite.step import EVERYONE, Transaction
 
 
 def controls(tx: Transaction) -> list[QueueControl]:
@@ -31,7 +31,7 @@ def _say(tx: Transaction, queue: str, limit: int | None, by: str | None, at: int
         tx.execute(SQL["control_delete"], (queue,))
     else:
         tx.execute(SQL["control_set"], (queue, limit, by, at))
-    tx.queues.add(queue)
+    tx.news(queue, EVERYONE)
 
 
 def pause(tx: Transaction, queue: str, by: str) -> bool:
@@ -57,7 +57,9 @@ def limit(tx: Transaction, queue: str, running: int | None) -> None:
 
 def room_made(tx: Transaction) -> None:
     """Some jobs run no more: in a queue with a limit, somebody may have waited for that."""
-    tx.queues.update(said.queue for said in controls(tx) if said.limit is not None)
+    for said in controls(tx):
+        if said.limit is not None:
+            tx.news(said.queue, EVERYONE)
 
 
 def free(tx: Transaction, said: QueueControl | None, wanted: int) -> int:
@@ -117,6 +119,16 @@ class Names:
                 return
             at = bisect_right(names, found[-1])
             page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
+
+
+LOOKED_AT = 64
+
+
+def with_work(tx: Transaction) -> dict[str, int]:
+    """Some queues whose jobs could be taken now, and for each a worker that should look."""
+    ready = [queue for (queue,) in tx.rows(SQL["ready_queues"], ("", LOOKED_AT))]
+    due = [queue for (queue,) in tx.rows(SQL["due_queue"], (tx.now,))]
+    return {queue: 1 for queue in (*ready, *due) if free(tx, control(tx, queue), 1)}
 
 
 def _fitting(tx: Transaction, pattern: str) -> Iterator[str]:

@@ -48,7 +48,7 @@ def bring_back(tx: Transaction, job: Standing, due: int) -> int:
     tx.execute(SQL["remember"], (job.seq, tx.now, "revived", "", ""))
     tx.execute(SQL["revive"], (job.seq, due))
     tx.happened(job.seq, "revived")
-    tx.queues.add(job.queue)
+    tx.news(job.queue)
     parents = relations.follow_again(tx, job.seq) if job.flags & AFTER else 0
     if job.flags & PRECEDES:
         tx.execute(SQL["ended_note"], (job.seq, job.id, line.REVIVED))

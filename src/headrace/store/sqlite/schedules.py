@@ -12,7 +12,7 @@ from headrace.errors import StoreCorrupt
 from headrace.job import NewJob, Ref
 from headrace.store.facets import Definition, ScheduleLook, ScheduleRecord
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import DONE, Transaction
+from headrace.store.sqlite.step import DONE, EVERYONE, Transaction
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode
@@ -33,7 +33,7 @@ def keep(tx: Transaction, record: ScheduleRecord) -> None:
         ),
     )  # fmt: skip
     if record.next is not None and not record.paused:
-        tx.queues.add(record.definition.queue)
+        tx.news(record.definition.queue, EVERYONE)
 
 
 def put_schedule(tx: Transaction, record: ScheduleRecord, expected: int | None) -> bool:

@@ -37,6 +37,9 @@ RESUMED = 8192
 HOOKED = PRECEDES | LANED | RECURRING
 """Whose end is of interest to more than itself: not settled in bulk."""
 
+EVERYONE = 1 << 30
+"""All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
+
 INLINE = 1_000
 """Values up to this many bytes are carried along in the job's row."""
 
@@ -63,8 +66,8 @@ class Transaction:
     steady: int
 
     def __init__(self) -> None:
-        self.queues: set[str] = set()
-        """Queues that may have work now, or sooner than was known."""
+        self.queues: dict[str, int] = {}
+        """Queues that may have work now, or sooner than was known, and how many workers should look."""
         self.ended: list[str] = []
         """Jobs that reached a final state."""
         self.stop = False
@@ -103,6 +106,10 @@ class Transaction:
         """All rows of a query."""
         return self.execute(statement, values).fetchall()
 
+    def news(self, queue: str, workers: int = 1) -> None:
+        """A queue has work for so many workers."""
+        self.queues[queue] = self.queues.get(queue, 0) + workers
+
     def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
         """Tell those who listen, if anybody does, what happened to a job. Its row must (still) be there."""
         if self.listened:
@@ -116,9 +123,10 @@ class Step(Operation[T], Generic[T]):
     """An operation on a SQLite store.
 
     `glance`, in a read transaction, may find the answer without writing: None means that it takes `work`.
+    `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("glance", "work", "writes")
+    __slots__ = ("glance", "then", "work", "writes")
 
     def __init__(
         self,
@@ -126,10 +134,12 @@ class Step(Operation[T], Generic[T]):
         *,
         writes: bool = True,
         glance: Callable[[Transaction], T | None] | None = None,
+        then: Callable[[T], None] | None = None,
     ) -> None:
         self.work = work
         self.writes = writes
         self.glance = glance
+        self.then = then
 
 
 class Otherwise(Exception):

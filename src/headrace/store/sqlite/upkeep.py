@@ -18,13 +18,46 @@ from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import CANCELLED, DONE, FAILED, PRECEDES, Transaction
 from headrace.store.sqlite.worker import take_away
 
+EXACT = 10_000
+"""Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
+
+
+class Surplus:
+    """Knows the time before which done jobs are beyond the number to keep.
+
+    To find it takes a walk along as many jobs as are kept, so it is not found anew before a tenth as many have ended.
+    """
+
+    def __init__(self) -> None:
+        self._count = -1
+        self._newest = self._slack = self._before = 0
+
+    def before(self, tx: Transaction, count: int) -> int:
+        if count <= 0:
+            return 1 << 62
+        if count <= EXACT:
+            last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
+            return int(last_kept[0][0]) if last_kept else 0
+        if count != self._count or tx.rows(SQL["done_since"], (self._newest, self._slack))[0][0] >= self._slack:
+            self._look(tx, count)
+        return self._before
+
+    def _look(self, tx: Transaction, count: int) -> None:
+        last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
+        self._before = last_kept[0][0] if last_kept else 0
+        newest = tx.rows(SQL["surplus_before"], (0,))
+        self._newest = newest[0][0] if newest else 0
+        self._slack = count // 10
+        self._count = count
+
 
 class Overrides(NamedTuple):
-    """What a store was opened with, in place of its settings. Milliseconds, and how many."""
+    """What a store was opened with, in place of its settings: milliseconds, and how many. And what it remembers."""
 
     keep_done: int | None
     keep_failed: int | None
     keep_count: int | None
+    surplus: Surplus
 
 
 PURGE_STEP = 500
@@ -49,10 +82,7 @@ class _Bounds(NamedTuple):
 
 def _bounds(tx: Transaction, overrides: Overrides) -> _Bounds:
     count = tx.number("jobs-history-count") if overrides.keep_count is None else overrides.keep_count
-    surplus = 1 << 62
-    if count > 0:
-        last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
-        surplus = last_kept[0][0] if last_kept else 0
+    surplus = overrides.surplus.before(tx, count)
     keep_done = tx.number("jobs-history") if overrides.keep_done is None else overrides.keep_done
     keep_failed = tx.number("failed-history") if overrides.keep_failed is None else overrides.keep_failed
     failed = tx.now - keep_failed

@@ -29,6 +29,7 @@ from headrace.store.sqlite.step import (
     CANCELLED,
     CANCELLING,
     DONE,
+    EVERYONE,
     FAILED,
     HISTORY,
     HOOKED,
@@ -399,7 +400,7 @@ def _tell(tx: Transaction, job_id: str, queue: str, state: int) -> None:
     if state >= DONE:
         tx.ended.append(job_id)
     else:
-        tx.queues.add(queue)
+        tx.news(queue, EVERYONE if state == SCHEDULED else 1)
 
 
 def _done_values(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> tuple[Any, ...]:
