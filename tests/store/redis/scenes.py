@@ -19,8 +19,8 @@ from headrace.store.redis.waiter import Ear
 
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
-    "revive", "listen", "watch", "hear", "get", "find", "find by tag", "find by worker", "history", "counts",
-    "sessions",
+    "revive", "listen", "watch", "hear", "get", "find", "find by tag", "find by state", "find by worker", "history",
+    "counts", "sessions",
     "tag", "track", "tags", "failures", "listen to a pattern", "settings", "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
@@ -178,6 +178,7 @@ class Scene:
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
             "find by tag": lambda: store.find(Filter(tag="blue", states=(State.READY,))),
+            "find by state": lambda: store.find(Filter(states=tuple(State), queue="default")),
             "find by worker": lambda: store.find(Filter(worker="w")),
             "history": lambda: store.history("failed"),
             "counts": store.counts,

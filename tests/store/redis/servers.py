@@ -215,8 +215,12 @@ def _plain(kind: bytes, value: Any) -> Any:
 
 
 def rows(store: Any) -> dict[str, int]:
-    """How much there is at each key, sessions and what only listens left out."""
+    """How much there is at each key, without sessions, what only listens, and blocks, where ids may be left."""
     leave_out = (
+        "arrivals",
+        "block:",
+        "holes",
+        "sparse",
         "meta",
         "sessions",
         "expiries",

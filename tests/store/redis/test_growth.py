@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from conformance.helpers import Worker, new, outcome
+import pytest
+
+from conformance.helpers import Worker, new, outcome, put
 from headrace.clock import ManualClock
-from headrace.job import Kind
+from headrace.job import Filter, Kind, State
 from headrace.stats import DAY
+from headrace.store.paging import pages
 from headrace.store.redis import RedisStore
 
-from .servers import commands_inside_scripts
+from .servers import commands_inside_scripts, contents
 
 
 def commands(program: str, store: RedisStore, act: Callable[[], object]) -> list[str]:
@@ -58,3 +62,142 @@ def test_a_batch_of_ended_jobs_is_summed_up_with_two_commands(
     day = f"stat:{clock.now() // DAY}:default"
     settled = commands(program, store, lambda: worker.exchange(outcomes))
     assert [command for command in settled if "stat" in command] == [f"HMGET {day}", f"HSET {day}"]
+
+
+# -- listing --
+
+BLOCK = 256
+"""How many arrivals are in one block: see arrivals.lua."""
+
+
+def fill(store: RedisStore, number: int, start: int = 0, **options: Any) -> list[str]:
+    """Plain jobs, newest last."""
+    ids = [f"job {start + i}" for i in range(number)]
+    for first in range(0, number, 1_000):
+        store.run(store.put([new(job_id, **options) for job_id in ids[first : first + 1_000]]))
+    return ids
+
+
+def records_read(program: str, store: RedisStore, wanted: Filter) -> int:
+    """How many records the scripts of one look load."""
+    read = 0
+    for command, *words in commands_inside_scripts(program, lambda: store.run(store.find(wanted)), store):
+        if words and words[0] == store.keys.job:
+            assert command.upper() in ("HMGET", "HGET"), "nothing goes through all jobs"
+            read += len(words) - 1
+    return read
+
+
+def found(store: RedisStore, wanted: Filter) -> list[str]:
+    return [job.id for page in pages(store, wanted) for job in page]
+
+
+def test_the_first_page_is_as_far_away_with_many_jobs_as_with_few(store: RedisStore, program: str) -> None:
+    fill(store, 1_000)
+    few = records_read(program, store, Filter(limit=20))
+    fill(store, 9_000, 1_000)
+    assert records_read(program, store, Filter(limit=20)) <= few + BLOCK
+    assert few <= 2 * BLOCK + 20
+
+
+def test_all_pages_together_read_each_job_a_few_times(store: RedisStore, program: str) -> None:
+    ids = fill(store, 3_000)
+    read = 0
+    cursor, seen = None, []
+    while True:
+        wanted = Filter(limit=500, after=cursor)
+        read += records_read(program, store, wanted)
+        page = store.run(store.find(wanted))
+        seen += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == ids[::-1]
+    assert read <= 4 * len(ids)
+
+
+def test_jobs_that_are_gone_or_came_again_are_skipped(store: RedisStore) -> None:
+    ids = fill(store, 1_000)
+    store.run(store.delete(ids[100:900]))
+    fill(store, 50, 100)
+    expected = [*ids[:100], *ids[900:], *ids[100:150]][::-1]
+    assert found(store, Filter(limit=7)) == expected
+    assert found(store, Filter()) == expected
+
+
+def test_a_block_goes_with_the_last_of_its_jobs(store: RedisStore) -> None:
+    ids = fill(store, 1_000)
+    for i in range(0, 1_000, 100):
+        store.run(store.delete(ids[i : i + 100]))
+    left = {name.removeprefix(store.keys.prefix): value for name, value in contents(store).items()}
+    assert not [name for name in left if name.startswith("block:")]
+    assert left["arrivals"] == [b"3", b"3"], "the block that the next job comes to"
+    assert left["holes"] == {b"3": b"233"}
+    fill(store, 1_000, 1_000)
+    store.run(store.delete([f"job {i}" for i in range(1_000, 2_000)]))
+    assert contents(store)[f"{store.keys.prefix}holes"] == {b"7": b"209"}
+
+
+def test_done_jobs_leave_their_blocks_when_they_are_purged(make: Callable[..., RedisStore], clock: ManualClock) -> None:
+    store = make(clock, keep_count=100)
+    end(store, clock, 3_000)
+    while store.run(store.sweep()).more:
+        pass
+    left = [len(value) for name, value in contents(store).items() if ":block:" in name]
+    assert len(left) <= 2
+    assert len(found(store, Filter())) == 100
+
+
+def test_sweeps_take_the_holes_out_of_blocks_with_few_jobs(store: RedisStore) -> None:
+    ids = fill(store, 10 * BLOCK)
+    stay = ids[BLOCK - 1 :: BLOCK]
+    store.run(store.delete([job_id for job_id in ids if job_id not in set(stay)]))
+    while store.run(store.sweep()).more:
+        pass
+    blocks = [value for name, value in contents(store).items() if ":block:" in name]
+    assert sorted(blocks) == sorted([job_id.encode()] for job_id in stay)
+    assert f"{store.keys.prefix}sparse" not in contents(store)
+    assert found(store, Filter()) == stay[::-1]
+
+
+@pytest.mark.parametrize("state", ["scheduled", "ready", "running", "blocked", "failed", "cancelled"])
+def test_few_jobs_of_a_state_are_found_among_many_others(
+    store: RedisStore, clock: ManualClock, program: str, state: str
+) -> None:
+    worker = Worker(store, clock)
+    put(store, "oldest", queue="q", **{"delay": 10**6} if state == "scheduled" else {})
+    if state == "blocked":
+        put(store, "child", queue="q", after=("oldest",))
+    elif state in ("running", "failed"):
+        (lease,) = worker.take(1, 0, "q")
+        if state == "failed":
+            worker.exchange([outcome(lease, Kind.FAILED, group="g")])
+    elif state == "cancelled":
+        store.run(store.cancel(["oldest"]))
+    if state == "ready":
+        end(store, clock, 3_000)
+    else:
+        fill(store, 3_000)
+    for wanted in (
+        Filter(states=(State(state),)),
+        Filter(states=(State(state),), queue="q"),
+        Filter(states=(State(state),), queue="q", task="task"),
+    ):
+        assert found(store, wanted) == ["child" if state == "blocked" else "oldest"]
+        assert records_read(program, store, wanted) < 10
+
+
+def test_many_jobs_of_a_state_are_found_by_walking(store: RedisStore, clock: ManualClock) -> None:
+    ids = fill(store, 5_000)
+    store.run(store.cancel(ids[::2]))
+    assert found(store, Filter(states=(State.CANCELLED,), limit=400)) == ids[::2][::-1]
+    assert found(store, Filter(states=(State.READY,), limit=400)) == ids[1::2][::-1]
+    assert found(store, Filter(states=(State.READY, State.CANCELLED), limit=400)) == ids[::-1]
+    assert found(store, Filter(queue="default", limit=400)) == ids[::-1]
+    assert found(store, Filter(queue="other")) == []
+
+
+def test_a_put_pays_one_command_for_the_order(store: RedisStore, program: str) -> None:
+    fill(store, 3)
+    asked = commands(program, store, lambda: store.run(store.put([new("one more")])))
+    assert [command for command in asked if "block:" in command or "arrivals" in command] == ["RPUSH block:0"]

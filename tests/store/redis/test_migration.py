@@ -136,7 +136,9 @@ def test_scheduled_jobs_are_with_their_queues(store: RedisStore, clock: ManualCl
         entries = [value for entry in zip(found[1::2], found[::2], strict=True) for value in entry]
         store.driver.command("ZADD", f"{prefix}due", *entries)
         store.driver.command("DEL", f"{prefix}due:{queue}")
-    store.driver.command("DEL", f"{prefix}due_queues")
+    store.driver.command(
+        "DEL", f"{prefix}due_queues", f"{prefix}arrivals", *(key for key in expected if ":block:" in key)
+    )
     store.driver.command("HSET", f"{prefix}meta", "format", "1")
     assert store.run(store.migrate())
     assert contents(store) == expected

@@ -440,7 +440,7 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
     assert list(turn.verdicts) == [Verdict.OK] * 9_000
     assert store.run(store.delete(expected)) == [True] * 9_000
     statistics = {"stats", f"stat:{clock.now() // DAY}:default"}
-    left = {"meta", "sessions", "expiries", f"session:{worker.id}", *statistics}
+    left = {"meta", "sessions", "expiries", f"session:{worker.id}", "arrivals", "holes", *statistics}
     assert set(contents(store)) == {store.keys.prefix + name for name in left}
 
 

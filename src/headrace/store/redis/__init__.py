@@ -46,6 +46,7 @@ from headrace.store.facets import (
     Tick,
     Ticked,
 )
+from headrace.store.paging import whole_page
 from headrace.store.redis import batches, doctor, finding, migration, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
@@ -113,7 +114,7 @@ class RedisStore(OnRedis):
         return await super().arun(operation)
 
     def advice(self) -> list[str]:
-        found = [*super().advice(), *damaged.advice(self.run(self.find(damaged.ANY)).jobs)]
+        found = [*super().advice(), *damaged.advice(whole_page(self, damaged.ANY).jobs)]
         try:
             self._judge(self.driver.run(_RIGHTS))
         except StoreReadOnly as error:

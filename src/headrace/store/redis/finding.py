@@ -1,4 +1,4 @@
-"""Looking for jobs, in bounded steps: along an index where what is asked for has one, else through all of them.
+"""Looking for jobs, newest first, in bounded steps: along the index that fits, or through all of them as they came.
 
 And for sessions, from the first to the last.
 """
@@ -20,10 +20,18 @@ STEPS = 20
 """Along an index: how many steps one look takes at most; if they do not fill a page, it is cut short."""
 
 
+INDEXED = (State.BLOCKED, State.FAILED, State.CANCELLED)
+"""The states whose jobs are in an index in order of arrival."""
+
+
 def find(wanted: Filter, get: Get) -> Looking:
     """Newest put first."""
     index = _index(wanted)
-    return _through(wanted, get) if index is None else _along(index, wanted, get)
+    if index is None and (wanted.worker is not None or wanted.states):
+        few = yield from _few(wanted)
+        if few is not None:
+            return (yield from _newest(few, wanted, get))
+    return (yield from _along(index or "arrivals", wanted, get))
 
 
 def _index(wanted: Filter) -> str | None:
@@ -35,6 +43,8 @@ def _index(wanted: Filter) -> str | None:
         return "tracked"
     if wanted.group is not None and wanted.states == (State.FAILED,):
         return f"group:{wanted.group}"
+    if wanted.worker is None and len(wanted.states) == 1 and wanted.states[0] in INDEXED:
+        return f"state:{wanted.states[0].value}"
     return None
 
 
@@ -71,7 +81,7 @@ def _along(index: str, wanted: Filter, get: Get) -> Looking:
     jobs: list[Snapshot] = []
     before = _begin(wanted)
     for _ in range(STEPS):
-        further, *found = yield _request("walk", index.encode(), before, wanted)
+        further, *found = yield _request("walk", index.encode(), before, wanted, b"%d" % wanted.limit)
         candidates = list(_candidates(found, wanted))
         while candidates:
             piece = candidates[: wanted.limit + 1]
@@ -90,32 +100,26 @@ def _along(index: str, wanted: Filter, get: Get) -> Looking:
     return Page(jobs, str(before))
 
 
-def _through(wanted: Filter, get: Get) -> Looking:
-    """No index of all jobs is paid for by every put: look at them all and keep the newest."""
-    newest: dict[str, int] = {}
-    before = _begin(wanted)
-    for place in (yield from _places(wanted)):
-        cursor = b"0"
-        while True:
-            cursor, *found = yield _request("scan", cursor, before, wanted, place)
-            newest.update(_candidates(found, wanted))
-            if len(newest) > 10 * wanted.limit or cursor == b"0":
-                newest = dict(sorted(newest.items(), key=lambda item: -item[1])[: wanted.limit + 1])
-            if cursor == b"0":
-                break
-    page = list(newest)[: wanted.limit]
+def _few(wanted: Filter) -> Generator[Script[Any], Any, dict[str, int] | None]:
+    """Those that fit, with their arrivals, where there are few to look at: in these states, or held by a worker."""
+    found: dict[str, int] = {}
+    holders = [b""]
+    if wanted.worker is not None:
+        holders = [entry[5] for entry in (yield from sessions(wanted.worker))]
+    for holder in holders:
+        is_all, *some = yield _request("few", holder, _begin(wanted), wanted)
+        if not is_all:
+            return None
+        found.update(_candidates(some, wanted))
+    return found
+
+
+def _newest(few: dict[str, int], wanted: Filter, get: Get) -> Looking:
+    newest = sorted(few, key=lambda job_id: -few[job_id])
+    page = newest[: wanted.limit]
     jobs = yield get(page)
     more = len(newest) > wanted.limit
-    return Page([job for job in jobs if _fits(job, wanted)], str(newest[page[-1]]) if more else None)
-
-
-def _places(wanted: Filter) -> Generator[Script[Any], Any, list[bytes]]:
-    """Where to look: what a worker's sessions hold, the lists of ended jobs, or everywhere."""
-    if wanted.worker is not None:
-        return [b"held:" + entry[5] for entry in (yield from sessions(wanted.worker))]
-    if wanted.states and all(state.final for state in wanted.states):
-        return [state.value.encode() for state in wanted.states]
-    return [b""]
+    return Page([job for job in jobs if _fits(job, wanted)], str(few[page[-1]]) if more else None)
 
 
 def sessions(name: str = "") -> Generator[Script[Any], Any, list[Reply]]:

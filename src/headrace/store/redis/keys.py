@@ -26,6 +26,7 @@ TYPES = {
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "culprits:": "set", "dependents:": "zset", "patient:": "zset", "followers:": "zset",
     "releasing": "list",
+    "block:": "list", "arrivals": "zset", "holes": "hash", "sparse": "set", "state:": "zset",
     "lanes": "hash", "lane:": "zset", "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash",
     "patterns": "zset", "names:": "zset",
     "settings": "hash", "stats": "zset", "stat:": "hash",

@@ -13,18 +13,19 @@ from importlib import resources
 
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
-    "edit", "exchange", "get", "hear", "history", "lane", "listen", "most", "names", "open", "peek", "put",
-    "put_plain", "renew", "report", "revive", "rights", "scan", "schedule_delete", "schedule_put", "schedules_get",
+    "edit", "exchange", "few", "get", "hear", "history", "lane", "listen", "most", "names", "open", "peek", "put",
+    "put_plain", "renew", "report", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
     "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "time_out", "walk",
     "watch",
 )  # fmt: skip
 MIGRATION = (
-    "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due", "migrate_end",
+    "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due",
+    "migrate_arrivals", "migrate_blocks", "migrate_end",
 )  # fmt: skip
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {
-        "circumstances", "controls", "counts", "durations", "get", "history", "lane", "most", "peek", "scan",
+        "circumstances", "controls", "counts", "durations", "few", "get", "history", "lane", "most", "peek",
         "schedules_get", "sessions", "settings_get", "walk",
     }
 )  # fmt: skip

@@ -3,7 +3,7 @@
 -- ARGV[2]  the batch
 -- Answers  {1 if there are more parts, and once there are none: id of a job that did not come in, id of the one that has its unique
 --          key, ...}
---@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
+--@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
 local batch, at = '', 1
 --@include checks insert batch stages
 
@@ -35,9 +35,10 @@ for i, other in ipairs(insert_all()) do
 end
 work_off()
 -- It was accepted when it was staged: it comes in even if the server is full by now.
+local keep = keep_arrivals()
 commit(function()
   even_when_full()
-  keep_arrivals()
+  keep()
 end)
 call('LTRIM', stages.parts, 1, -1)
 bulk('HSET', stages.about, clashes)

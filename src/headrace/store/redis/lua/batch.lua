@@ -65,7 +65,7 @@ local lines, lengths = {}, {}
 
 -- A job that nothing is to be known about but its place in line.
 local function insert_plain(id, queue, due, priority, max_crashes, flags, put)
-  arrival = arrival + 1
+  arrive(id)
   rewrite(id, pack(HEAD_FORMAT, READY, flags, 0, 0, 0, due, put_at, arrival, priority, max_crashes, #put) .. put)
   local line = lines[queue]
   if not line then

@@ -124,6 +124,46 @@ local function write_due()
   bulk('ZADD', DUE, heads)
 end
 
+-- Of the blocks in which jobs came: how many are gone, which go as a whole, which can be emptied, and which have few left.
+local function changed_blocks()
+  local names, numbers, few = {}, {}, { 3 * BLOCK / 4, 15 * BLOCK / 16 }
+  local change = { counts = {}, over = {}, lists = {}, sparse = {} }
+  for block in pairs(plan.holes) do
+    names[#names + 1], numbers[#numbers + 1] = string.format('%.0f', block), block
+  end
+  if names[1] then
+    local before, last = read_many('HMGET', PREFIX .. 'holes', names), plan.arrivals or last_arrival()
+    for i, name in ipairs(names) do
+      local were = before[i] and tonumber(before[i]) or 0
+      local are = were + plan.holes[numbers[i]]
+      local first = math.max(numbers[i] * BLOCK, 1)
+      local behind = (numbers[i] + 1) * BLOCK
+      if are >= behind - first then
+        change.over[#change.over + 1] = name
+      else
+        change.counts[#change.counts + 1] = name
+        change.counts[#change.counts + 1] = string.format('%.0f', are)
+      end
+      if are >= math.min(behind, last + 1) - first then
+        change.lists[#change.lists + 1] = PREFIX .. 'block:' .. name
+      elseif were < few[1] and are >= few[1] or were < few[2] and are >= few[2] then
+        change.sparse[#change.sparse + 1] = name
+      end
+    end
+    check_type(ARRIVALS, 'zset')
+    check_type(PREFIX .. 'sparse', 'set')
+  end
+  return change
+end
+
+local function write_blocks(change)
+  bulk('HSET', PREFIX .. 'holes', change.counts)
+  bulk('HDEL', PREFIX .. 'holes', change.over)
+  bulk('ZREM', ARRIVALS, change.over)
+  bulk('UNLINK', change.lists[1], change.lists)
+  bulk('SADD', PREFIX .. 'sparse', change.sparse)
+end
+
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
 function commit(first)
   for _, part in ipairs({ relations, lanes, sorted }) do
@@ -207,7 +247,7 @@ function commit(first)
     history_memory.add(bytes)
   end
   local counts, zeros, filled, emptied = changed_counts()
-  local indexes = changed_indexes()
+  local indexes, blocks = changed_indexes(), changed_blocks()
   local statistics = next(plan.stats) and changed_stats()
 
   first()
@@ -282,6 +322,7 @@ function commit(first)
   bulk('HDEL', MORE_KEY, more_no_more)
   bulk('HSET', MORE_KEY, more)
   write_indexes(indexes)
+  write_blocks(blocks)
   if statistics then
     write_stats(statistics)
   end

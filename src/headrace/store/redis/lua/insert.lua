@@ -84,6 +84,14 @@ local function new_job(id, queue, due, priority, max_crashes, flags, put, body, 
 end
 
 local arrival
+local arrived = {} -- ids of the jobs that have come, in order
+
+-- The next number, for this job.
+local function arrive(id)
+  arrival = arrival + 1
+  arrived[#arrived + 1] = id
+  return arrival
+end
 
 local function count_arrivals()
   local meta = call('HMGET', META, 'format', 'jobs')
@@ -91,9 +99,14 @@ local function count_arrivals()
   arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 end
 
--- The first write: it needs memory, so a full server refuses it, and with it all the others.
+-- Checks; answers with the first write: it needs memory, so a full server refuses it, and with it all the others.
 local function keep_arrivals()
-  call('HSET', META, 'format', '2', 'jobs', string.format('%.0f', arrival))
+  local blocks = arriving(arrival - #arrived + 1, arrived)
+  plan.arrivals = arrival
+  return function()
+    arrive_all(blocks, arrived)
+    call('HSET', META, 'format', '2', 'jobs', string.format('%.0f', arrival))
+  end
 end
 
 -- What only some jobs have; the answer is why it has to fail at once, or nil.
@@ -121,8 +134,7 @@ local function prepare(job)
 end
 
 local function insert(job)
-  arrival = arrival + 1
-  job.arrival = arrival
+  job.arrival = arrive(job.id)
   local reason = job.more and prepare(job)
   if job.data then
     local story = story_of(job)

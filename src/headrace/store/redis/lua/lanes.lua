@@ -122,7 +122,7 @@ makers.lanes = function()
       sorted.remove(lane.line, head[2])
       local job = find_job(head[2]:sub(13), lane.queue, #head[2] > 12 and unpack_from('>xxxxxxI6', head[2]) or nil)
       if job and job.state == BLOCKED then
-        count(job.queue, BLOCKED, -1)
+        unblock(job)
         if kept.sequence then
           kept.turn = job.id
           lanes.begin_turn(lane, job)

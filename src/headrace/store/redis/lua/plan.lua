@@ -22,6 +22,8 @@ local plan = {
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what more.lua keeps about a job, or false: removed
   index = {},     -- name of a key -> id -> arrival, or false: removed
+  holes = {},     -- block of arrivals -> how many of its jobs go
+  arrivals = nil, -- the last arrival number, if jobs come
   stats = {},     -- what is added to the statistics (see stats.lua)
   schedules = {}, -- name -> a schedule as it will be, or false: removed
   unique_in = {}, unique_out = {},
@@ -115,7 +117,7 @@ local function place(job)
   return pack('>I6I6', job.due, job.arrival) .. job.id
 end
 
--- Into one of the indexes that are in order of arrival (`tracked`, `tag:<tag>`, `group:<group>`, `schedule:<name>`), or out of it.
+-- Into one of the indexes that are in order of arrival (`tracked`, `state:<state>`, `tag:<tag>`, `group:<group>`, `schedule:<name>`), or out of it.
 local function index(name, job, inside)
   local members = plan.index[name]
   if not members then
@@ -123,6 +125,15 @@ local function index(name, job, inside)
     plan.index[name] = members
   end
   members[job.id] = inside and job.arrival
+end
+
+local function last_arrival()
+  return tonumber(call('HGET', META, 'jobs') or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
+end
+
+-- Some that came with the numbers of a block go.
+local function leave_block(block, number)
+  plan.holes[block] = (plan.holes[block] or 0) + number
 end
 
 -- Back out of a list of score, member, ... of this very plan.
@@ -160,10 +171,15 @@ local function leave_state(job)
     if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
       append(plan.ended_out, state, job.id)
     end
+    if state > DONE then
+      index(state == FAILED and 'state:failed' or 'state:cancelled', job, false)
+    end
     if state == FAILED then
       index('group:' .. story_of(job).group, job, false)
       tally_up(job.queue, job.finished, 'failed', -1)
     end
+  else
+    index('state:blocked', job, false)
   end
 end
 
@@ -196,7 +212,13 @@ end
 local function block(job)
   job.state = BLOCKED
   count(job.queue, BLOCKED, 1)
+  index('state:blocked', job, true)
   change(job)
+end
+
+local function unblock(job)
+  count(job.queue, BLOCKED, -1)
+  index('state:blocked', job, false)
 end
 
 -- Its time has come: in line, or in the line of its lane.
@@ -246,6 +268,9 @@ local function finish(job, state, finished)
   append(plan.ended_in, state, job.id)
   plan.fresh[job.id] = true
   count(job.queue, state, 1)
+  if state > DONE then
+    index(state == FAILED and 'state:failed' or 'state:cancelled', job, true)
+  end
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
     tally_up(job.queue, job.finished, 'failures')
@@ -406,6 +431,7 @@ local function remove(job)
     plan.changed[#plan.changed + 1] = job.id
   end
   plan.jobs[job.id] = false
+  leave_block(math.floor(job.arrival / BLOCK), 1)
 end
 
 local TICKS = PREFIX .. 'ticks'

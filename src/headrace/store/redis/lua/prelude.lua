@@ -20,6 +20,11 @@
 --   {ns}:done             zset    what retention looks at: score finished, member id; likewise
 --   {ns}:failed           zset    and
 --   {ns}:cancelled        zset
+--   {ns}:block:<n>        list    ids of the jobs that came with the arrival numbers of a block, in this order (see arrivals.lua)
+--   {ns}:arrivals         zset    the blocks that there are: score and member their numbers
+--   {ns}:holes            hash    block -> how many of its jobs are gone
+--   {ns}:sparse           set     blocks that have few of their jobs left
+--   {ns}:state:<state>    zset    the blocked, failed or cancelled jobs: score arrival, member id
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
 --   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
 --   {ns}:after            hash    job id -> the jobs that it comes after (see more.lua)
@@ -68,6 +73,8 @@
 local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
 local READY_QUEUES = PREFIX .. 'ready_queues'
+local ARRIVALS = PREFIX .. 'arrivals'
+local BLOCK = 256
 
 local SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
 local READY_DIGIT = 49

@@ -8,7 +8,7 @@ local purge, purge_done
 do
   -- The queue of a record that leaves nothing else behind, and what `history_memory.of` says; nil where there is more to it.
   local function queue_if_traceless(record, state)
-    if state == FAILED or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
+    if state ~= DONE or not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
       return nil
     end
     local current, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
@@ -35,7 +35,7 @@ do
     local ids = call('ZRANGE', ENDED[state], first, math.min(last, first + most) - 1)
     load_many(ids)
     local numbers, purged, kept, stays, removed = {}, 0, 0, nil, plan.removed
-    local looked_at, freed, others = #ids, 0, 0
+    local looked_at, freed, others, holes = #ids, 0, 0, {}
     for i = 1, #ids do
       if enough and freed + others >= enough then
         looked_at = i - 1
@@ -52,6 +52,8 @@ do
         freed = freed + bytes
         numbers[queue] = (numbers[queue] or 0) + 1
         removed[#removed + 1] = id
+        local block = record:sub(26, 30)
+        holes[block] = (holes[block] or 0) + 1
         raw[id] = false
         purged = purged + 1
       else
@@ -67,6 +69,9 @@ do
     end
     for queue, many in pairs(numbers) do
       count(queue, state, -many)
+    end
+    for block, many in pairs(holes) do
+      leave_block(unpack_from('>I5', block), many)
     end
     if first == 0 and kept == 0 then
       plan.ended_heads[state] = looked_at

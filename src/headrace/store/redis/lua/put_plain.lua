@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  the batch: for each job H id, H queue, i priority, I its record without due, created and arrival (see job.lua)
 -- Answers  now
---@include prelude format wake patterns
+--@include prelude format arrivals wake patterns
 
 local ids, queues, priorities, templates = {}, {}, {}, {}
 local batch, at, n = ARGV[2], 1, 0
@@ -29,7 +29,7 @@ check_format(meta[1])
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 local there = read_many('HMGET', JOB, ids)
 
-local records, times = {}, due .. due
+local records, fresh, times, first = {}, {}, due .. due, arrival + 1
 for i = 1, n do
   local id = ids[i]
   if not there[i] and not records[id] then
@@ -39,6 +39,7 @@ for i = 1, n do
     records[#records + 1] = id
     records[#records + 1] = template:sub(1, 13) .. times .. number .. template:sub(32)
     records[id] = true
+    fresh[#fresh + 1] = id
     if priorities[i] == 0 and in_order[queue] then
       local row = rows[queue]
       row[#row + 1] = due .. number .. id
@@ -76,9 +77,13 @@ for i = 3, #fields do
   end
 end
 local hungry = to_be_woken(numbers)
+local blocks = arriving(first, fresh)
+if filled[1] then
+  check_type(READY_QUEUES, 'zset')
+end
 
--- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others. If that is the
--- index, whose type nobody has looked at, it is refused as well should that be another.
+-- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others.
+arrive_all(blocks, fresh)
 bulk('ZADD', READY_QUEUES, filled)
 bulk('HSET', META, values)
 bulk('HSET', JOB, records)

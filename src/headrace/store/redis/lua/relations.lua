@@ -220,7 +220,7 @@ makers.relations = function()
 
   -- A blocked job waits for nobody any more.
   function relations.release(job, more)
-    count(job.queue, BLOCKED, -1)
+    unblock(job)
     if more.delay then
       job.due = now + more.delay
       more.delay = nil
@@ -303,7 +303,7 @@ makers.relations = function()
         local there = find_job(parent)
         local errors = relations.errors
         errors[note] = errors[note] or culprits.because(parent, there and there.arrival == arrival and there, state)
-        count(job.queue, BLOCKED, -1)
+        unblock(job)
         relations.fail(job, errors[note])
       elseif relations.unmet_of(id).number == 0 then
         relations.release(job, more)

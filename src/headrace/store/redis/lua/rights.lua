@@ -16,7 +16,7 @@ local NEEDED = {
   { 'TIME' }, { 'TYPE', NOTHING }, { 'ZCARD', NOTHING }, { 'ZCOUNT', NOTHING, 0, 0 }, { 'ZMSCORE', NOTHING, 'a' },
   { 'ZPOPMIN', NOTHING }, { 'ZRANGE', NOTHING, 0, 0 }, { 'ZRANGEBYLEX', NOTHING, '-', '+' }, { 'ZRANGEBYSCORE', NOTHING, 0, 0 },
   { 'ZRANK', NOTHING, 'a' }, { 'ZREM', NOTHING, 'a' }, { 'ZREMRANGEBYRANK', NOTHING, 0, 0 }, { 'ZREMRANGEBYSCORE', NOTHING, 0, 0 },
-  { 'ZREVRANGEBYSCORE', NOTHING, 0, 0 }, { 'ZSCAN', NOTHING, 0 }, { 'ZSCORE', NOTHING, 'a' },
+  { 'ZREVRANGEBYSCORE', NOTHING, 0, 0 }, { 'ZSCORE', NOTHING, 'a' },
 }
 
 local denied, listed = {}, {}

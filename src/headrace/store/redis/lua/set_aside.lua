@@ -35,6 +35,7 @@ end
 if state and #record >= HEAD_SIZE then
   created = unpack_from('>I6', record, 20)
   arrival = arrival or unpack_from('>I6', record, 26)
+  arrival = arrival <= last_arrival() and arrival or nil
 end
 
 -- Members of lines and of what is due end with the arrival number and the id.
@@ -79,11 +80,21 @@ elseif not arrival and state == SCHEDULED and queue ~= '' then
   stands_among(call('ZRANGEBYSCORE', PREFIX .. 'due:' .. queue, due, due, 'LIMIT', 0, 1000))
 end
 
+-- One that does not say when it came is listed as if it came now.
+local function arrives_anew()
+  local number = last_arrival() + 1
+  local block = math.floor(number / BLOCK)
+  plan.fields[META] = { jobs = string.format('%.0f', number) }
+  plan.lists[PREFIX .. 'block:' .. string.format('%.0f', block)] = { push = { id } }
+  plan.sorted_in[ARRIVALS] = { block, string.format('%.0f', block) }
+  return number
+end
+
 local more = call('HGET', MORE_KEY, id)
 local good, kept = pcall(cmsgpack.unpack, more or '')
 local job = {
   id = id, state = state or BLOCKED, flags = RUN, token = 0, attempts = 0, crashes = 0, due = due, created = created,
-  arrival = arrival or 0, priority = 0, max_crashes = 1, session = 0, request = 0, started = 0, finished = 0,
+  arrival = arrival or arrives_anew(), priority = 0, max_crashes = 1, session = 0, request = 0, started = 0, finished = 0,
   queue = queue ~= '' and queue or '(unknown)', told = '',
 }
 job.put = pack('>Hc0Hc0', #job.queue, job.queue, 0, '') .. record
@@ -96,6 +107,8 @@ end
 if not state then
   append(plan.ended_out, DONE, id)
   append(plan.ended_out, CANCELLED, id)
+  index('state:cancelled', job, false)
+  index('state:blocked', job, false)
 elseif job.state >= DONE then
   count(job.queue, job.state, queue ~= '' and -1 or 0)
   if state == FAILED and queue ~= '' and #record >= HEAD_SIZE + RUN_SIZE and band(unpack_from('>H', record, 2), RUN) ~= 0 then
@@ -103,6 +116,7 @@ elseif job.state >= DONE then
   end
   if job.state ~= FAILED then
     append(plan.ended_out, job.state, id)
+    index('state:cancelled', job, false)
   end
 elseif job.state ~= RUNNING and queue ~= '' then
   leave_state(job)

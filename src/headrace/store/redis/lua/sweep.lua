@@ -211,6 +211,26 @@ if check_type(PREFIX .. 'stats', 'zset') then
   end
 end
 
+-- Blocks of arrivals that have few of their jobs left: what stays of some of them.
+local BLOCKS_AT_ONCE = 10
+local sparse = {}
+if check_type(PREFIX .. 'sparse', 'set') then
+  for _, name in ipairs(call('SRANDMEMBER', PREFIX .. 'sparse', BLOCKS_AT_ONCE)) do
+    local key, first, left = PREFIX .. 'block:' .. name, (tonumber(name) or 0) * BLOCK, {}
+    local ids = check_type(key, 'list') and call('LRANGE', key, 0, -1) or {}
+    load_many(ids)
+    for _, id in ipairs(ids) do
+      local record = plan.jobs[id] ~= false and raw[id]
+      local arrival = record and #record >= HEAD_SIZE and unpack_from('>I6', record, 26)
+      if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
+        left[#left + 1] = id
+      end
+    end
+    sparse[#sparse + 1] = { name, key, left }
+  end
+  more = #sparse == BLOCKS_AT_ONCE and 1 or more
+end
+
 local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) or 0
 if flattened or #old == FORGOTTEN_AT_ONCE or forgotten > FORGOTTEN_AT_ONCE then
   more = 1
@@ -220,7 +240,7 @@ local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
 local buried = 0
 local arriving = call('ZRANGE', PREFIX .. 'arriving', 0, 0)[1]
-if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 then
+if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 or sparse[1] then
   commit(even_when_full)
   for _, session in ipairs(closed) do
     if session.lost then
@@ -250,6 +270,11 @@ if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or nex
       call('HSET', META, 'histograms', flat_day)
       call('HDEL', META, 'flattened')
     end
+  end
+  for _, block in ipairs(sparse) do
+    call('UNLINK', block[2])
+    bulk('RPUSH', block[2], block[3])
+    call('SREM', PREFIX .. 'sparse', block[1])
   end
   if forgotten > 0 then
     call('ZREMRANGEBYRANK', WATCHED, 0, math.min(forgotten, FORGOTTEN_AT_ONCE) - 1)

@@ -4,7 +4,7 @@
 --          the jobs as in `put`
 -- Answers  {now, when the next schedule ticks or '', a byte per tick: 1 if it counted}
 -- Fails    REFUSED
---@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit acts
+--@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit acts
 local batch, at = ARGV[2], 1
 --@include checks insert
 
@@ -71,7 +71,7 @@ while at <= #batch do
 end
 local worked = work_off()
 if changed or worked then
-  commit(keep_arrivals)
+  commit(keep_arrivals())
 end
 local head = call('ZRANGE', schedules.ticks, 0, 0, 'WITHSCORES')[2]
 return { string.format('%.0f', now), head and string.format('%.0f', tonumber(head)) or '', table.concat(done) }

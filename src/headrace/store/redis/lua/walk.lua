@@ -1,26 +1,67 @@
--- walk: one bounded step along an index in order of arrival, newest first.
+-- walk: one bounded step through jobs in order of arrival, newest first.
 --
--- ARGV[2]  the index: 'tracked', 'tag:<tag>' or 'group:<group>'
+-- ARGV[2]  the index: 'arrivals' (all jobs), 'tracked', 'tag:<tag>', 'schedule:<name>', 'group:<group>' or 'state:<state>'
 -- ARGV[3]  only jobs that arrived before this number
 -- ARGV[4..7]  which ones: see fits.lua
+-- ARGV[8]  how many are enough
 -- Answers  {the number to go on before ('': that was all), arrival, id, task, ...}
---@include prelude format same_format job plan fits
+--@include prelude format same_format arrivals job plan fits
 
-local AT_ONCE = 500
-local found = call('ZREVRANGEBYSCORE', PREFIX .. ARGV[2], '(' .. ARGV[3], '-inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
-local ids = {}
-for i = 1, #found, 2 do
-  ids[#ids + 1] = found[i]
-end
-load_many(ids)
-local answer = { #ids == AT_ONCE and found[#found] or '' }
-for i, id in ipairs(ids) do
-  local job = find_job(id)
-  local task = job and fits(job)
+local AT_ONCE, BLOCKS_AT_ONCE = 500, 50
+local before, answer = tonumber(ARGV[3]), { '' }
+
+-- `arrival`: the number it has in the index.
+local function look_at(id, arrival)
+  local record = raw[id]
+  local state = record and record:byte(1)
+  if not record or ARGV[4] ~= '' and state and state <= CANCELLED and not ARGV[4]:find(state, 1, true) then
+    return
+  end
+  local job = find_job(id, nil, arrival)
+  arrival = arrival or job.arrival
+  local task = arrival < before and fits(job)
   if task then
-    answer[#answer + 1] = found[2 * i]
+    answer[#answer + 1] = string.format('%.0f', arrival)
     answer[#answer + 1] = id
     answer[#answer + 1] = task
+  end
+end
+
+if ARGV[2] ~= 'arrivals' then
+  local found = call('ZREVRANGEBYSCORE', PREFIX .. ARGV[2], '(' .. ARGV[3], '-inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)
+  local ids = {}
+  for i = 1, #found, 2 do
+    ids[#ids + 1] = found[i]
+  end
+  load_many(ids)
+  answer[1] = #ids == AT_ONCE and found[#found] or ''
+  for i, id in ipairs(ids) do
+    look_at(id, tonumber(found[2 * i]))
+  end
+  return answer
+end
+
+-- The blocks of arrivals, one after the other, as long as that is not too much. Entries of jobs that are gone, or that came again
+-- under the same id and stand in another place, are skipped.
+local newest = string.format('%.0f', math.floor((before - 1) / BLOCK))
+local blocks = call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)
+local looked_at, last = 0, last_arrival()
+for i, block in ipairs(blocks) do
+  local ids, first = call('LRANGE', block_key(block), 0, -1), block * BLOCK
+  load_many(ids)
+  for j = #ids, 1, -1 do
+    local record = raw[ids[j]]
+    local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, 26)
+    arrival = arrival and arrival <= last and arrival -- or it is damaged
+    if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
+      look_at(ids[j], arrival or nil)
+    end
+    raw[ids[j]] = false -- once
+  end
+  looked_at = looked_at + #ids
+  if #answer > 3 * tonumber(ARGV[8]) + 1 or looked_at >= 2 * AT_ONCE or i == BLOCKS_AT_ONCE then
+    answer[1] = string.format('%.0f', first)
+    break
   end
 end
 return answer
