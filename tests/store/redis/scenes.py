@@ -30,7 +30,7 @@ CROWDED = (
     "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
     "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
-    "circumstances", "set_aside", "stage", "stage the last", "admit", "names",
+    "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -55,7 +55,7 @@ def question(ear: Ear) -> Script[tuple[bool, int]]:
 
 def stage(batch: bytes, jobs: list[NewJob], last: bytes) -> Script[object]:
     """The first part of a batch, perhaps the only one."""
-    part = b"".join(map(requests.new_job, jobs))
+    part = b"j" + b"".join(map(requests.new_job, jobs))
     return Script("stage", (batch, b"0", part, last, requests.required(jobs)), lambda reply, _: reply)
 
 
@@ -230,9 +230,20 @@ class Crowd(Scene):
         Worker(store, clock, "glob", "elsewh*").take(1)
         self.note_an_end("mother")
         store.run(stage(b"staged", self.batch("s"), b"all"))
+        self.stage_parents()
         put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
         record = store.driver.command("HGET", store.keys.job, "damaged")
         store.driver.command("HSET", store.keys.job, "damaged", record[:30])
+
+    def stage_parents(self) -> None:
+        """A job has come in that comes after more jobs than one part names."""
+        child = new("joins", queue="crowd", after=("limited 2", "parent", "old", "rated 2"), delay=5)
+        job = b"j" + requests.new_job(child, named=1)
+        self.parents = requests.joining("joins", child.after[1:], last=True)
+        for number, (part, last) in enumerate([(job, b""), (self.parents, b"all")]):
+            arguments = (b"joining", b"%d" % number, part, last, b"")
+            self.store.run(Script("stage", arguments, lambda reply, _: reply))
+        self.store.run(Script("admit", (b"joining",), lambda reply, _: reply))
 
     def batch(self, prefix: str) -> list[NewJob]:
         """Jobs whose ids begin with this, of every kind."""
@@ -271,7 +282,9 @@ class Crowd(Scene):
             "put in a crowd": lambda: store.put(self.batch("c")),
             "stage": lambda: stage(b"another", self.batch("c"), b""),
             "stage the last": lambda: stage(b"another", self.batch("c"), b"all"),
+            "stage parents": lambda: Script("stage", (b"others", b"0", self.parents, b"", b""), lambda reply, _: reply),
             "admit": lambda: Script("admit", (b"staged",), lambda reply, _: reply),
+            "admit parents": lambda: Script("admit", (b"joining",), lambda reply, _: reply),
             "put_plain in a crowd": lambda: store.put([new("q1", queue="crowd"), new("q2", queue="elsewhere")]),
             "exchange in a crowd": lambda: store.exchange(
                 worker.id, number, outcomes, worker.asks(5, 5, "crowd", "stopped", "default", round_robin=True)

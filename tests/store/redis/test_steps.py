@@ -13,7 +13,7 @@ from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
 from headrace.clock import Clock, ManualClock
 from headrace.errors import ConfigurationError, NoWorkers, SessionGone
-from headrace.job import Filter, Lane, Lease, NewJob, Put, Ref, State
+from headrace.job import Filter, IfFailed, Kind, Lane, Lease, NewJob, Put, Ref, State
 from headrace.store.contract import Operation
 from headrace.store.redis import RedisStore, batches
 from headrace.store.redis.operation import Script, Steps
@@ -292,8 +292,16 @@ def test_a_lane_that_was_put_to_another_use_meanwhile_stays_what_it_is(
 
 
 def test_no_call_does_more_than_one_step_should(store: RedisStore, clock: ManualClock, program: str) -> None:
-    """Commands of each call, while a chain is put that took half a second in one."""
-    work, answer, called = begun(store.put(chain(600))), None, []
+    """Commands of each call, while a chain is put."""
+    called = calls_of(store, program, store.put(chain(600)))
+    assert len(called) > 15
+    assert max(number for _, number in called) < 1_500
+    assert counts(store) == {State.READY: 1, State.BLOCKED: 599}
+
+
+def calls_of(store: RedisStore, program: str, operation: Operation[Any]) -> list[tuple[str, int]]:
+    """The scripts that an operation calls, and how many commands each runs."""
+    work, answer, called = begun(operation), None, []
     try:
         while True:
             script = work.send(answer)
@@ -302,18 +310,135 @@ def test_no_call_does_more_than_one_step_should(store: RedisStore, clock: Manual
             called.append((script.name, sum(1 for _ in commands)))
             (answer,) = answers
     except StopIteration:
-        pass
-    assert len(called) > 15
-    assert max(number for _, number in called) < 1_500
-    assert counts(store) == {State.READY: 1, State.BLOCKED: 599}
+        return called
 
 
 def run_into(answers: list[Any], store: RedisStore, script: Script[Any]) -> None:
     answers.append(store.driver.run(script))
 
 
-def test_in_small_steps_histories_are_the_same(program: str, small_steps: None) -> None:
+def test_in_small_steps_histories_are_the_same(
+    program: str, small_steps: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "PARENTS_AT_ONCE", 1)
+
     def make(clock: Clock) -> RedisStore:
         return RedisStore(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
 
     explore(make, range(volume(20)), rows=servers.rows)
+
+
+# -- jobs that come after more others than one step can see to --
+
+
+@pytest.fixture
+def few_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are as many as one step sees to."""
+    monkeypatch.setattr(batches, "PARENTS_AT_ONCE", 2)
+
+
+PARENTS = tuple(f"parent {i}" for i in range(7))
+
+
+def joining(store: RedisStore, admitted: int, **fields: Any) -> Any:
+    """A job after all of these, of which so many parts have come in; what it has left to do."""
+    put(store, *PARENTS)
+    work = begun(store.put([new("child", after=PARENTS, **fields)]))
+    assert names(work, store, 4 + admitted) == ["stage"] * 4 + ["admit"] * admitted
+    return work
+
+
+def finish(store: RedisStore) -> None:
+    while store.run(store.sweep()).more:
+        pass
+
+
+def test_a_job_waits_until_all_are_known_that_it_comes_after(
+    store: RedisStore, clock: ManualClock, few_parents: None
+) -> None:
+    joining(store, 1)
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in range(2)] == list(PARENTS[:2])
+    child = look(store, "child")
+    assert (child.state, child.after) == (State.BLOCKED, PARENTS[:2])
+    finish(store)
+    assert look(store, "child").after == PARENTS
+    assert [worker.run_one().id for _ in range(6)] == [*PARENTS[2:], "child"]
+
+
+@pytest.mark.parametrize("admitted", range(4))
+def test_it_goes_into_line_with_the_last_of_them_if_all_have_ended(
+    store: RedisStore, clock: ManualClock, few_parents: None, admitted: int
+) -> None:
+    joining(store, admitted, delay=50)
+    worker = Worker(store, clock)
+    for _ in PARENTS:
+        worker.run_one()
+    finish(store)
+    clock.advance(50)
+    assert worker.run_one().id == "child"
+    assert counts(store) == {State.DONE: 8}
+
+
+@pytest.mark.parametrize("culprit", [0, 3, 6])
+@pytest.mark.parametrize("admitted", [0, 1, 3])
+@pytest.mark.parametrize("policy", IfFailed)
+def test_one_of_them_fails(
+    store: RedisStore, clock: ManualClock, few_parents: None, culprit: int, admitted: int, policy: IfFailed
+) -> None:
+    joining(store, admitted, if_failed=policy)
+    worker = Worker(store, clock)
+    for lease in worker.take(7):
+        worker.settle(lease, Kind.FAILED if lease.id == PARENTS[culprit] else Kind.DONE)
+    finish(store)
+    expected = {IfFailed.FAIL: State.FAILED, IfFailed.RUN: State.READY, IfFailed.WAIT: State.BLOCKED}[policy]
+    assert look(store, "child").state is expected
+    store.run(store.revive([PARENTS[culprit]]))
+    assert worker.run_one().id in (PARENTS[culprit], "child")
+    assert worker.run_one().id in (PARENTS[culprit], "child")
+    assert counts(store) == {State.DONE: 8}
+
+
+def test_what_has_gone_meanwhile_is_joined_no_more(store: RedisStore, clock: ManualClock, few_parents: None) -> None:
+    joining(store, 1)
+    store.run(store.delete(["child"]))
+    put(store, "child", after=("parent 0",))
+    finish(store)
+    assert look(store, "child").after == ("parent 0",)
+    store.run(store.delete(["child", *PARENTS]))
+    assert not any(name in key for key in keys(store) for name in ("unmet", "after", "dependents", "followers"))
+
+
+def test_put_again_while_it_joins_it_names_each_of_them_once(
+    store: RedisStore, clock: ManualClock, few_parents: None
+) -> None:
+    joining(store, 2)
+    assert store.run(store.put([new("child", after=PARENTS)])) == [Put("child", True)]
+    finish(store)
+    assert look(store, "child").after == PARENTS
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in range(8)] == [*PARENTS, "child"]
+
+
+def test_what_it_comes_after_can_be_changed_while_it_joins(
+    store: RedisStore, clock: ManualClock, few_parents: None
+) -> None:
+    joining(store, 1)
+    put(store, "another")
+    assert store.run(store.depend("child", ["another"], list(PARENTS[:2])))
+    assert look(store, "child").state is State.BLOCKED
+    finish(store)
+    assert look(store, "child").after == ("another", *PARENTS[2:])
+    worker = Worker(store, clock)
+    assert worker.run_one().id == "parent 0"
+    assert {worker.run_one().id for _ in range(7)} == {*PARENTS[1:], "another"}
+    assert worker.run_one().id == "child"
+
+
+def test_no_call_sees_to_more_parents_than_one_step_should(store: RedisStore, clock: ManualClock, program: str) -> None:
+    parents = tuple(f"parent {i}" for i in range(500))
+    put(store, *parents)
+    called = calls_of(store, program, store.put([new("child", after=parents)]))
+    assert [name for name, _ in called] == ["stage"] * 7 + ["admit"] * 7
+    assert max(number for _, number in called) < 1_500
+    assert look(store, "child").after == parents

@@ -17,6 +17,9 @@ from headrace.store.redis import requests
 from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
 from headrace.store.redis.records import name
 
+PARENTS_AT_ONCE = 80
+"""How many jobs one step lets another come after."""
+
 
 def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
@@ -34,7 +37,7 @@ def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
             Put(name(clash), False) if clash else Put(job.id, True) for job, clash in zip(jobs, reply[1:], strict=True)
         ]
 
-    return Script("put", (parts[0], required), read)
+    return Script("put", (parts[0][1:], required), read)
 
 
 def _in_parts(
@@ -55,17 +58,29 @@ def _in_parts(
 
 
 def _parts(jobs: Sequence[NewJob]) -> Iterator[bytes]:
-    """The jobs as requests, each of which weighs as much as one step may, at most, unless it is a single job."""
+    """The jobs as requests, none of which costs more than one step should."""
     part: list[bytes] = []
     total = 0
     for job in jobs:
         cost = weight(job)
         if part and total + cost > PUT_AT_ONCE:
-            yield b"".join(part)
+            yield b"j" + b"".join(part)
             part, total = [], 0
+        if len(job.after) > PARENTS_AT_ONCE:
+            yield from _with_many_parents(job)
+            continue
         part.append(requests.new_job(job))
         total += cost
-    yield b"".join(part)
+    if part or not jobs:
+        yield b"j" + b"".join(part)
+
+
+def _with_many_parents(job: NewJob) -> Iterator[bytes]:
+    """A job and some that it comes after, then the rest of these."""
+    yield b"j" + requests.new_job(job, PARENTS_AT_ONCE)
+    for first in range(PARENTS_AT_ONCE, len(job.after), PARENTS_AT_ONCE):
+        behind = first + PARENTS_AT_ONCE
+        yield requests.joining(job.id, job.after[first:behind], last=behind >= len(job.after))
 
 
 def weight(job: NewJob) -> int:

@@ -41,6 +41,7 @@ class _More(msgspec.Struct, omit_defaults=True):
     tags: tuple[str, ...] = ()
     schedule: str | None = None
     tick: int | None = None
+    joining: bool = False
 
 
 def _name(value: str) -> bytes:
@@ -130,8 +131,8 @@ def required(jobs: Sequence[NewJob]) -> bytes:
     return b"".join(_name(queue) + _name(task) for queue, task in wanted)
 
 
-def new_job(job: NewJob) -> bytes:
-    """One job, as `put` and `tick` read it."""
+def new_job(job: NewJob, named: int | None = None) -> bytes:
+    """One job, as `put` and `tick` read it. `named`: how many of those that it comes after, if these are not all."""
     queue, flags, body = _name(job.queue), 0, job.body
     put = queue + _name(job.task)
     large = tail = b""
@@ -146,7 +147,15 @@ def new_job(job: NewJob) -> bytes:
     if has_more(job):
         flags |= MORE
         more = msgspec.msgpack.encode(
-            _More(job.after, job.if_failed, job.lane, tuple(dict.fromkeys(job.tags)), job.schedule, job.tick)
+            _More(
+                after=job.after[:named],
+                if_failed=job.if_failed,
+                lane=job.lane,
+                tags=tuple(dict.fromkeys(job.tags)),
+                schedule=job.schedule,
+                tick=job.tick,
+                joining=named is not None,
+            )
         )
         tail += _LONG(len(more)) + more
     if job.data is not None:
@@ -166,6 +175,11 @@ def new_job(job: NewJob) -> bytes:
     _check_priority(job.priority)
     fixed = _WHEN(when, time, job.priority, min(job.max_crashes, 65_535), flags, len(put))
     return _name(job.id) + queue + fixed + put + large + tail
+
+
+def joining(job_id: str, parents: Sequence[str], *, last: bool) -> bytes:
+    """More of what a job comes after that its batch has brought in: see lua/joining.lua."""
+    return b"p" + _name(job_id) + (b"\1" if last else b"\0") + names(parents)
 
 
 def outcomes(all_: Iterable[Outcome], steady: int) -> bytes:

@@ -5,7 +5,7 @@
 --          key, ...}
 --@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
 local batch, at = '', 1
---@include checks insert batch stages
+--@include checks insert batch stages joining
 
 local function answer()
   local found, clashes = call('HGETALL', stages.about), { 0 }
@@ -23,9 +23,13 @@ put_at = tonumber(call('HGET', stages.about, 'at') or nil)
 if not put_at or not parts[1] then
   return answer()
 end
-batch = parts[1]
-read_batch(true)
 count_arrivals()
+if parts[1]:sub(1, 1) == 'p' then
+  joining.join(parts[1], ARGV[2])
+else
+  batch = parts[1]:sub(2)
+end
+read_batch(true)
 local clashes = {}
 for i, other in ipairs(insert_all()) do
   if other ~= '' then

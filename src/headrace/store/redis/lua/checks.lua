@@ -121,6 +121,9 @@ makers.checks = function()
         checks.refuse('Job ' .. id .. ' is in a sequence: it cannot come after others, nor be of a schedule.')
       end
     end
+    if more.joining and (more.joining ~= true or not more.after or not more.after[1]) then
+      checks.refuse('Job ' .. id .. ' comes after more jobs than it names: `joining` is true, and it names some.')
+    end
     if more.tags then
       checks.list_of_texts(more.tags, 'the tags of job ', id)
     end

@@ -30,9 +30,9 @@ for _, id in ipairs(found and add or {}) do
     fail('CYCLE', 'Job ' .. job.id .. " can't come after job " .. id .. ', which comes after it. Nothing was changed.')
   end
 end
-local waited = relations.unmet_of(job.id).number > 0
+local waited = relations.waits(job)
 local reason = relations.change(job, add, gone)
-local waits = relations.unmet_of(job.id).number > 0
+local waits = relations.waits(job)
 remember(job, now, 'edited', ARGV[5], '')
 happened(job, 'edited', ARGV[5])
 if reason then

@@ -36,7 +36,7 @@ local function edit(job)
   job.due = run_at or delay and now + delay or due
   if run_at or delay then
     local more = more_of(job)
-    more.delay = delay and more.after and relations.unmet_of(job.id).number > 0 and delay or nil
+    more.delay = delay and relations.waits(job) and delay or nil
     keep_more(job, more)
   end
   wait_in_line(job)

@@ -128,7 +128,8 @@ local function prepare(job)
     local after = more.after
     relations.keep_parents(job, more, after)
     reason = relations.begin(job, after, more.if_failed or 'fail')
-    more.delay = relations.unmet_of(job.id).number > 0 and job.delay or nil
+    more.joining = more.joining and ARGV[2] -- the batch that brings the rest of what it comes after
+    more.delay = relations.waits(job) and job.delay or nil
   end
   return reason
 end

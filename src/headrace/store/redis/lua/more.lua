@@ -7,6 +7,7 @@
 --   precedes   a number: others wait for it (see relations.lua)
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
 --   start_within  its lane has a rate: how many milliseconds its last worker had, from its take on, to start it
+--   joining    the batch whose next parts bring more jobs that it comes after (see joining.lua)
 --
 -- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.
 local MORE_KEY, AFTER = PREFIX .. 'more', PREFIX .. 'after'

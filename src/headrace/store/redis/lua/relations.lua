@@ -208,10 +208,15 @@ makers.relations = function()
     happened(job, 'failed', 'dependency')
   end
 
+  -- One whose parents are not all known yet waits, whatever has become of those that are.
+  function relations.waits(job)
+    local more = more_of(job)
+    return more.after and (more.joining or relations.unmet_of(job.id).number > 0)
+  end
+
   -- Blocked while it waits for others.
   function relations.hold(job)
-    local more = more_of(job)
-    if not more.after or relations.unmet_of(job.id).number == 0 then
+    if not relations.waits(job) then
       return false
     end
     block(job)
@@ -305,7 +310,7 @@ makers.relations = function()
         errors[note] = errors[note] or culprits.because(parent, there and there.arrival == arrival and there, state)
         unblock(job)
         relations.fail(job, errors[note])
-      elseif relations.unmet_of(id).number == 0 then
+      elseif not relations.waits(job) then
         relations.release(job, more)
       end
     end

@@ -2,14 +2,14 @@
 --
 -- ARGV[2]  the batch: any name that no other has
 -- ARGV[3]  which part: 0, 1, 2 and so on
--- ARGV[4]  its jobs, 1,000 at most, as in `put`
+-- ARGV[4]  the part: 'j' and jobs, 1,000 at most, as in `put`; or more of what a job comes after (see joining.lua)
 -- ARGV[5]  '' or, with the last part, 'all'
 -- ARGV[6]  for each pair that needs a worker: H queue, H task
 -- Answers  1, or 0 if parts before this one are not there (any more): send them again
 -- Fails    NOWORKERS, REFUSED, before anything is written
 --@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
-local batch, at = ARGV[4], 1
---@include checks insert batch stages
+local batch, at = ARGV[4]:sub(2), 1
+--@include checks insert batch stages joining
 
 local number, there = tonumber(ARGV[3]), call('LLEN', stages.parts)
 if there > number or call('EXISTS', stages.about) == 1 then
@@ -17,6 +17,11 @@ if there > number or call('EXISTS', stages.about) == 1 then
 elseif there < number then
   return 0
 end
+if ARGV[4]:sub(1, 1) == 'p' then
+  joining.check(ARGV[4])
+  batch = ''
+end
+checks.SAID.joining = true
 read_batch()
 roll_call(ARGV[6] or '')
 count_arrivals()
@@ -25,7 +30,7 @@ if special then
 end
 
 -- The first write needs memory: a full server refuses it, and with it all the others.
-call('RPUSH', stages.parts, batch)
+call('RPUSH', stages.parts, ARGV[4])
 if ARGV[5] == '' then
   call('PEXPIRE', stages.parts, KEPT)
 else
