@@ -137,12 +137,53 @@ def kept(report: Report) -> None:
                 store.run(store.put(new_jobs(1_000)))
                 worker.drain(Take(("default",), 500))
             store.run(store.sweep())
-            idle_cost.append(cpu(lambda: store.run(store.sweep()), 10))
+            idle_cost.append(cpu(lambda: store.run(store.sweep()), 50))
             store.run(store.put(new_jobs(number // 9)))
             worker.drain(Take(("default",), 500))
             store.run(store.sweep())
-            purge_cost.append(cpu(lambda: store.run(store.sweep()), 10))
+            purge_cost.append(cpu(lambda: store.run(store.sweep()), 4))
     report.add(
         "SQLite: an idle sweep, 25,000 → 500,000 done jobs kept", idle_cost[1] / idle_cost[0], "times", 2, at_most=True
     )
     report.add("SQLite: a step of a purge, the same", purge_cost[1] / purge_cost[0], "times", 2, at_most=True)
+
+
+@row("sqlite: fan-in of 500 and 8,000 that end one by one")
+def fan_in(report: Report) -> None:
+    per_edge = []
+    for number in (500, 8_000):
+        with fresh() as store:
+            parents = new_jobs(number)
+            store.run(store.put(parents))
+            store.run(store.put(new_jobs(1, after=tuple(job.id for job in parents))))
+            worker = Worker(store)
+            leases = [
+                lease for _ in range(number // 500) for lease in worker.exchange([], Take(("default",), 500)).leases
+            ]
+            outcomes = [[Outcome(ref=x.ref, token=x.token, id=x.id, kind=Kind.DONE)] for x in leases]
+            start = time.process_time()
+            for one in outcomes:
+                worker.exchange(one, None)
+            per_edge.append((time.process_time() - start) / number)
+    report.add(
+        "SQLite: the end of a parent, 500 → 8,000 of one job", per_edge[1] / per_edge[0], "times", 1.5, at_most=True
+    )
+
+
+@row("sqlite: layers of 20 x 20 and 80 x 80")
+def layers(report: Report) -> None:
+    per_edge = []
+    for width in (20, 80):
+        with fresh() as store:
+            worker = Worker(store)
+
+            def flow(store: SqliteStore = store, worker: Worker = worker, width: int = width) -> None:
+                above: tuple[str, ...] = ()
+                for _ in range(5):
+                    layer = new_jobs(width, after=above)
+                    store.run(store.put(layer))
+                    above = tuple(job.id for job in layer)
+                worker.drain(Take(("default",), 100))
+
+            per_edge.append(cpu(flow) / (4 * width * width))
+    report.add("SQLite: an edge of layers, 20 x 20 → 80 x 80", per_edge[1] / per_edge[0], "times", 1.5, at_most=True)

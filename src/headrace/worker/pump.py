@@ -49,6 +49,8 @@ SPARE_SECONDS = 0.025
 """How much measured work may be held ready. (And how many jobs: the store's `batch`.)"""
 SLOW_SECONDS = 0.005
 """When leases wait for this long, jobs are not as quick as they seemed."""
+CALM = 0.25
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time."""
 STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 REPORT_SECONDS = 0.1
@@ -148,6 +150,9 @@ class Pump:
         self._closed = False
         self._spare = 0
         self._rate = 0.0
+        """How many jobs end in a second, lately."""
+        self._trip = 0.0
+        """How many seconds a round trip takes, lately."""
         self._turned = time.monotonic()
         self._filled = 0.0
         self._hurried = True
@@ -338,8 +343,11 @@ class Pump:
             self._sleep()
 
     def _ripe(self) -> bool:
-        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more come at once."""
-        return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots)
+        """Whether outcomes are worth a round trip: while spare leases wait for a quick thread, more come at once.
+
+        As long as there is time for a round trip each, none waits: what waits runs again should this process be killed.
+        """
+        return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots or self._rate * self._trip <= CALM)
 
     def _due_now(self) -> bool:
         """The store has reached a bound in what it does at once, and has more to do."""
@@ -375,7 +383,9 @@ class Pump:
             self.session, number, outcomes, take, steady=self._asked, started=self._started_spares()
         )
         self._unanswered = number, outcomes
+        begun = time.monotonic()
         turn = self._insist(request)
+        self._trip += 0.3 * (time.monotonic() - begun - self._trip)
         if take is not None:  # an expired session may settle
             self._is_alive(turn.ends, turn.now)
         self._heed(outcomes, take, turn)

@@ -249,3 +249,25 @@ def test_paused_queues_wake_nobody(store: SqliteStore) -> None:
     waiters = asleep(store, 2)
     store.run(store.sweep())
     assert woken(waiters) == 0
+
+
+# -- dependencies --
+
+
+def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore) -> None:
+    cost = []
+    for number in (10, volume(2_000)):
+        session = Session(store, f"{number} parents")
+        parents = jobs(number)
+        store.run(store.put(parents))
+        store.run(store.put(jobs(1, after=tuple(job.id for job in parents))))
+        leases = session.take(number)
+        for first in range(2, number, 400):  # so that each step can tell all that is to be told
+            session.settle(*leases[first : first + 400])
+        with counted(store) as seen:
+            session.settle(leases[0])
+        cost.append(seen.statements)
+        session.settle(leases[1])
+        assert len(session.take(1)) == 1
+    few, many = cost
+    assert many == few

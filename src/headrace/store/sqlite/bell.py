@@ -40,7 +40,7 @@ FREE, BUSY = 0, 1
 WORKER, WATCHER, HEARER, FULL = 2, 3, 4, 5
 """What a sleeper listens for: also its state while it sleeps. A worker that is full can take nothing: it is rung only
 when a job is to stop."""
-LOOK_SECONDS = 10
+LOOK_SECONDS = 15
 """A worker that sleeps looks for work by itself now and then, should a ring have been lost."""
 
 NEWS, POKE = b"!", b"."

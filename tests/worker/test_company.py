@@ -1,0 +1,45 @@
+"""Outcomes wait for company only when the worker is saturated: what waits runs again if the process is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace
+from headrace.job import Kind, Lease, Outcome, SessionInfo
+from headrace.worker.context import Context
+from headrace.worker.pump import CALM, Pump
+
+
+@pytest.fixture
+def pump() -> Iterator[Pump]:
+    """One whose spare leases wait while an outcome has come."""
+    app = Headrace("sqlite:///:memory:")
+    app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+    pump = Pump(app, "s", queues=["default"], slots=2)
+    for number in range(5):
+        lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
+        pump._waiting[Context(lease, None, pump)] = True
+    pump._hurried = False
+    pump._outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
+    yield pump
+    pump.close()
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("rate", "trip", "waits"),
+    [
+        (0.0, 0.0, False),  # nothing is known yet
+        (500.0, 0.0003, False),
+        (500.0, 0.001, True),  # a store that is further away
+        (50_000.0, 0.0003, True),
+    ],
+)
+def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
+    pump: Pump, rate: float, trip: float, waits: bool
+) -> None:
+    pump._rate, pump._trip = rate, trip
+    assert waits == (rate * trip > CALM)
+    assert pump._ripe() is not waits
