@@ -60,7 +60,7 @@ NEWS_SECONDS = 0.1
 LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
-SWEEP_EVERY = 750
+SWEEP_EVERY = 900
 """Milliseconds between two sweeps of a store, whoever does them: less than a lone worker lets pass."""
 TICK_AGAIN, TICK_AGAIN_AT_LAST = 1_000, 10_000
 """Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
@@ -646,7 +646,7 @@ class Pump:
             self._told = False
             self._check_leases()
         if now - self._swept >= SWEEP_SECONDS:
-            self._swept = now + random.uniform(-0.2, 0.2)  # noqa: S311
+            self._swept = now + random.uniform(0.0, 0.4)  # noqa: S311
             if self._monitor and now >= self._sweep_at:
                 self._sweep()
             self._check_memory()

@@ -9,12 +9,12 @@ import pytest
 
 from conformance.helpers import LONG, TIMEOUT, Worker, outcome, put
 from headrace import Headrace
-from headrace.clock import ManualClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.job import SessionInfo, Swept
-from headrace.store.contract import Operation
+from headrace.store.contract import Operation, TakingWaiter
 from headrace.store.redis import RedisStore
 
-from .servers import commands_inside_scripts
+from .servers import Server, commands_inside_scripts
 
 EVERY = 1_000
 
@@ -81,6 +81,34 @@ def test_where_more_workers_ask_each_comes_less_often(store: RedisStore, clock: 
     open_sessions(store, 40)
     assert sweep(store).again_in == 10 * EVERY
     assert store.run(store.sweep()).again_in is None
+
+
+def test_where_there_are_many_a_sleeper_asks_less_often(make: Callable[..., RedisStore], server: Server) -> None:
+    store = make(url=f"{server.url}?ns=crowd")
+    worker = Worker(store, SystemClock())
+    for count, seconds in ((0, "5.000"), (200, "15.000")):
+        open_sessions(store, count)
+        sweep(store)
+        store.driver.command("HDEL", store.keys.known[1], "swept")
+        waiter = store.waiter(worker.id, ["default"])
+        waiter.arm()
+        assert isinstance(waiter, TakingWaiter)
+        worker.number += 1
+        request = store.exchange(worker.id, worker.number, (), worker.asks(1))
+        heard: list[list[str]] = []
+
+        def meanwhile() -> float | None:
+            return None  # it is rung for at once
+
+        monitor = server.client().connection_pool.make_connection()
+        monitor.send_command("MONITOR")
+        monitor.read_response()
+        waiter.turn(request, meanwhile)
+        waiter.close()
+        while not heard or heard[-1][0] != "BLPOP":
+            heard.append(list(monitor.read_response().decode("latin-1").split('"')[1::2]))
+        monitor.disconnect()
+        assert heard[-1][-1] == seconds
 
 
 def test_a_sweep_that_has_more_to_do_keeps_nobody_from_sweeping(store: RedisStore, clock: ManualClock) -> None:

@@ -101,6 +101,8 @@ class RedisStore(OnRedis):
         keeps = (keep_done, keep_failed, keep_count)
         self._retention = tuple(b"" if number is None else b"%d" % number for number in keeps)
         self._has_room: dict[str, bool] = {}
+        self._crowd = 1.0
+        """How many times less often than a lone worker one need sweep, as the last sweep said."""
         self._may_write = False
 
     def run(self, operation: Operation[T]) -> T:
@@ -317,7 +319,7 @@ class RedisStore(OnRedis):
         return Steps(look)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session))
+        return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session), lambda: self._crowd)
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         def work() -> Generator[Script[Any], Any, Swept]:
@@ -327,6 +329,7 @@ class RedisStore(OnRedis):
                 unfinished, *_ = yield Script("admit", (batch,), lambda reply, _: reply)
                 more = more or unfinished
             ticks = None if ticks_in < 0 else ticks_in
+            self._crowd = again_in / every if every else self._crowd
             return Swept(closed, returned, purged, bool(more), ticks, purged_early, again_in or None)
 
         return Steps(work)

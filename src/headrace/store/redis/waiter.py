@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 ASK_SECONDS = 5.0
 """How often a sleeper asks for what it may have missed."""
+SELDOM = 3
+"""How many times as long it may wait for that where there are many: others ask as well."""
 DEAF_SECONDS = 1.0
 """And one that may not listen."""
 PING_SECONDS = 15.0
@@ -204,7 +206,10 @@ class Ear:
             return self._asked + DEAF_SECONDS
         if self._connection is None or self._has_room() is False:
             return None
-        return self._asked + ASK_SECONDS
+        return self._asked + self._ask_seconds()
+
+    def _ask_seconds(self) -> float:
+        return ASK_SECONDS
 
     def _pause(self, now: float, moments: Sequence[float | None]) -> float:
         pause = min([moment - now for moment in moments if moment is not None], default=3600.0)
@@ -315,18 +320,27 @@ class WorkerEar(Ear):
     """Hears of work in some queues, and of cancelled jobs of one session; and may take as it waits.
 
     `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
-    it does not want to hear of work.
+    it does not want to hear of work. `crowd` tells how many times less often this one need come, as there are others.
     """
 
     def __init__(
-        self, driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None]
+        self,
+        driver: Driver,
+        session: str,
+        queues: Sequence[str],
+        has_room: Callable[[], bool | None],
+        crowd: Callable[[], float],
     ) -> None:
         arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(driver.lists.shortened(queues))))
         question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
         super().__init__(driver, driver.keys.wake(session), question, has_room)
+        self._crowd = crowd
         self._bell = driver.keys.bell(session).encode()
         self._line: Any = None
         self._may_block = True
+
+    def _ask_seconds(self) -> float:
+        return ASK_SECONDS * min(max(self._crowd(), 1), SELDOM)
 
     def turn(self, request: Script[T], meanwhile: Callable[[], float | None]) -> T | None:
         """Wait for a hint, a poke or an end to `meanwhile`, and run a request at the server in that very moment.
@@ -339,7 +353,7 @@ class WorkerEar(Ear):
             if self._line is None:
                 self._line = self._driver.opener.open()
             self._drop_hints()
-            block = pack(b"BLPOP", self._bell, b"%.3f" % ASK_SECONDS)
+            block = pack(b"BLPOP", self._bell, b"%.3f" % self._ask_seconds())
             self._line.send_packed_command([block, self._driver.packed(request)], check_health=False)
             self._wait_for_line(meanwhile)
             self._line.read_response()
@@ -365,7 +379,7 @@ class WorkerEar(Ear):
         line = self._line._sock.fileno()
         poll.register(line, select.POLLIN)
         poll.register(self._pokes.reader, select.POLLIN)
-        give_up = time.monotonic() + ASK_SECONDS + SECONDS
+        give_up = time.monotonic() + self._ask_seconds() + SECONDS
         rung = False
         while True:
             pause = 1.0 if rung else meanwhile()
