@@ -7,9 +7,9 @@ from itertools import count, pairwise
 
 from bench.growth import row
 from bench.tools import Report
-from conformance.helpers import Worker, new
+from conformance.helpers import Worker, new, outcome
 from headrace.clock import SystemClock
-from headrace.job import Lane, NewJob
+from headrace.job import Kind, Lane, NewJob
 from headrace.store.pieces import pieces
 from headrace.store.redis import RedisStore
 from store.redis.servers import Server
@@ -68,6 +68,22 @@ def flows(report: Report) -> None:
         return lambda: store.run(store.put([new("child", after=parents)]))
 
     measure(report, "one job after 10,000", join)
+
+
+@row("steps: the end of one job that 2,000 wait for")
+def fan_out(report: Report) -> None:
+    def end(kind: Kind) -> Callable[[RedisStore], Callable[[], object]]:
+        def prepare(store: RedisStore) -> Callable[[], object]:
+            store.run(store.put([new("parent")]))
+            store.run(store.put([new(f"child {i}", after=("parent",)) for i in range(2_000)]))
+            worker = Worker(store, SystemClock())
+            lease = worker.take_one()
+            return lambda: [worker.exchange([outcome(lease, kind)]), *(worker.exchange() for _ in range(10))]
+
+        return prepare
+
+    measure(report, "2,000 wait for a job that is done", end(Kind.DONE))
+    measure(report, "2,000 fail with another", end(Kind.FAILED))
 
 
 @row("steps: 1,000 jobs with lanes, tags, unique keys")

@@ -276,9 +276,9 @@ def test_many_come_back_in_bounded_steps(scene: Scene) -> None:
         return sum(job is not None and job.state is wanted for job in scene.store.run(scene.store.get(names)))
 
     scene.fail("a")
-    assert count(State.FAILED) == 500
+    assert count(State.FAILED) == 200
     scene.revive("a")
-    assert count(State.FAILED) == 1_000, "the oldest note comes first"
+    assert count(State.FAILED) == 400, "the oldest note comes first"
     while scene.store.run(scene.store.sweep()).more:
         pass
     assert count(State.BLOCKED) == 1_200
@@ -287,7 +287,7 @@ def test_many_come_back_in_bounded_steps(scene: Scene) -> None:
     while scene.store.run(scene.store.sweep()).more:
         pass
     scene.revive("a")
-    assert count(State.BLOCKED) == 250
+    assert count(State.BLOCKED) == 100
     scene.fail("a", b"again")
     while scene.store.run(scene.store.sweep()).more:
         pass

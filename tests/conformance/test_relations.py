@@ -10,6 +10,7 @@ from headrace.clock import ManualClock
 from headrace.errors import DependencyCycle
 from headrace.job import Filter, IfFailed, Kind, State, Verdict
 from headrace.store.contract import Facet, Store
+from headrace.store.rules import EDGES_IN_A_STEP
 from volume import volume
 
 from .helpers import Worker, exists, ids, look, new, outcome, put, state, take_named
@@ -208,8 +209,8 @@ def test_many_dependents_are_released_in_bounded_steps(store: Store, worker: Wor
 
     turn = worker.exchange([outcome(lease)])
     left = children
-    while left > 500:
-        left -= 500
+    while left > EDGES_IN_A_STEP:
+        left -= EDGES_IN_A_STEP
         assert blocked() == left
         assert turn.next_due == clock.now(), "somebody should come again at once"
         turn = worker.exchange()
@@ -230,11 +231,11 @@ def test_a_removed_parent_releases_in_bounded_steps_too(
     def blocked() -> int:
         return sum(entry.by_state.get(State.BLOCKED, 0) for entry in store.run(store.counts()))
 
-    assert blocked() in (200, 700)  # a put may go on with it, or not
+    assert blocked() in (800, 1_000)  # a put may go on with it, or not
     sweeps = 1
     while store.run(store.sweep()).more:
         sweeps += 1
-    assert sweeps <= 2
+    assert sweeps <= 5
     assert blocked() == 0
     for start in range(0, 1_200, 100):
         store.run(store.delete(names[start : start + 100]))
@@ -247,14 +248,15 @@ def test_a_long_chain_that_fails_takes_many_steps(store: Store, worker: Worker) 
     batch = [new(f"j{i}", after=(f"j{i - 1}",), if_failed=IfFailed.FAIL) for i in range(1, 700)]
     store.run(store.put(batch))
     worker.run_one(Kind.FAILED)
-    assert (state(store, "j500"), state(store, "j501")) == (State.FAILED, State.BLOCKED)
-    worker.exchange()
+    for last in (200, 400, 600):
+        assert (state(store, f"j{last}"), state(store, f"j{last + 1}")) == (State.FAILED, State.BLOCKED)
+        worker.exchange()
     assert state(store, "j699") is State.FAILED
 
 
 def test_a_step_that_is_just_enough_is_the_last(store: Store, worker: Worker) -> None:
     put(store, "parent")
-    put(store, *(f"c{i}" for i in range(500)), after=("parent",))
+    put(store, *(f"c{i}" for i in range(EDGES_IN_A_STEP)), after=("parent",))
     assert worker.exchange([outcome(worker.take_one())]).next_due is None
-    assert state(store, "c499") is State.READY
+    assert state(store, f"c{EDGES_IN_A_STEP - 1}") is State.READY
     assert not store.run(store.sweep()).more

@@ -12,7 +12,7 @@ from headrace.store.facets import Edit, ScheduleRecord
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""
-EDGES_IN_A_STEP = 500
+EDGES_IN_A_STEP = 200
 """How many dependents one call releases or fails, at most."""
 FOLLOWERS_IN_A_STEP = 100
 """Of those that come after a job that retention has given up, so many are looked at in one call."""

@@ -9,7 +9,7 @@
 -- the next note is.
 makers.relations = function()
   relations.key, relations.REMOVED, relations.REVIVED = PREFIX .. 'releasing', 9, 10
-  relations.AT_ONCE, relations.DEEP = 500, 10000
+  relations.AT_ONCE, relations.DEEP = 200, 10000
   relations.noted, relations.told, relations.known, relations.errors = {}, 0, {}, {}
 
   -- A set of parents, as it will be.
