@@ -41,25 +41,37 @@ if ARGV[2] ~= 'arrivals' then
   return answer
 end
 
--- The blocks of arrivals, one after the other, as long as that is not too much. Entries of jobs that are gone, or that came again
--- under the same id and stand in another place, are skipped.
-local newest = string.format('%.0f', math.floor((before - 1) / BLOCK))
-local blocks = call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)
-local looked_at, last = 0, last_arrival()
-for i, block in ipairs(blocks) do
+-- The blocks of arrivals, one after the other, from their ends, as long as that is not too much. Entries of jobs that are gone, or
+-- that came again under the same id and stand in another place, are skipped.
+local PIECE = 64
+local newest, enough, last = string.format('%.0f', math.floor((before - 1) / BLOCK)), tonumber(ARGV[8]), last_arrival()
+local looked_at = 0
+for i, block in ipairs(call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)) do
   local ids, first = call('LRANGE', block_key(block), 0, -1), block * BLOCK
-  load_many(ids)
-  for j = #ids, 1, -1 do
-    local record = raw[ids[j]]
-    local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, 26)
-    arrival = arrival and arrival <= last and arrival -- or it is damaged
-    if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
-      look_at(ids[j], arrival or nil)
+  -- Where nobody has taken out holes the place of an id tells its number.
+  local newest_place = #ids == math.min(BLOCK, last - first + 1) and math.min(#ids, before - first) or #ids
+  for upto = newest_place, 1, -PIECE do
+    local piece = {}
+    for j = upto, math.max(upto - PIECE + 1, 1), -1 do
+      piece[#piece + 1] = ids[j]
     end
-    raw[ids[j]] = false -- once
+    load_many(piece)
+    for _, id in ipairs(piece) do
+      local record = raw[id]
+      local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, 26)
+      arrival = arrival and arrival <= last and arrival -- or it is damaged
+      if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
+        look_at(id, arrival or nil)
+      end
+      raw[id] = false -- once
+    end
+    if #answer > 3 * enough + 1 then
+      answer[1] = answer[#answer - 2] -- the arrival of the last one
+      return answer
+    end
   end
   looked_at = looked_at + #ids
-  if #answer > 3 * tonumber(ARGV[8]) + 1 or looked_at >= 2 * AT_ONCE or i == BLOCKS_AT_ONCE then
+  if looked_at >= 2 * AT_ONCE or i == BLOCKS_AT_ONCE then
     answer[1] = string.format('%.0f', first)
     break
   end
