@@ -12,6 +12,7 @@ import pytest
 from headrace.job import Filter, Kind, Outcome, Report, State, Take
 from headrace.store.contract import Operation
 from headrace.store.facets import Definition, ScheduleRecord
+from headrace.store.rules import EDGES_IN_A_STEP
 from headrace.store.sqlite import SqliteStore, reads
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -233,10 +234,10 @@ def test_no_step_releases_more_than_some_of_many_dependents(store: SqliteStore) 
     turn = session.settle(lease)
     while True:
         now, steps = changes(), steps + 1
-        assert now - before <= 3 * 500 + 10  # an edge, a job and what it waited for; and the exchange itself
+        assert now - before <= 3 * EDGES_IN_A_STEP + 10  # an edge, a job, what it waited for; the exchange itself
         if turn.next_due is None:
             break
         before, turn = now, session.exchange()
-    assert steps == children // 500
+    assert steps == children // EDGES_IN_A_STEP
     (counts,) = store.run(store.counts())
     assert counts.by_state == {State.READY: children, State.DONE: 1}
