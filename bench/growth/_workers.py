@@ -27,6 +27,13 @@ def noop(number: int) -> None:
     pass
 
 
+@app.task(name="brief")
+def brief(number: int) -> None:
+    until = time.perf_counter() + 0.0002
+    while time.perf_counter() < until:
+        pass
+
+
 @app.task(name="note")
 def note(number: int) -> None:
     os.write(NOTES, b"%d %.6f\\n" % (number, time.time()))
@@ -42,7 +49,7 @@ class Scene:
         self.notes.touch()
         (folder / "growth_app.py").write_text(APP, encoding="utf-8")
 
-    def python(self, *arguments: str, tree: Path = HERE) -> subprocess.Popen[bytes]:
+    def python(self, *arguments: str, tree: Path = HERE, stdout: int | None = None) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{self.folder}",
@@ -50,7 +57,7 @@ class Scene:
             "GROWTH_NOTES": str(self.notes),
         }
         return subprocess.Popen(
-            [sys.executable, *arguments], env=environment, cwd=self.folder, stderr=subprocess.DEVNULL
+            [sys.executable, *arguments], env=environment, cwd=self.folder, stdout=stdout, stderr=subprocess.DEVNULL
         )
 
     @contextmanager
