@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -85,7 +84,9 @@ class StoreHolder:
 
     async def aclose(self) -> None:
         """The same, from async code."""
-        await asyncio.to_thread(self.close)
+        from asyncio import to_thread  # noqa: PLC0415  (half of what `import headrace` would take)
+
+        await to_thread(self.close)
 
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""

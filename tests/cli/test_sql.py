@@ -81,6 +81,6 @@ def test_where_there_is_no_sql(run: Run) -> None:
     url = servers.fresh_url()
     assert run("sql", "SELECT 1", store=url).stderr.startswith("headrace: SQL needs a SQLite store")
     app = Headrace(url)
-    with pytest.raises(Unsupported, match=r"sql\(\) needs a store with SQL"):
+    with pytest.raises(Unsupported, match=r"sql\(\) needs a store with sql"):
         app.sql("SELECT 1")
     app.close()

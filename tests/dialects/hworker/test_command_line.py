@@ -49,7 +49,7 @@ def test_failures_are_revived_page_by_page(shell: Shell, one_queue: Queue) -> No
     for number in range(120):
         one_queue.client.lpush(one_queue.failed_key, b'["id%d",[1]]' % number)
     assert "120" in shell("failures")
-    assert shell.json("revive", "--group", "failed") == {"revived": 120, "refused": 0}
+    assert shell.json("revive", "--group", "failed", "--yes") == {"matching": 120, "revived": 120, "refused": 0}
     assert len(one_queue.jobs) == 120
 
 

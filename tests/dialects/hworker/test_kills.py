@@ -68,7 +68,7 @@ PROGRAM = """
         at("_settle", "after")
     elif step == "while kept alive":
         import headrace.dialects.hworker.api as api
-        original, api.keep = api.keep, lambda *arguments: die()
+        original, api.keep = api.keep, lambda *_, **__: die()
     hworker.create(name, handler, state=None, connection=url, timeout=0.5, logger=lambda *_: None).worker()
 """
 

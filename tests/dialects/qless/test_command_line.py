@@ -171,7 +171,7 @@ def test_the_ordinary_command_line(qless: Recorder, server: Server, client: Clie
     shown = " ".join(headrace("stats", "q").split())
     assert "1 done, 0 retried, 2 failed (2 of them still)" in shown
     assert "0 ms to 1 s 1 █" in shown
-    headrace("revive", "--group", "no stock")
+    headrace("revive", "--group", "no stock", "--yes")
     assert client.jobs.failed() == {}
 
 
@@ -253,7 +253,7 @@ def test_purge_leaves_what_others_wait_for(qless: Recorder, headrace: Answer) ->
 
 def test_revive_revives_all_that_fit(qless: Recorder, headrace: Answer) -> None:
     many(qless, 2_500, "fail", "g", "m")
-    assert headrace("revive", "--group", "g").output == "2,500 revived.\n"
+    assert headrace("revive", "--group", "g", "--yes").output == "2,500 jobs revived.\n"
     assert qless.redis.zcard("ql:q:q-work") == 2_500
 
 
@@ -293,7 +293,7 @@ def test_settings_are_those_that_qless_has(qless: Recorder, server: Server, head
 def test_a_jid_that_is_not_there_is_not_found(qless: Recorder, headrace: Answer) -> None:
     answer = headrace("job", "nope")
     assert answer.exit_code == 1
-    assert "There is no job nope" in answer.output
+    assert "There is no job 'nope'" in answer.output
 
 
 def test_percentiles_say_no_more_than_the_bars_do(qless: Recorder, headrace: Answer) -> None:

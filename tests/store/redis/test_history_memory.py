@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from conformance.helpers import Worker, new, outcome, put
 from headrace import Headrace
-from headrace.clock import ManualClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.job import Filter, Kind, State, Swept
 from headrace.store.redis import RedisStore
 
@@ -197,19 +198,23 @@ def test_the_books_are_right_whatever_becomes_of_jobs(store: RedisStore, worker:
     assert meta(store, "ended_bytes") is None
 
 
-def test_the_estimate_is_near_what_the_server_says(store: RedisStore, worker: Worker) -> None:
-    def used() -> int:
-        info = store.driver.command("INFO", "memory")
-        return int(dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)["used_memory"])
+def test_the_estimate_is_near_what_the_server_says(private: Callable[..., Server]) -> None:
+    """On a server of its own: elsewhere the tables of other tests' keys grow meanwhile."""
+    with closing(RedisStore(f"{private().url}?ns=x")) as store:
 
-    put(store, "warm up")
-    worker.run_one()
-    before, number = used(), 5_000
-    store.run(store.put([new(f"{i:032}", body=b"B" * 100) for i in range(number)]))
-    for _ in range(number // 500):
-        worker.exchange([outcome(lease, began=0, ended=0) for lease in worker.take(500)])
-    taken = used() - before
-    assert 0.7 < (meta(store, "ended_bytes") or 0) / taken < 1.3
+        def used() -> int:
+            info = store.driver.command("INFO", "memory")
+            return int(dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)["used_memory"])
+
+        worker = Worker(store, SystemClock())
+        put(store, "warm up")
+        worker.run_one()
+        before, number = used(), 5_000
+        store.run(store.put([new(f"{i:032}", body=b"B" * 100) for i in range(number)]))
+        for _ in range(number // 500):
+            worker.exchange([outcome(lease, began=0, ended=0) for lease in worker.take(500)])
+        taken = used() - before
+        assert 0.7 < (meta(store, "ended_bytes") or 0) / taken < 1.3
 
 
 def test_without_a_setting_the_budget_is_a_quarter_of_what_the_server_has(

@@ -47,7 +47,7 @@ from headrace.store.facets import (
     Ticked,
 )
 from headrace.store.paging import whole_page
-from headrace.store.redis import batches, doctor, finding, migration, records, requests, schedules, statistics
+from headrace.store.redis import batches, finding, migration, records, requests, schedules, statistics
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -55,6 +55,7 @@ from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 
 try:
+    from headrace.store.redis import doctor
     from headrace.store.redis.driver import Driver, is_write
     from headrace.store.redis.shared import OnRedis
     from headrace.store.redis.troubles import may_not
