@@ -225,7 +225,7 @@ def test_only_the_first_and_the_last_ready_job_of_a_queue_touch_the_index(
         return [command for command, *words in commands if words[:1] == [f"{store.keys.prefix}ready_queues"]]
 
     leases: list[Lease] = []
-    assert touches(lambda: put(store, "a")) == ["ZADD"]
+    assert touches(lambda: put(store, "a")) == ["TYPE", "ZADD"]
     assert touches(lambda: put(store, "b", "c")) == []
     assert touches(lambda: put(store, "d", priority=1)) == []
     assert touches(lambda: leases.extend(worker.take(2))) == []
