@@ -435,6 +435,19 @@ def test_what_it_comes_after_can_be_changed_while_it_joins(
     assert worker.run_one().id == "child"
 
 
+def test_without_any_of_the_first_it_waits_for_the_rest(
+    store: RedisStore, clock: ManualClock, few_parents: None
+) -> None:
+    joining(store, 1)
+    assert store.run(store.depend("child", [], list(PARENTS[:2])))
+    child = look(store, "child")
+    assert (child.state, child.after) == (State.BLOCKED, ())
+    finish(store)
+    assert look(store, "child").after == PARENTS[2:]
+    worker = Worker(store, clock)
+    assert [worker.run_one().id for _ in range(8)] == [*PARENTS, "child"]
+
+
 def test_no_call_sees_to_more_parents_than_one_step_should(store: RedisStore, clock: ManualClock, program: str) -> None:
     parents = tuple(f"parent {i}" for i in range(500))
     put(store, *parents)

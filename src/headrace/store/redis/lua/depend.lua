@@ -7,6 +7,35 @@
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
 --@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
 
+-- What a waiting job comes after is changed: ids to add and to remove. The answer is the error with which it has to fail, or nil.
+local function change_parents(job, add, gone)
+  local more, listed, left_out, after = more_of(job), {}, {}, {}
+  for _, id in ipairs(gone) do
+    left_out[id] = true
+  end
+  for _, id in ipairs(add) do
+    left_out[id] = nil
+  end
+  for _, id in ipairs(relations.parents_of(job)) do
+    if not left_out[id] then
+      listed[id] = true
+      after[#after + 1] = id
+    end
+  end
+  for _, id in ipairs(add) do
+    if not listed[id] then
+      listed[id] = true
+      after[#after + 1] = id
+    end
+  end
+  for id in pairs(left_out) do
+    relations.part(job, id)
+    relations.unfollow(job, id)
+  end
+  relations.keep_parents(job, more, after)
+  return relations.begin(job, add, more.if_failed or 'fail')
+end
+
 local job = find_job(ARGV[2])
 if not job or job.state == RUNNING or job.state >= DONE then
   if work_off() then
@@ -31,7 +60,7 @@ for _, id in ipairs(found and add or {}) do
   end
 end
 local waited = relations.waits(job)
-local reason = relations.change(job, add, gone)
+local reason = change_parents(job, add, gone)
 local waits = relations.waits(job)
 remember(job, now, 'edited', ARGV[5], '')
 happened(job, 'edited', ARGV[5])

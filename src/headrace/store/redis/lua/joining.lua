@@ -27,8 +27,8 @@ function joining.join(part, batch)
     return
   end
   local parents = relations.names_in(packed)
-  relations.write_parents(id, call('HGET', AFTER, id) .. packed)
-  more.after, more.joining = more.after + #parents, not is_last and batch or nil
+  relations.write_parents(id, (call('HGET', AFTER, id) or '') .. packed)
+  more.after, more.joining = (more.after or 0) + #parents, not is_last and batch or nil
   keep_more(job, more)
   local reason = relations.begin(job, parents, more.if_failed or 'fail')
   if job.state == BLOCKED and (reason or not relations.waits(job)) then

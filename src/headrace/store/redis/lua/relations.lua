@@ -211,7 +211,7 @@ makers.relations = function()
   -- One whose parents are not all known yet waits, whatever has become of those that are.
   function relations.waits(job)
     local more = more_of(job)
-    return more.after and (more.joining or relations.unmet_of(job.id).number > 0)
+    return more.joining or more.after and relations.unmet_of(job.id).number > 0
   end
 
   -- Blocked while it waits for others.
@@ -407,54 +407,6 @@ makers.relations = function()
 
   function relations.no_dependencies(job, lane)
     return "Lane '" .. lane.kept.key .. "' of queue '" .. job.queue .. "' is a sequence: its jobs can't wait for others."
-  end
-
-  -- A job is revived by hand: what it came after counts again where that has not come to an end.
-  function relations.drop_ended(job)
-    local more = more_of(job)
-    if not more.after then
-      return
-    end
-    local parents = relations.parents_of(job)
-    load_many(parents)
-    for _, id in ipairs(parents) do
-      local parent = find_job(id)
-      if not parent or parent.state >= DONE then
-        relations.part(job, id)
-      end
-    end
-    relations.forget(PREFIX .. 'culprits:' .. job.id)
-    more.delay = nil
-    keep_more(job, more)
-  end
-
-  -- What a waiting job comes after is changed: ids to add and to remove. The answer is the error with which it has to fail, or nil.
-  function relations.change(job, add, gone)
-    local more, listed, left_out, after = more_of(job), {}, {}, {}
-    for _, id in ipairs(gone) do
-      left_out[id] = true
-    end
-    for _, id in ipairs(add) do
-      left_out[id] = nil
-    end
-    for _, id in ipairs(relations.parents_of(job)) do
-      if not left_out[id] then
-        listed[id] = true
-        after[#after + 1] = id
-      end
-    end
-    for _, id in ipairs(add) do
-      if not listed[id] then
-        listed[id] = true
-        after[#after + 1] = id
-      end
-    end
-    for id in pairs(left_out) do
-      relations.part(job, id)
-      relations.unfollow(job, id)
-    end
-    relations.keep_parents(job, more, after)
-    return relations.begin(job, add, more.if_failed or 'fail')
   end
 
   -- A job that runs waits for jobs that it made. The answer is why it cannot, or nil.

@@ -4,6 +4,25 @@
 -- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
 --@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
 
+-- A job is revived by hand: what it came after counts again where that has not come to an end.
+local function drop_ended(job)
+  local more = more_of(job)
+  if not more.after then
+    return
+  end
+  local parents = relations.parents_of(job)
+  load_many(parents)
+  for _, id in ipairs(parents) do
+    local parent = find_job(id)
+    if not parent or parent.state >= DONE then
+      relations.part(job, id)
+    end
+  end
+  relations.forget(PREFIX .. 'culprits:' .. job.id)
+  more.delay = nil
+  keep_more(job, more)
+end
+
 local ids = arguments(2)
 load_many(ids)
 local answer = {}
@@ -24,7 +43,7 @@ for _, i in ipairs(places) do
   local job = find_job(ids[i])
   if job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
     answer[i] = 1
-    relations.drop_ended(job)
+    drop_ended(job)
     culprits.bring_back(job, now)
   end
 end
