@@ -40,6 +40,6 @@ def pump() -> Iterator[Pump]:
 def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
     pump: Pump, rate: float, trip: float, waits: bool
 ) -> None:
-    pump._rate, pump._trip = rate, trip
+    pump._ahead.rate, pump._ahead.trip = rate, trip
     assert waits == (rate * trip > CALM)
     assert pump._ripe() is not waits

@@ -35,6 +35,7 @@ from headrace.worker.executors.isolated import IsolatedExecutor
 from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.ledger import Ledger
+from headrace.worker.lookahead import Lookahead
 from headrace.worker.resources import Resources
 from headrace.worker.run import CANCELLED, LOST, STOPPING, put_off, quarantine, release, time_limit
 
@@ -45,8 +46,6 @@ log = logging.getLogger("headrace.worker")
 
 T = TypeVar("T")
 
-SPARE_SECONDS = 0.025
-"""How much measured work may be held ready. (And how many jobs: the store's `batch`.)"""
 SLOW_SECONDS = 0.005
 """When leases wait for this long, jobs are not as quick as they seemed."""
 CALM = 0.25
@@ -148,11 +147,7 @@ class Pump:
         self._unanswered: tuple[int, list[Outcome]] | None = None
         """An exchange that the store may have heard of, or not."""
         self._closed = False
-        self._spare = 0
-        self._rate = 0.0
-        """How many jobs end in a second, lately."""
-        self._trip = 0.0
-        """How many seconds a round trip takes, lately."""
+        self._ahead = Lookahead(slots, self._store.batch)
         self._turned = time.monotonic()
         self._filled = 0.0
         self._hurried = True
@@ -347,7 +342,9 @@ class Pump:
 
         As long as there is time for a round trip each, none waits: what waits runs again should this process be killed.
         """
-        return bool(self._outcomes) and (self._hurried or self.in_hand <= self.slots or self._rate * self._trip <= CALM)
+        return bool(self._outcomes) and (
+            self._hurried or self.in_hand <= self.slots or self._ahead.rate * self._ahead.trip <= CALM
+        )
 
     def _due_now(self) -> bool:
         """The store has reached a bound in what it does at once, and has more to do."""
@@ -385,7 +382,7 @@ class Pump:
         self._unanswered = number, outcomes
         begun = time.monotonic()
         turn = self._insist(request)
-        self._trip += 0.3 * (time.monotonic() - begun - self._trip)
+        self._ahead.exchanged(time.monotonic() - begun)
         if take is not None:  # an expired session may settle
             self._is_alive(turn.ends, turn.now)
         self._heed(outcomes, take, turn)
@@ -493,15 +490,11 @@ class Pump:
             log.warning("what ended after that does not count: its jobs run again. %s", error)
 
     def _spare_wanted(self, ended: int, free: int) -> int:
-        """How many more leases to hold ready: none at first, doubled whenever they ran out, within bounds."""
-        now = time.monotonic()
+        """How many more leases to hold ready."""
         if ended:
-            rate = ended / max(now - self._turned, 1e-6)
-            self._rate = rate if not self._rate else 0.7 * self._rate + 0.3 * rate
-            if free >= self.slots - 1 and self._filled == self._turned:
-                self._spare = max(2 * self._spare, self.slots)
-        self._spare = min(self._spare, int(self._rate * SPARE_SECONDS), self._store.batch)
-        return max(0, self._spare - max(0, -free))
+            ran_out = free >= self.slots - 1 and self._filled == self._turned
+            self._ahead.ended(ended, time.monotonic() - self._turned, ran_out=ran_out)
+        return max(0, self._ahead.spare() - max(0, -free))
 
     def _started_spares(self) -> list[Ref]:
         """Spare leases that have been running for a while: no longer spare, should this process die."""
@@ -604,7 +597,7 @@ class Pump:
         """Leases that could not start soon go back, so that a slow job hides no quick ones behind it."""
         if not self._waiting or time.monotonic() - self._filled < STUCK_SECONDS or len(self._running) < self.slots:
             return
-        self._spare = 0
+        self._ahead.stuck()
         self._release_waiting()
 
     def _release_waiting(self) -> None:
