@@ -138,6 +138,14 @@ def test_a_block_goes_with_the_last_of_its_jobs(store: RedisStore) -> None:
     assert contents(store)[f"{store.keys.prefix}holes"] == {b"7": b"209"}
 
 
+def test_a_damaged_job_keeps_its_place_and_its_block_goes_with_it(store: RedisStore) -> None:
+    ids = fill(store, BLOCK - 1)
+    store.driver.command("HSET", store.keys.job, ids[10], b"\x01")
+    assert found(store, Filter()) == ids[::-1]
+    store.run(store.delete(ids))
+    assert not [name for name in contents(store) if name.endswith((":block:0", ":arrivals", ":holes"))]
+
+
 def test_done_jobs_leave_their_blocks_when_they_are_purged(make: Callable[..., RedisStore], clock: ManualClock) -> None:
     store = make(clock, keep_count=100)
     end(store, clock, 3_000)

@@ -49,19 +49,21 @@ local looked_at = 0
 for i, block in ipairs(call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)) do
   local ids, first = call('LRANGE', block_key(block), 0, -1), block * BLOCK
   -- Where nobody has taken out holes the place of an id tells its number.
-  local newest_place = #ids == math.min(BLOCK, last - first + 1) and math.min(#ids, before - first) or #ids
+  local from = math.max(first, 1)
+  local is_whole = #ids == math.min(first + BLOCK, last + 1) - from
+  local newest_place = is_whole and math.min(#ids, before - from) or #ids
   for upto = newest_place, 1, -PIECE do
     local piece = {}
     for j = upto, math.max(upto - PIECE + 1, 1), -1 do
       piece[#piece + 1] = ids[j]
     end
     load_many(piece)
-    for _, id in ipairs(piece) do
+    for j, id in ipairs(piece) do
       local record = raw[id]
       local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, 26)
       arrival = arrival and arrival <= last and arrival -- or it is damaged
       if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
-        look_at(id, arrival or nil)
+        look_at(id, arrival or is_whole and from + upto - j or nil)
       end
       raw[id] = false -- once
     end
