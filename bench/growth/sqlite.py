@@ -7,12 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import apsw
+from msgspec.structs import replace
 
 from bench.growth import row
 from bench.tools import Report
 from headrace.clock import SystemClock
-from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.job import Kind, Lane, NewJob, Outcome, SessionInfo, Take, Turn
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.bell import LOOK_SECONDS
 
@@ -146,6 +151,71 @@ def kept(report: Report) -> None:
         "SQLite: an idle sweep, 25,000 → 500,000 done jobs kept", idle_cost[1] / idle_cost[0], "times", 2, at_most=True
     )
     report.add("SQLite: a step of a purge, the same", purge_cost[1] / purge_cost[0], "times", 2, at_most=True)
+
+
+def longest(store: SqliteStore, act: Callable[[], object]) -> float:
+    """Milliseconds that the longest write transaction takes meanwhile."""
+    found = []
+    write = store._db.write
+
+    def timed(work: Callable[[apsw.Connection], Any]) -> Any:
+        start = time.perf_counter()
+        try:
+            return write(work)
+        finally:
+            found.append(time.perf_counter() - start)
+
+    store._db.write = timed  # type: ignore[method-assign]
+    act()
+    return max(found) * 1_000
+
+
+def _chain(store: SqliteStore) -> Callable[[], object]:
+    jobs = new_jobs(10_000)
+    linked = [jobs[0], *(replace(job, after=(before.id,)) for before, job in pairwise(jobs))]
+    return lambda: store.run(store.put(linked))
+
+
+def _after_many(store: SqliteStore) -> Callable[[], object]:
+    parents = new_jobs(10_000)
+    store.run(store.put(parents))
+    child = new_jobs(1, after=tuple(job.id for job in parents))
+    return lambda: store.run(store.put(child))
+
+
+def _close(store: SqliteStore) -> Callable[[], object]:
+    store.run(store.put(new_jobs(10_000)))
+    worker = Worker(store)
+    for _ in range(20):
+        worker.exchange([], Take(("default",), 500))
+    return lambda: store.run(store.close_session("worker", crashed=None))
+
+
+def _put(**options: object) -> Callable[[SqliteStore], Callable[[], object]]:
+    def scene(store: SqliteStore) -> Callable[[], object]:
+        jobs = new_jobs(1_000, **options)
+        return lambda: store.run(store.put(jobs))
+
+    return scene
+
+
+LONGEST: dict[str, Callable[[SqliteStore], Callable[[], object]]] = {
+    "a chain of 10,000 put at once": _chain,
+    "one job after 10,000": _after_many,
+    "a close with 10,000 leases": _close,
+    "1,000 jobs with a lane": _put(lane=Lane("key", limit=1)),
+    "1,000 jobs with three tags": _put(tags=("a", "b", "c")),
+}
+
+
+@row("sqlite: the longest transaction")
+def transactions(report: Report) -> None:
+    for what, scene in LONGEST.items():
+        found = []
+        for _ in range(3):  # the quickest counts: others use this machine, too
+            with fresh() as store:
+                found.append(longest(store, scene(store)))
+        report.add(f"SQLite: the longest transaction, {what}", min(found), "ms", 25, at_most=True)
 
 
 @row("sqlite: fan-in of 500 and 8,000 that end one by one")

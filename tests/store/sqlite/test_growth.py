@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.clock import SystemClock
-from headrace.errors import StaleRequest
+from headrace.errors import SessionGone, StaleRequest
 from headrace.job import SessionInfo, Take
 from headrace.store.contract import Waiter
+from headrace.store.rules import EDGES_IN_A_STEP
 from headrace.store.sqlite import SqliteStore, client, sessions, upkeep
 from headrace.store.sqlite.bell import Bell, queue_key
 from headrace.store.sqlite.statements import SQL
@@ -262,8 +263,8 @@ def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore) -> No
         store.run(store.put(parents))
         store.run(store.put(jobs(1, after=tuple(job.id for job in parents))))
         leases = session.take(number)
-        for first in range(2, number, 400):  # so that each step can tell all that is to be told
-            session.settle(*leases[first : first + 400])
+        for first in range(2, number, EDGES_IN_A_STEP):  # so that each step can tell all that is to be told
+            session.settle(*leases[first : first + EDGES_IN_A_STEP])
         with counted(store) as seen:
             session.settle(leases[0])
         cost.append(seen.statements)
@@ -271,3 +272,46 @@ def test_the_end_of_a_parent_costs_the_same_among_many(store: SqliteStore) -> No
         assert len(session.take(1)) == 1
     few, many = cost
     assert many == few
+
+
+# -- closing --
+
+
+def holding(store: SqliteStore, count: int) -> Session:
+    session = Session(store, "holds many")
+    store.run(store.put(jobs(count)))
+    for _ in range(0, count, 500):
+        session.take(min(500, count))
+    return session
+
+
+@pytest.mark.parametrize("crashed", [None, (), (1, 450)])
+def test_a_session_gives_back_many_leases_in_several_transactions(
+    store: SqliteStore, crashed: tuple[int, ...] | None
+) -> None:
+    holding(store, 500)
+    with counted(store) as seen:
+        given_back = store.run(store.close_session("holds many", crashed=crashed))
+    assert len(set(given_back)) == 500
+    assert seen.writes >= 5
+    charged = {None: set(range(1, 501)), (): set(), (1, 450): {1, 450}}[crashed]
+    rows = store._db.read(lambda connection: connection.execute("SELECT seq, state, crashes FROM job").fetchall())
+    assert rows == [(seq, 1, int(seq in charged)) for seq in range(1, 501)]
+    assert store.run(store.close_session("holds many")) == []
+
+
+def test_sweeps_finish_what_the_closer_of_a_session_has_left(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(store, 500)
+    with monkeypatch.context() as dying:
+        dying.setattr(upkeep, "give_back", lambda *_: [])  # after its first transaction
+        assert len(store.run(store.close_session("holds many", crashed=None))) == 100
+    with pytest.raises(SessionGone):
+        store.run(store.renew("holds many"))
+    first = store.run(store.sweep())
+    assert (first.sessions_closed, first.jobs_returned, first.more) == (0, 100, True)
+    while store.run(store.sweep()).more:
+        pass
+    rows = store._db.read(lambda connection: connection.execute("SELECT DISTINCT state, crashes FROM job").fetchall())
+    assert rows == [(1, 1)]

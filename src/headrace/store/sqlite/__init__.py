@@ -404,7 +404,16 @@ class SqliteStore:
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         self._unrecorded.pop(session, None)
-        return Step(lambda tx: upkeep.close_session(tx, session, crashed, self._run_folder))
+
+        def then(given_back: list[str]) -> None:
+            """Several transactions where there are many leases; should this process die, sweeps go on."""
+            more = len(given_back) >= sessions.LEASES_AT_ONCE
+            while more:
+                some = self._run(Step(lambda tx: upkeep.give_back(tx, session)))
+                given_back += some
+                more = bool(some)
+
+        return Step(lambda tx: upkeep.close_session(tx, session, crashed, self._run_folder), then=then)
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)

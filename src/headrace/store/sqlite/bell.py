@@ -110,7 +110,8 @@ class Bells:
                         break
 
     def some_worker_sleeps(self, first: int = 0) -> bool:
-        return self._sleeper(WORKER, _STATES + first) >= 0
+        # (Written out: every put asks.)
+        return self._map.find(_WORKER, _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
 
     def ring_all_workers(self) -> None:
         """A running job is to stop: the process that runs it should look."""
@@ -249,6 +250,7 @@ class Bells:
         self._sender.close()
 
 
+_WORKER = bytes([WORKER])
 _BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER, HEARER, FULL)}
 
 

@@ -10,10 +10,7 @@ from headrace.store.sqlite import lanes, queues, reads
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, DONE, LANED, STATES, Transaction
-
-ALL = -1
-"""As a limit in SQL: none."""
+from headrace.store.sqlite.step import AFTER, ALL, DONE, LANED, STATES, Transaction
 
 
 def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstances | None:

@@ -63,7 +63,8 @@ class Ringer:
         """The same of a put of one job, which was ready at once or will be due later."""
         bells = self._bells or self.bells()
         if bells is not None:
-            bells.ring_workers({job.queue: 1 if job.run_at is None and not job.delay else EVERYONE})
+            if bells.some_worker_sleeps():
+                bells.ring_workers({job.queue: 1 if job.run_at is None and not job.delay else EVERYONE})
         else:
             self._strike()
 

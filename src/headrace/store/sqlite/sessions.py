@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.rules import MOST_STRAYS
 from headrace.store.sqlite.bell import make_run_folder
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import CANCELLING, SPARE, Transaction
+from headrace.store.sqlite.step import ALL, CANCELLING, SPARE, Transaction
 
 
 class FileGuard:
@@ -148,8 +148,8 @@ def _strays(tx: Transaction, session: Session, held: Held, complete: int | None)
     if complete is None or complete < session.number:
         return []
     known = {ref for ref, _, _ in held}
-    found = [(ref, token, job_id) for ref, token, job_id, _ in tx.rows(SQL["held"], (session.seq,)) if ref not in known]
-    return found[:MOST_STRAYS]
+    holds = tx.rows(SQL["held"], (session.seq, ALL))
+    return [(ref, token, job_id) for ref, token, job_id, _ in holds if ref not in known][:MOST_STRAYS]
 
 
 def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> None:
@@ -160,27 +160,54 @@ def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> N
 TakeAway = Callable[[Transaction, Session, tuple[Ref, Token, str], bool], None]
 
 
+LEASES_AT_ONCE = 100
+"""How many leases of a session that is closed are given back in one transaction."""
+_ALL_CHARGED = b"\1"
+"""As the answer of a closed session: what is left ends as crashed, unless it is spare."""
+
+
 def close_session(
     tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, take_away: TakeAway, run_folder: str
 ) -> list[str]:
-    """End a session. `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done."""
+    """End a session, and give back the first of its leases and those that have crashed: `give_back` goes on.
+
+    `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done.
+    """
     found = tx.rows(SQL["session_get"], (session_id,))
     if not found or found[0][5] is not None:
         return []
     session = Session(*found[0])
-    given_back = []
-    guilty = None if crashed is None else frozenset(crashed)
-    for ref, token, job_id, flags in tx.rows(SQL["held"], (session.seq,)):
-        charged = not flags & SPARE if guilty is None else ref in guilty
-        if guilty is None:
-            tx.happened(ref, "lost", worker=session.name)
-        take_away(tx, session, (ref, token, job_id), charged)
-        given_back.append(job_id)
-    tx.execute(SQL["session_close"], (session.seq, tx.now))
+    leases = tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE))
+    if crashed and len(leases) == LEASES_AT_ONCE:
+        guilty = [row for ref in set(crashed) for row in tx.rows(SQL["held_one"], (ref, session.seq))]
+        leases = sorted({*leases, *guilty})
+    given_back = _give_back(tx, session, leases, None if crashed is None else frozenset(crashed), take_away)
+    tx.execute(SQL["session_close"], (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
     if run_folder:
         with suppress(OSError):
             os.unlink(_guard_path(run_folder, session_id))
     return given_back
+
+
+def give_back(tx: Transaction, session_id: str, take_away: TakeAway) -> list[str]:
+    """Give back some more of what a closed session still holds."""
+    found = tx.rows(SQL["session_get"], (session_id,))
+    if not found or found[0][5] is None:
+        return []
+    session = Session(*found[0])
+    guilty = None if session.answer == _ALL_CHARGED else frozenset[Ref]()
+    return _give_back(tx, session, tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE)), guilty, take_away)
+
+
+def _give_back(
+    tx: Transaction, session: Session, leases: Sequence[Any], guilty: frozenset[Ref] | None, take_away: TakeAway
+) -> list[str]:
+    for ref, token, job_id, flags in leases:
+        charged = not flags & SPARE if guilty is None else ref in guilty
+        if guilty is None:
+            tx.happened(ref, "lost", worker=session.name)
+        take_away(tx, session, (ref, token, job_id), charged)
+    return [job_id for _, _, job_id, _ in leases]
 
 
 def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
@@ -206,9 +233,13 @@ IDLE_AT_ONCE = 100
 
 
 def dead(tx: Transaction, run_folder: str) -> list[str]:
-    """Open sessions that have died, by id: all that hold jobs are looked at, and some of the others."""
+    """Sessions that have died or were closed, and hold jobs, by id; and some of those that have died and hold none."""
     holding = tx.rows(SQL["sessions_holding"])
-    found = [session_id for _, session_id, *times in holding if _is_dead(tx, run_folder, session_id, *times)]
+    found = [
+        session_id
+        for _, session_id, timeout, seen, closed in holding
+        if closed is not None or _is_dead(tx, run_folder, session_id, timeout, seen)
+    ]
     known = {row[0] for row in holding}
     number, first, last = tx.rows(SQL["sessions_open"])[0]
     start = first if number <= IDLE_AT_ONCE else random.randint(first, last)  # noqa: S311

@@ -40,6 +40,9 @@ HOOKED = PRECEDES | LANED | RECURRING
 EVERYONE = 1 << 30
 """All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
 
+ALL = -1
+"""As a limit in SQL: none."""
+
 INLINE = 1_000
 """Values up to this many bytes are carried along in the job's row."""
 

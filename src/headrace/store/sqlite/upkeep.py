@@ -199,12 +199,29 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     return given_back
 
 
+def give_back(tx: Transaction, session_id: str) -> list[str]:
+    """Go on with what a closed session held."""
+    given_back = table.give_back(tx, session_id, take_away)
+    if given_back:
+        queues.room_made(tx)
+    dependents.work_off(tx)
+    return given_back
+
+
 def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
     more = False
     for session_id in table.dead(tx, run_folder):
-        returned += len(table.close_session(tx, session_id, None, take_away, run_folder))
-        closed += 1
+        if returned >= table.LEASES_AT_ONCE:
+            more = True
+            break
+        if tx.rows(SQL["session_get"], (session_id,))[0][5] is None:
+            given_back = table.close_session(tx, session_id, None, take_away, run_folder)
+            closed += 1
+        else:
+            given_back = table.give_back(tx, session_id, take_away)
+        returned += len(given_back)
+        more = more or len(given_back) >= table.LEASES_AT_ONCE
     if returned:
         queues.room_made(tx)
     bounds = _bounds(tx, overrides)
