@@ -24,7 +24,7 @@ def reentrant_lock() -> RLock:
 
 
 def is_mine(lock: RLock) -> bool:
-    """Whether this thread holds it: whoever finds that has interrupted what it protects."""
+    """Whether this thread holds it: then this code has interrupted what it protects."""
     return lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
 

@@ -107,7 +107,7 @@ _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "
 
 
 def read_size(what: str, text: str) -> int:
-    """A number of bytes as somebody wrote it.
+    """A number of bytes as people write it.
 
     >>> read_size("memory", "1.5 GB"), read_size("memory", "512MiB")
     (1500000000, 536870912)

@@ -22,7 +22,7 @@ BOOM = encode_error(ErrorText("shop.Boom", 'no "way" / out', "a long story\n" * 
 
 @dataclass(frozen=True)
 class Scene:
-    """A store, and somebody who fails jobs in it."""
+    """A store, and a worker that fails jobs in it."""
 
     store: Store
     worker: Worker

@@ -17,7 +17,7 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool) -> N
     """Bring a store to the format of this version.
 
     On Redis, stop all workers first. Nothing else can use the namespace meanwhile; if this is killed, run it again. A
-    SQLite file is brought up to date by whatever opens it. The formats of dialects are not headrace's to change.
+    SQLite file is brought up to date when it is opened. The formats of dialects are not headrace's to change.
 
     \b
     Example:

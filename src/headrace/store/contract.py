@@ -283,7 +283,7 @@ class Store(Protocol):
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Bounded upkeep that anyone may do: end dead sessions, purge what retention has given up.
 
-        With `every` a store may do nothing if it was swept less than so many milliseconds ago, whoever did that, and
+        With `every` a store may do nothing if any worker swept it less than that many milliseconds ago, and
         says when to come again.
         """
 

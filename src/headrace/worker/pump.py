@@ -60,7 +60,7 @@ LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
 SWEEP_SECONDS = 1.0
 SWEEP_EVERY = 900
-"""Milliseconds between two sweeps of a store, whoever does them: less than a lone worker lets pass."""
+"""Milliseconds between two sweeps of a store by all workers together: less than a lone worker lets pass."""
 TICK_AGAIN, TICK_AGAIN_AT_LAST = 1_000, 10_000
 """Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
 MARGIN = 1_000
@@ -464,7 +464,7 @@ class Pump:
 
     @property
     def _gives_up(self) -> bool:
-        """Whether a pump that is cut off lets outcomes be: somebody waits for its end."""
+        """Whether a pump that is cut off gives up its outcomes: its caller waits for its end."""
         patient = self._parting and not self.burst and (self._stop_at is None or time.monotonic() < self._stop_at)
         return self._gone and not patient
 

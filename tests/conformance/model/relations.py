@@ -116,7 +116,7 @@ class Relations(Core):
         self._wait_in_line(job, self.clock.now())
 
     def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
-        """Note it, if somebody waits for it. The same for a job that is revived."""
+        """Note it, if other jobs wait for it. The same for a job that is revived."""
         numbers = [edge.number for edge in self.edges if edge.parent is job]
         if numbers:
             self.ended.append(Ended(job, how, met, 0, max(numbers)))

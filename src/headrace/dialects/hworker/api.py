@@ -179,7 +179,7 @@ class Hworker(Generic[S, J]):
     def _keep(self, ahead: _Ahead, *, begun: int = 0) -> bool:
         """Renew what is in hand, and forget what others have by now. False: there was no answer.
 
-        The first `begun` stay in any case: that they are somebody else's is found out when they are settled.
+        The first `begun` stay in any case: their settles find out whether others have them by now.
         """
         sent, records = _steady(), tuple(ahead)
         refresh = self.options.keep_alive

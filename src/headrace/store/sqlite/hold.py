@@ -36,7 +36,7 @@ PATIENCE = 10.0
 """Seconds to wait for another process' write transaction. Ours last milliseconds."""
 
 _FILES = ("", "-shm", "-wal")
-_SHARED = 0x4000_0002  # the first of SQLite's bytes for those who use the file
+_SHARED = 0x4000_0002  # the first byte that SQLite locks in a file that is in use
 _IN_USE = 128  # its "dead man's switch"
 _LOCK = struct.Struct("hhqqi")  # struct flock
 _SET = getattr(fcntl, "F_OFD_SETLK", None)  # Linux: elsewhere it is noticed, not prevented

@@ -24,7 +24,7 @@ STATES = {
     5: State.FAILED,
     6: State.CANCELLED,
 }
-"""By their numbers. (A dict: what somebody else has written may be -1.)"""
+"""By their numbers. (A dict: what another program has written may be -1.)"""
 SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
 
 CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32

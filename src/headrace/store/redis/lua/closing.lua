@@ -1,5 +1,5 @@
 -- How a session ends: its leases end like outcome CRASHED or RELEASED, and their tokens move on. One that holds many is closed for
--- everybody at once, and gives them back in steps: those of whoever closes it, or of sweeps.
+-- everybody at once, and gives them back in steps: by the process that closes it, or by sweeps.
 local LEASES_AT_ONCE = 100
 
 -- Who is to be charged a crash: arrival numbers, or nil: all that are not spare.

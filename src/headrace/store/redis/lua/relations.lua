@@ -3,7 +3,7 @@
 -- Whoever names it among those it comes after is in its {ns}:followers:, for as long as it may ask for its result.
 -- Because of which of those it has failed is in {ns}:culprits:<id>: it comes back when the last of them is revived.
 --
--- A job that ends, is removed or is revived is noted in {ns}:releasing if somebody waits for it, as msgpack:
+-- A job that ends, is removed or is revived is noted in {ns}:releasing if other jobs wait for it, as msgpack:
 --   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if its patient: are told, too}
 -- and its dependents are told in bounded steps. Those that failed with it go on to its next number of dependents:, for which
 -- the next note is.

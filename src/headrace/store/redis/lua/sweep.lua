@@ -9,7 +9,7 @@
 --             come in, if there is one: call `admit`}
 --@include prelude format same_format
 
--- One sweep is enough for all, whoever does it. Where many ask, each comes less often: so many are enough to have one in time,
+-- One sweep is enough for all workers. Where many ask, each comes less often: so many are enough to have one in time,
 -- and when most of them die at once another comes soon.
 local ASKERS, SELDOM = 4, 20
 local every = tonumber(ARGV[5] or '') or 0
