@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import SystemClock
+from headrace.clock import ManualClock, SystemClock
 from headrace.errors import SessionGone, StaleRequest
 from headrace.job import SessionInfo, Take
 from headrace.store.contract import Waiter
@@ -315,3 +315,14 @@ def test_sweeps_finish_what_the_closer_of_a_session_has_left(
         pass
     rows = store._db.read(lambda connection: connection.execute("SELECT DISTINCT state, crashes FROM job").fetchall())
     assert rows == [(1, 1)]
+
+
+def test_a_job_does_not_wait_behind_those_of_another_queue_that_fall_due(open_store: OpenStore) -> None:
+    clock = ManualClock()
+    store = open_store(clock=clock)
+    store.run(store.put(jobs(3_000, queue="bulk", delay=1)))
+    store.run(store.put(jobs(1, queue="mine", delay=2)))
+    session = Session(store)
+    clock.advance(10)
+    turn = session.exchange(take=Take(("mine",), 5), clock=clock)
+    assert [lease.queue for lease in turn.leases] == ["mine"]

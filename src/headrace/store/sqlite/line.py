@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.store.sqlite import lanes, schedules
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
@@ -85,12 +87,19 @@ def removed(tx: Transaction, seq: int) -> None:
 
 
 DUE_AT_ONCE = 1_000
+OWN_QUEUES = 100
+"""So many of the queues that a worker names come before all others when jobs fall due."""
 
 
-def promote(tx: Transaction) -> None:
-    """Move what has fallen due into line, in bounded steps: jobs of lanes first, as these ask their lanes."""
+def promote(tx: Transaction, own: Sequence[str]) -> None:
+    """Move what has fallen due into line, in bounded steps, so that no queue of the worker waits behind all others.
+
+    Jobs of lanes come first, as these ask their lanes.
+    """
     found = tx.rows(SQL["laned_due"], (tx.now, DUE_AT_ONCE))
     for (seq,) in found:
         lanes.fall_due(tx, standing(tx, seq))
     if len(found) < DUE_AT_ONCE:
+        for queue in own[:OWN_QUEUES]:
+            tx.execute(SQL["promote_queue"], (tx.now, queue, DUE_AT_ONCE // min(len(own), OWN_QUEUES)))
         tx.execute(SQL["promote"], (tx.now,))

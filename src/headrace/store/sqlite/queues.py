@@ -85,6 +85,7 @@ class Names:
     def __init__(self, queues: Sequence[str]) -> None:
         self.given = tuple(dict.fromkeys(queues))
         self.patterns = [(place, name) for place, name in enumerate(self.given) if is_glob(name)]
+        self.plain = self.given if not self.patterns else tuple(name for name in self.given if not is_glob(name))
         self.few = not self.patterns and len(self.given) <= FEW
         self._places = {} if self.few else {name: place for place, name in enumerate(self.given) if not is_glob(name)}
         self._sorted = sorted(self._places)

@@ -117,7 +117,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     leases = []
     if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
-            line.promote(tx)
+            line.promote(tx, names.plain)
             next_due = _next_due(tx)
         leases = _take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
         for lease in leases if tx.listened else ():

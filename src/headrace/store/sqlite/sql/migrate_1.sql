@@ -9,3 +9,6 @@ CREATE TABLE culprit (
 
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
+
+-- What falls due next in each queue.
+CREATE INDEX job_scheduled_queue ON job (queue, due) WHERE state = 0;

@@ -54,6 +54,8 @@ END;
 CREATE INDEX job_ready ON job (queue, priority DESC, due, seq) WHERE state = 1;
 -- What falls due next.
 CREATE INDEX job_scheduled ON job (due, queue) WHERE state = 0;
+-- The same in each queue, so that the jobs of one do not wait behind those of another.
+CREATE INDEX job_scheduled_queue ON job (queue, due) WHERE state = 0;
 -- What a session holds.
 CREATE INDEX job_held ON job (session, queue) WHERE state = 2;
 -- What retention looks at.
