@@ -152,6 +152,7 @@ def test_a_locked_file_is_an_outage_too(tmp_path: Path, caplog: pytest.LogCaptur
         eventually(lambda: runs, "the first job to run")
         later = run.using(run_after=0.5).enqueue(1)
         with closing(apsw.Connection(f"{tmp_path}/jobs.db")) as blocker:
+            blocker.set_busy_timeout(20_000)  # the worker may be writing just now
             blocker.execute("BEGIN IMMEDIATE")
             gate.set()
             outlive_the_session(caplog)
