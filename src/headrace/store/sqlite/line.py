@@ -100,6 +100,8 @@ def promote(tx: Transaction, own: Sequence[str]) -> None:
     for (seq,) in found:
         lanes.fall_due(tx, standing(tx, seq))
     if len(found) < DUE_AT_ONCE:
+        left = DUE_AT_ONCE
         for queue in own[:OWN_QUEUES]:
             tx.execute(SQL["promote_queue"], (tx.now, queue, DUE_AT_ONCE // min(len(own), OWN_QUEUES)))
-        tx.execute(SQL["promote"], (tx.now,))
+            left -= tx.connection.changes()
+        tx.execute(SQL["promote"], (tx.now, left))
