@@ -22,7 +22,7 @@ demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with rea
 test: check  ## Everything CI runs: linters, types, tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-quick: $(VENV)/.ready  ## The tests that need no server and start no process: under a minute
+quick: $(VENV)/.ready  ## The tests that need no server and start no process
 	$(BIN)/python -m pytest -n $(JOBS) -m "not server and not process"
 
 check: $(VENV)/.ready  ## Linters and types
