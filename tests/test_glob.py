@@ -6,7 +6,7 @@ import random
 
 import apsw
 
-from headrace.glob import matcher
+from headrace.values.glob import matcher
 from volume import volume
 
 

@@ -9,9 +9,20 @@ from itertools import pairwise
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.stats import LONGEST, bounds, bucket_of, date_of, day_of, deviation, histogram, mean, percentile, tally_of
 from headrace.store.facets import Tally
 from headrace.store.redis.scripts import NATIVE
+from headrace.store.stats import (
+    LONGEST,
+    bounds,
+    bucket_of,
+    date_of,
+    day_of,
+    deviation,
+    histogram,
+    mean,
+    percentile,
+    tally_of,
+)
 from store.redis import servers
 
 CHANCE = random.Random(7)

@@ -6,9 +6,9 @@ import time
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.clock import ManualClock
-from headrace.job import NewJob, SessionInfo, Take
-from headrace.store.redis import RedisStore
+from headrace.records import NewJob, SessionInfo, Take
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 from store.redis.servers import Server
 
 DELAY = 1_000

@@ -8,9 +8,9 @@ from contextlib import closing
 from bench.growth import row
 from bench.tools import Report
 from conformance.helpers import new, put
-from headrace.job import Filter, State
+from headrace.records import Filter, State
 from headrace.store.paging import pages
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
 from store.redis.servers import Server
 
 SMALL, LARGE = 20_000, 300_000

@@ -6,8 +6,8 @@ import time
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.job import NewJob, SessionInfo, Take
-from headrace.store.redis import RedisStore
+from headrace.records import NewJob, SessionInfo, Take
+from headrace.store.redis.store import RedisStore
 from store.redis.servers import Server
 
 ROUNDS = 20

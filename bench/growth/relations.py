@@ -5,8 +5,8 @@ from __future__ import annotations
 from bench.growth import row
 from bench.tools import Report
 from conformance.helpers import Worker, new, outcome
-from headrace.clock import SystemClock
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.clock import SystemClock
-from headrace.job import Kind, Lane, NewJob, Outcome, SessionInfo, Take, Turn
-from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.bell import LOOK_SECONDS
+from headrace.records import Kind, Lane, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.sqlite.wakeup import LOOK_SECONDS
+from headrace.values.clock import SystemClock
 
 _ids = itertools.count()
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from bench.growth import row
 from bench.tools import Report
 from conformance.helpers import Worker, new, outcome
-from headrace.clock import SystemClock
-from headrace.stats import DAY
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.stats import DAY
+from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
 SMALL, LARGE = 1_000, 200_000

@@ -8,10 +8,10 @@ from itertools import count, pairwise
 from bench.growth import row
 from bench.tools import Report
 from conformance.helpers import Worker, new, outcome
-from headrace.clock import SystemClock
-from headrace.job import Kind, Lane, NewJob
-from headrace.store.pieces import pieces
-from headrace.store.redis import RedisStore
+from headrace.records import Kind, Lane, NewJob
+from headrace.store.batches import pieces
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
 BAR, ROUNDS = 10.0, 5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.job import SessionInfo, Take
-from headrace.store.redis import RedisStore
+from headrace.records import SessionInfo, Take
+from headrace.store.redis.store import RedisStore
 from headrace.worker.pump import SWEEP_EVERY
 from store.redis.servers import Server
 

@@ -2,7 +2,6 @@
 
 from headrace import flow
 from headrace.app import Headrace
-from headrace.codec import inject
 from headrace.errors import (
     ArgumentsError,
     ConfigurationError,
@@ -33,11 +32,12 @@ from headrace.errors import (
     Unsupported,
 )
 from headrace.events import Event
-from headrace.handle import Job
-from headrace.job import State
+from headrace.job import Job
+from headrace.records import State
 from headrace.retry import Backoff
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Snooze, WaitFor
 from headrace.task import Call, Task
+from headrace.values.codec import inject
 from headrace.worker.context import Context, current
 
 __version__ = "0.1.0"

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
-from headrace.clock import Clock
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.events import AsyncEvents, Events, wanted
-from headrace.handle import Job, state_after_put
 from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
-from headrace.job import NewJob, Put, SessionSnapshot, State
-from headrace.names import check_count, check_name
+from headrace.job import Job, state_after_put
 from headrace.options import task_function, task_options
+from headrace.records import NewJob, Put, SessionSnapshot, State
 from headrace.retry import Backoff
-from headrace.settings import AppSettings
-from headrace.stats import QueueStats, day_of, of_day
+from headrace.store.batches import counting, pieces, thousands
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
 from headrace.store.paging import apages, pages, query_of
-from headrace.store.pieces import counting, pieces, thousands
+from headrace.store.settings import AppSettings
+from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator
 from headrace.turns import TurnOptions, refuse_unknown
-from headrace.when import Duration
+from headrace.values.clock import Clock
+from headrace.values.durations import Duration
+from headrace.values.names import check_count, check_name
 
 if TYPE_CHECKING:
     from headrace.queue import Queue
-    from headrace.recurring import BoundSchedule, StoredSchedule
+    from headrace.schedules import BoundSchedule, StoredSchedule
     from headrace.store.facets import Definition
     from headrace.testing import Testing
     from headrace.worker.context import Context
@@ -468,13 +468,13 @@ class Headrace(StoreHolder, Hooks):
 
     def schedules(self, *names: str) -> list[StoredSchedule]:
         """The schedules that the store has, by name; or those of these names that it has."""
-        from headrace.recurring import StoredSchedule, listing  # noqa: PLC0415
+        from headrace.schedules import StoredSchedule, listing  # noqa: PLC0415
 
         return [StoredSchedule(self, record) for record in run_course(self.store, listing(self.store, names))]
 
     async def aschedules(self, *names: str) -> list[StoredSchedule]:
         """The same, from async code."""
-        from headrace.recurring import StoredSchedule, listing  # noqa: PLC0415
+        from headrace.schedules import StoredSchedule, listing  # noqa: PLC0415
 
         return [StoredSchedule(self, record) for record in await arun_course(self.store, listing(self.store, names))]
 

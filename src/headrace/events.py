@@ -17,11 +17,11 @@ from threading import Lock
 from typing import NamedTuple, cast
 
 from headrace.errors import ConfigurationError, StoreBusy, StoreReadOnly, StoreReplaced, StoreUnavailable
-from headrace.glob import matcher
 from headrace.store import Store, Waiter
 from headrace.store.facets import HAPPENINGS, Batch, Happening, facet
 from headrace.store.facets import Events as Facet
-from headrace.when import Duration, as_datetime, milliseconds
+from headrace.values.durations import Duration, as_datetime, milliseconds
+from headrace.values.glob import matcher
 
 MISSED = "missed"
 LOOK_AGAIN = 20.0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headrace.errors import ArgumentsError, ConfigurationError
-from headrace.handle import Job
+from headrace.job import Job
 from headrace.store.contract import Facet
 from headrace.task import Call
 from headrace.turns import Policy, check_policy

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.clock import Clock, SystemClock
 from headrace.errors import StoreBusy, Unsupported
 from headrace.locks import is_mine, reentrant_lock
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import Rows, Sql
 from headrace.store.urls import Secret, shown_url
+from headrace.values.clock import Clock, SystemClock
 
 
 class StoreHolder:

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import ConfigurationError
-from headrace.names import check_name
 from headrace.options import check_failure_hook, check_hook
+from headrace.values.names import check_name
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context

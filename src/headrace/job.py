@@ -1,392 +1,446 @@
-"""A job and what can be said about it: plain data, no behaviour.
-
-Times are integers: milliseconds since 1970 on the store's clock. Bodies, data, results and errors are
-opaque bytes to every store; only `headrace.codec` knows what is in them.
-"""
+"""A job as its owner sees it: look at it, wait for it, cancel it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import IntEnum, StrEnum
-from typing import TypeAlias
+import time
+from collections.abc import Collection, Generator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from msgspec import Struct
+from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
+from headrace.records import Event, NewJob, Snapshot, State
+from headrace.store.contract import Operation
+from headrace.store.courses import arun_course
+from headrace.store.facets import Edit, Editing, Relations, Tags, facet
+from headrace.store.settings import retention_of
+from headrace.turns import ids_of, named_in_text
+from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
+from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
+from headrace.values.names import check_priority, check_queue, check_tags
 
-Ref: TypeAlias = int | str
-"""How a store addresses a leased job: its own key for it, which never leaves worker and store."""
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+    from headrace.events import AsyncEvents, Events
 
-Token: TypeAlias = int | str
-"""What tells one hand-out of a job from another. Natively an integer that grows with every hand-out."""
+R_co = TypeVar("R_co", covariant=True)
+
+LOOK_AGAIN = 5.0
+"""Seconds after which whoever waits for a job looks again, should the news of its end have been lost."""
 
 
-class State(StrEnum):
-    """Where a job is in its life.
+class HistoryLine(NamedTuple):
+    """One thing that happened to a job."""
 
-    >>> State.DONE.final, State.READY.final
-    (True, False)
-    """
+    at: datetime
+    what: str
+    detail: str
+    worker: str
 
-    SCHEDULED = "scheduled"
-    READY = "ready"
-    RUNNING = "running"
-    BLOCKED = "blocked"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+
+class Progress(NamedTuple):
+    """How far a job says it is."""
+
+    done: float
+    total: float
 
     @property
-    def final(self) -> bool:
-        return self in _FINAL
+    def fraction(self) -> float:
+        return self.done / self.total if self.total else 0.0
 
 
-_FINAL = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+class Job(Generic[R_co]):
+    """A handle on one job. Attributes show the job as it was when last looked at; `refresh()` looks again.
 
-
-class IfFailed(StrEnum):
-    """What becomes of a job when one that it comes after fails or is cancelled."""
-
-    WAIT = "wait"
-    """It goes on waiting: the other one may be revived. If that is removed instead, it fails."""
-    FAIL = "fail"
-    """It fails too, in the group `dependency`."""
-    RUN = "run"
-    """It runs all the same: an end is an end."""
-
-
-class Lane(Struct, frozen=True, gc=False):
-    """A key within a queue that jobs share: at most one of them stands in line at a time, so that lanes take turns.
-
-    `limit`: how many may run at once. `rate`: how many may start within any `per` milliseconds.
-    `sequence`: one at a time in the order of their puts, and a job keeps its turn until it has come to an end.
+    `R` is what the task returns: `job.result()` has that type.
     """
 
-    key: str
-    limit: int | None = None
-    rate: int | None = None
-    per: int = 1_000
-    sequence: bool = False
+    __slots__ = ("_snapshot", "_state", "app", "created_now", "id")
+
+    def __init__(
+        self,
+        app: Headrace,
+        job_id: str,
+        *,
+        created_now: bool = False,
+        snapshot: Snapshot | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.app = app
+        self.id = job_id
+        self.created_now = created_now
+        """False: the call was unique, and this is the job that was there already."""
+        self._snapshot = snapshot
+        self._state = state
+        """What it is known to be since it was put, before the first look."""
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # -- looking --
+
+    def refresh(self) -> Job[R_co]:
+        """Look at the job again. Raises `JobNotFound` when it is gone."""
+        return self._seen(self.app.store.run(self.app.store.get([self.id]))[0])
+
+    async def arefresh(self) -> Job[R_co]:
+        """The same, from async code."""
+        return self._seen((await self.app.store.arun(self.app.store.get([self.id])))[0])
+
+    def _seen(self, snapshot: Snapshot | None) -> Job[R_co]:
+        if snapshot is None:
+            raise JobNotFound(self.id, retention_of(self.app.store))
+        self._snapshot = snapshot
+        return self
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Everything the store knows about the job, as of the last look."""
+        if self._snapshot is None:
+            self.refresh()
+        return cast("Snapshot", self._snapshot)
+
+    def saw(self, snapshot: Snapshot | None) -> None:
+        """Keep what a look has found; None: the job is gone, and the next look says so."""
+        self._snapshot = snapshot
+
+    @property
+    def state(self) -> State:
+        if self._snapshot is None and self._state is not None:
+            return self._state
+        return self.snapshot.state
+
+    @property
+    def task(self) -> str:
+        return self.snapshot.task
+
+    @property
+    def queue(self) -> str:
+        return self.snapshot.queue
+
+    @property
+    def attempts(self) -> int:
+        """Attempts made so far; crashes are counted apart, in `crashes`."""
+        return self.snapshot.attempts
+
+    @property
+    def crashes(self) -> int:
+        return self.snapshot.crashes
+
+    @property
+    def run_after(self) -> datetime:
+        return cast("datetime", as_datetime(self.snapshot.due))
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the run last said with `current().progress(done, total)`."""
+        found = self.snapshot.progress
+        return None if found is None else Progress(*found)
+
+    @property
+    def data(self) -> Any:
+        """What the run last said with `current().update(data)`."""
+        return decode_value(self.snapshot.data)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.snapshot.tags
+
+    @property
+    def tracked(self) -> bool:
+        """Whether somebody keeps an eye on it."""
+        return self.snapshot.tracked
+
+    @property
+    def history(self) -> list[HistoryLine]:
+        """What happened to the job so far, oldest first. Always a fresh look."""
+        return _lines(self.app.store.run(self.app.store.history(self.id)))
+
+    async def ahistory(self) -> list[HistoryLine]:
+        """The same, from async code."""
+        return _lines(await self.app.store.arun(self.app.store.history(self.id)))
+
+    def events(self, *, what: str | Collection[str] | None = None, timeout: Duration | None = None) -> Events:
+        """What happens to it from now on: see `Headrace.events`."""
+        return self.app.events(job=self.id, what=what, timeout=timeout)
+
+    def aevents(self, *, what: str | Collection[str] | None = None, timeout: Duration | None = None) -> AsyncEvents:
+        """The same for `async for`."""
+        return self.app.aevents(job=self.id, what=what, timeout=timeout)
+
+    # -- waiting --
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the job to end, and return what it returned.
+
+        Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
+        """
+        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
+        if self.refresh().state.final:
+            return self._outcome()
+        watcher = self.app.store.watcher(self.id)
+        try:
+            while True:
+                watcher.arm()
+                if self.refresh().state.final:
+                    return self._outcome()
+                watcher.wait(self._left(end))
+        finally:
+            watcher.close()
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
+        """The same, from async code. `await job` is `await job.aresult()`."""
+        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
+        if (await self.arefresh()).state.final:
+            return self._outcome()
+        watcher = self.app.store.watcher(self.id)
+        try:
+            while True:
+                watcher.arm()
+                if (await self.arefresh()).state.final:
+                    return self._outcome()
+                await watcher.wait_async(self._left(end))
+        finally:
+            watcher.close()
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.aresult().__await__()
+
+    def returned(self, snapshot: Snapshot | None) -> R_co:
+        """What it returned, as of this look. Raises what `result` raises, and `Timeout` if it has not ended."""
+        if not self._seen(snapshot).state.final:
+            self._left(0)
+        return self._outcome()
+
+    def _left(self, end: float | None) -> float:
+        if end is None:
+            return LOOK_AGAIN
+        left = end - time.monotonic()
+        if left <= 0:
+            raise Timeout(f"Job {self.id} is still {self.state}; it was waited for as long as asked.")
+        return min(left, LOOK_AGAIN)
+
+    def _outcome(self) -> R_co:
+        snapshot = self.snapshot
+        if snapshot.state is State.DONE:
+            if snapshot.result_dropped:
+                raise ResultGone(self.id)
+            task = self.app.tasks.get(snapshot.task)
+            decode = decode_value if task is None else task.results.decode
+            return cast("R_co", decode(snapshot.result))
+        if snapshot.state is State.CANCELLED:
+            raise JobCancelled(self.id)
+        error = decode_error(snapshot.error)
+        if snapshot.error is None and snapshot.group == "crashed":
+            error = ErrorText("Crashed", "its worker process died")
+        raise JobFailed(self.id, snapshot.group or "", error.type, error.message, error.traceback)
+
+    # -- acting --
+
+    def cancel(self) -> bool:
+        """Cancel it: at once if it waits; a running one is told to stop. False if it is done already."""
+        return self.app.store.run(self.app.store.cancel([self.id]))[0]
+
+    async def acancel(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.cancel([self.id])))[0]
+
+    def delete(self) -> bool:
+        """Remove all trace of it. A running one goes on in vain: its outcome is refused."""
+        return self.app.store.run(self.app.store.delete([self.id]))[0]
+
+    async def adelete(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.delete([self.id])))[0]
+
+    def revive(self) -> bool:
+        """Put it back in line after it failed or was cancelled, with its counters at zero."""
+        return self.app.store.run(self.app.store.revive([self.id]))[0]
+
+    async def arevive(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self.app.store.revive([self.id])))[0]
+
+    def tag(self, *tags: str) -> bool:
+        """Put words on it, to find it by. False if it is gone."""
+        return self.app.store.run(self._tag(tags, ()))[0]
+
+    async def atag(self, *tags: str) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._tag(tags, ())))[0]
+
+    def untag(self, *tags: str) -> bool:
+        """Take words off it. False if it is gone."""
+        return self.app.store.run(self._tag((), tags))[0]
+
+    async def auntag(self, *tags: str) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._tag((), tags)))[0]
+
+    def _tag(self, add: tuple[str, ...], remove: tuple[str, ...]) -> Operation[list[bool]]:
+        self._snapshot = self._state = None
+        return facet(self.app.store, Tags).tag([self.id], check_tags(add), check_tags(remove))
+
+    def track(self) -> bool:
+        """Keep an eye on it: `app.jobs(tracked=True)` finds it. False if it is gone."""
+        return self.app.store.run(self._track(True))[0]
+
+    async def atrack(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._track(True)))[0]
+
+    def untrack(self) -> bool:
+        """Keep an eye on it no longer. False if it is gone."""
+        return self.app.store.run(self._track(False))[0]
+
+    async def auntrack(self) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._track(False)))[0]
+
+    def _track(self, on: bool) -> Operation[list[bool]]:
+        self._snapshot = self._state = None
+        return facet(self.app.store, Tags).track([self.id], on)
+
+    # -- changing --
+
+    def edit(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Change it while it waits. False: it is not waiting (any more).
+
+        `args` and `kwargs` replace all its arguments, and are checked as those of a call. What was made of the
+        arguments when it was put (its lane, its uniqueness) stays.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def send(to: str) -> None: ...
+        >>> job = send.enqueue("adda")
+        >>> job.edit(queue="slow", run_after="in 5 minutes", args=["ada"])
+        True
+        >>> job.refresh().state
+        <State.SCHEDULED: 'scheduled'>
+        """
+        change = self.change(queue, priority, run_after, data, args, kwargs)
+        return self.app.store.run(facet(self.app.store, Editing).edit([self.id], change))[0]
+
+    async def aedit(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """The same, from async code."""
+        if self._snapshot is None and (args is not None or kwargs is not None):
+            await self.arefresh()
+        change = self.change(queue, priority, run_after, data, args, kwargs)
+        return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
+
+    def change(
+        self,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_after: Instant | None = None,
+        data: Any = ...,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Edit:
+        """What `edit` would ask the store for: everything that can be wrong with it is said here."""
+        app = self.app
+        facet(app.store, Editing)
+        run_at, delay = None, None
+        if run_after is not None:
+            run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
+        change = Edit(
+            queue=None if queue is None else check_queue(queue),
+            priority=None if priority is None else check_priority(priority),
+            run_at=run_at,
+            delay=delay,
+            data=None if data is ... else encode_value("data", data, app.payload_limit),
+            body=None if args is None and kwargs is None else self._body(args or (), kwargs or {}),
+        )
+        if change == Edit():
+            raise ConfigurationError("edit() changes nothing: say queue=, priority=, run_after=, data= or args=.")
+        return change
+
+    def _body(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        task = self.app.tasks.get(self.task)
+        if task is None:
+            raise ConfigurationError(f"The app has no task {self.task!r}, so nobody can tell its arguments.")
+        return task.arguments.encode(tuple(args), dict(kwargs), self.app.payload_limit)
+
+    def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
+        """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""
+        step = self._depend(add, remove)
+        self.app._require_known(named_in_text(add))
+        return self.app.store.run(step)
+
+    async def adepend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
+        """The same, from async code."""
+        step = self._depend(add, remove)
+        await self.app._arequire_known(named_in_text(add))
+        return await self.app.store.arun(step)
+
+    def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:
+        relations = facet(self.app.store, Relations)
+        return relations.depend(self.id, ids_of(add, "add"), ids_of(remove, "remove"))
+
+    def time_out(self) -> bool:
+        """Take it away from the worker that runs it, and put it back in line. False: it is not running."""
+        store = self.app.store
+        return store.run(facet(store, Editing).time_out([self.id]))[0]
+
+    async def atime_out(self) -> bool:
+        """The same, from async code."""
+        store = self.app.store
+        return (await store.arun(facet(store, Editing).time_out([self.id])))[0]
+
+    def why(self) -> str:
+        """Why it is not running, or what became of it, in one sentence.
+
+        >>> from headrace import Headrace
+        >>> app = Headrace("sqlite:///:memory:")
+        >>> @app.task
+        ... def send() -> None: ...
+        >>> send.enqueue().why()
+        "no live worker listens to the queue 'default'. Start one: headrace worker APP --queues default"
+        """
+        from headrace.ops.why import why  # noqa: PLC0415  (few programs ask)
+
+        self.refresh()
+        return why(self.app.store, self.snapshot, self.app.clock.now()).sentence
+
+    async def awhy(self) -> str:
+        """The same, from async code."""
+        from headrace.ops.why import asking  # noqa: PLC0415
+
+        store = self.app.store
+        await self.arefresh()
+        return (await arun_course(store, asking(store, self.snapshot, self.app.clock.now()))).sentence
 
 
-class NewJob(Struct, frozen=True, kw_only=True, gc=False):
-    """A job to be put into a store. The id is made by the client: putting the same id twice is harmless."""
-
-    id: str
-    task: str
-    body: bytes
-    queue: str = "default"
-    priority: int = 0
-    run_at: int | None = None
-    """When to run, on the store's clock. At most one of `run_at` and `delay` is given; neither means now."""
-    delay: int | None = None
-    """How many milliseconds after the put to run."""
-    max_crashes: int = 3
-    options: bytes | None = None
-    """What this call overrides of its task's options; for workers, opaque to stores."""
-    unique_key: str | None = None
-    """At most one unfinished job has this key; a put that clashes returns the job already there."""
-    unique_for: int | None = None
-    """The key stays taken for this many milliseconds after the put, even when the job is finished."""
-    replace: bool = False
-    """On a clash with a job that waits, the new one takes its place. (A running one is returned as it is.)"""
-    require_worker: bool = False
-    """Refuse with `NoWorkers` unless a live session listens to the queue and knows the task."""
-    after: tuple[str, ...] = ()
-    """Ids of jobs that must be done first; `delay` then counts from that moment. One that is not there is done."""
-    if_failed: IfFailed = IfFailed.FAIL
-    lane: Lane | None = None
-    tags: tuple[str, ...] = ()
-    schedule: str | None = None
-    """Name of the schedule that it belongs to."""
-    tick: int | None = None
-    """Which tick of the schedule it is for: the time that was meant, whatever jitter or lateness made of it."""
-    data: bytes | None = None
-    """Data to begin with."""
+def _lines(events: list[Event]) -> list[HistoryLine]:
+    return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
 
 
-class Put(Struct, frozen=True, gc=False):
-    """The answer to one `NewJob`: the id of the job that now stands for it, and whether it is new."""
-
-    id: str
-    created: bool
-
-
-class Take(Struct, frozen=True, gc=False):
-    """What a worker asks for: up to `slots` jobs to start now and `spare` more to hold ready."""
-
-    queues: tuple[str, ...]
-    slots: int
-    spare: int = 0
-    round_robin: bool = False
-    """False: empty the first queue before the next. True: one from each in turn, in the order given."""
-    grace: int = 0
-    """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
-
-
-class Lease(Struct, gc=False):
-    """The exclusive right to run a job, and what is needed to run it."""
-
-    ref: Ref
-    token: Token
-    id: str
-    task: str
-    queue: str
-    body: bytes
-    options: bytes | None = None
-    data: bytes | None = None
-    attempts: int = 0
-    """Attempts charged before this one."""
-    crashes: int = 0
-    max_crashes: int = 3
-    priority: int = 0
-    created: int = 0
-    due: int = 0
-    """When it was due to run."""
-    deferred_since: int | None = None
-    """Since when it has been put off because no worker that took it knew its task."""
-    spare: bool = False
-    cancelled: bool = False
-    after: tuple[str, ...] = ()
-    """Ids of the jobs that it came after, or of the children that it waited for."""
-    tick: int | None = None
-    problem: str = ""
-    """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
-    resumed: bool = False
-    """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
-    attempt_limit: int | None = None
-    """How many attempts the store itself allows; None: only the worker counts them."""
-    start_within: int | None = None
-    """Its lane has a rate: it starts within so many milliseconds after the take was sent, or is given back."""
-
-
-class Kind(IntEnum):
-    """What became of a run, as far as the store is concerned."""
-
-    DONE = 0
-    AGAIN = 1
-    """Back in line at `at` or after `delay`."""
-    FAILED = 2
-    BROKEN = 3
-    """Cannot be run at all: quarantined as failed in the group `broken`."""
-    RELEASED = 4
-    """Given back unspent: back in line where it stood."""
-    CRASHED = 5
-    """Its process died under it: back in line, or failed in the group `crashed` after `max_crashes`."""
-    MOVED = 6
-    """To another queue, attempts counted afresh."""
-    WAITING = 7
-    """Blocked until the jobs in `after` have come to an end, however; then back in line, uncharged."""
-
-
-class Charge(IntEnum):
-    """What a run is charged with, besides a crash."""
-
-    NOTHING = 0
-    ATTEMPT = 1
-    DEFERRAL = 2
-    """Nobody here knows the task: remember since when."""
-
-
-class Outcome(Struct, kw_only=True, gc=False):
-    """What became of one run. `began` and `ended` are on the worker's own steady clock, in milliseconds."""
-
-    ref: Ref
-    token: Token
-    id: str
-    kind: Kind
-    charge: Charge = Charge.NOTHING
-    at: int | None = None
-    delay: int = 0
-    queue: str | None = None
-    task: str | None = None
-    body: bytes | None = None
-    data: bytes | None = None
-    """New data, or None to leave it as it is."""
-    result: bytes | None = None
-    error: bytes | None = None
-    group: str | None = None
-    note: str = ""
-    """A few words for the history."""
-    after: tuple[str, ...] = ()
-    """For `WAITING`: the jobs to wait for."""
-    began: int | None = None
-    ended: int | None = None
-
-
-class Verdict(IntEnum):
-    """The store's answer to one outcome."""
-
-    OK = 0
-    ALREADY = 1
-    """This token's outcome was recorded before."""
-    STALE = 2
-    """The lease is no longer ours: nothing was changed."""
-    LATER = 3
-    """Not now (a peer holds the entry for an instant): send it again shortly."""
-
-
-class Turn(Struct, frozen=True, gc=False):
-    """The answer to one exchange: a verdict per outcome, new leases, when to come back."""
-
-    verdicts: Sequence[Verdict]
-    leases: Sequence[Lease]
-    now: int
-    next_due: int | None
-    """When the next scheduled job of the store, of whatever queue, becomes due."""
-    next_tick: int | None = None
-    """When the next schedule ticks. Not later than `now`: somebody should tick it, and it may be you."""
-    ends: int | None = None
-    """Where leases live in jobs: when the first of these leases ends unless it is renewed."""
-
-
-class Report(Struct, kw_only=True, gc=False):
-    """What a run says about itself on the way."""
-
-    ref: Ref
-    token: Token
-    id: str
-    progress: tuple[float, float] | None = None
-    data: bytes | None = None
-    log: Sequence[tuple[int, str]] = ()
-    """Lines with the time they were written, on the worker's steady clock."""
-
-
-class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A worker process as it introduces itself to the store."""
-
-    id: str
-    name: str
-    """For people: host and process id."""
-    host: str = ""
-    """Machine, boot and process namespace: the same for processes that can see each other."""
-    node: str = ""
-    """The machine's name, for people."""
-    pid: int = 0
-    """The process by whose death its own is known: its supervisor, or itself where it has none."""
-    process: int = 0
-    """The process that runs its jobs, where that is another; 0 as long as it is not known."""
-    started: str = ""
-    """When the one named by `pid` started, as the kernel tells it, so that a reused pid is not taken for it."""
-    queues: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    timeout: int = 15_000
-    """Milliseconds without renewal after which its leases go to others."""
-
-
-class SessionSnapshot(Struct, frozen=True, kw_only=True):
-    """A session as the store sees it."""
-
-    info: SessionInfo
-    opened: int
-    seen: int
-    running: int
-    alive: bool
-
-
-class Renewal(Struct, frozen=True, gc=False):
-    """The answer to a renewal: of the leases that were named, which are lost and which should stop."""
-
-    now: int
-    lost: Sequence[str] = ()
-    cancelled: Sequence[str] = ()
-    tokens: dict[str, Token] = {}
-    """Where leases live in jobs and renewing changes the token: the new tokens, by job id."""
-    ends: int | None = None
-    """Where leases live in jobs: when the first of those that were renewed ends unless it is renewed again."""
-    strays: Sequence[tuple[Ref, Token, str]] = ()
-    """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
-
-
-class Event(Struct, frozen=True, gc=False):
-    """One line of a job's history."""
-
-    at: int
-    what: str
-    detail: str = ""
-    worker: str = ""
-
-
-class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
-    """A job as it was at one moment."""
-
-    id: str
-    task: str
-    queue: str
-    state: State
-    priority: int
-    body: bytes
-    options: bytes | None
-    created: int
-    due: int
-    started: int | None
-    finished: int | None
-    attempts: int
-    crashes: int
-    max_crashes: int
-    token: Token
-    worker: str
-    """Name of the session that runs it, or ran it last."""
-    data: bytes | None
-    progress: tuple[float, float] | None
-    result: bytes | None
-    error: bytes | None
-    group: str | None
-    cancelling: bool
-    unique_key: str | None
-    deferred_since: int | None = None
-    after: tuple[str, ...] = ()
-    """Ids of the jobs that it came after, or waits for."""
-    lane: Lane | None = None
-    tags: tuple[str, ...] = ()
-    tracked: bool = False
-    schedule: str | None = None
-    tick: int | None = None
-    result_dropped: bool = False
-    """It had a result, which is no longer kept."""
-
-
-class Filter(Struct, frozen=True, kw_only=True):
-    """Which jobs to find; what is left out does not matter."""
-
-    states: tuple[State, ...] = ()
-    queue: str | None = None
-    task: str | None = None
-    task_like: str | None = None
-    """A GLOB on the task's name: `*` any text, `?` any character, `[a-z]` one of these."""
-    group: str | None = None
-    tag: str | None = None
-    tracked: bool | None = None
-    worker: str | None = None
-    """Running under the session of this name."""
-    schedule: str | None = None
-    limit: int = 50
-    after: str | None = None
-    """The `cursor` of the page before."""
-
-
-class Page(Struct, frozen=True):
-    """Jobs found, newest first, and where to go on (None: there are no more)."""
-
-    jobs: list[Snapshot]
-    cursor: str | None
-
-
-class Counts(Struct, frozen=True):
-    """How many jobs of a queue are in which state."""
-
-    queue: str
-    by_state: dict[State, int]
-
-
-class Swept(Struct, frozen=True, gc=False):
-    """What a sweep did. `more` means: the bound was reached, come again."""
-
-    sessions_closed: int = 0
-    jobs_returned: int = 0
-    jobs_purged: int = 0
-    more: bool = False
-    ticks_in: int | None = None
-    """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
-    failed_purged_early: int = 0
-    """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
-    again_in: int | None = None
-    """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""
+def state_after_put(job: NewJob) -> State | None:
+    """The state of a job that has just been put; None: that is for the store to decide, by its clock or other jobs."""
+    if job.after or job.lane is not None or job.run_at is not None:
+        return None
+    return State.SCHEDULED if job.delay else State.READY

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import ConfigurationError
-from headrace.names import check_count, check_flag, check_priority, check_queue, check_tags
 from headrace.retry import Backoff
 from headrace.task import TaskOptions
 from headrace.turns import TurnOptions, check_lane
-from headrace.when import milliseconds
+from headrace.values.durations import milliseconds
+from headrace.values.names import check_count, check_flag, check_priority, check_queue, check_tags
 
 
 def task_function(function: Any, name: str | None) -> Callable[..., Any]:

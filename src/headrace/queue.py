@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from headrace.handle import Job
-from headrace.job import Counts, Filter, Page, Snapshot, State
-from headrace.names import check_count, check_flag, check_name, check_queue
+from headrace.job import Job
+from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Editing, QueueControl, Queues, facet
+from headrace.values.names import check_count, check_flag, check_name, check_queue
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from headrace.errors import ConfigurationError
-from headrace.when import Duration, seconds
+from headrace.values.durations import Duration, seconds
 
 
 class Backoff(Struct, frozen=True):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.names import check_queue
 from headrace.task import Call
 from headrace.turns import ids_of
-from headrace.when import milliseconds, moment
+from headrace.values.durations import milliseconds, moment
+from headrace.values.names import check_queue
 
 if TYPE_CHECKING:
-    from headrace.handle import Job
+    from headrace.job import Job
 
 
 class Signal(HeadraceError):

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Ty
 import msgspec
 from msgspec import Struct
 
-from headrace.codec import Arguments, Results
 from headrace.errors import ConfigurationError
-from headrace.ids import new_id
-from headrace.job import NewJob
-from headrace.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
+from headrace.records import NewJob
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.turns import (
@@ -29,12 +26,15 @@ from headrace.turns import (
     named_in_text,
     names_arguments,
 )
-from headrace.when import Duration, Instant, milliseconds, moment
+from headrace.values.codec import Arguments, Results
+from headrace.values.durations import Duration, Instant, milliseconds, moment
+from headrace.values.ids import new_id
+from headrace.values.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.handle import Job
-    from headrace.recurring import BoundSchedule, ScheduleOptions
+    from headrace.job import Job
+    from headrace.schedules import BoundSchedule, ScheduleOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -186,7 +186,7 @@ class Using(Generic[P, R_co]):
         return self._bound("repeat", rule, options)
 
     def _bound(self, kind: str, text: str, options: ScheduleOptions) -> BoundSchedule[P]:
-        from headrace.recurring import BoundSchedule  # noqa: PLC0415  (most tasks recur never)
+        from headrace.schedules import BoundSchedule  # noqa: PLC0415  (most tasks recur never)
 
         return BoundSchedule(self, kind, text, options)
 

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from headrace.codec import clean
 from headrace.errors import ConfigurationError, UnknownJob
-from headrace.job import IfFailed, Lane, Snapshot
-from headrace.names import check_count, check_name
-from headrace.when import Duration, milliseconds
+from headrace.records import IfFailed, Lane, Snapshot
+from headrace.values.codec import clean
+from headrace.values.durations import Duration, milliseconds
+from headrace.values.names import check_count, check_name
 
 if TYPE_CHECKING:
-    from headrace.handle import Job
+    from headrace.job import Job
 
 Policy = Literal["fail", "wait", "run"]
 

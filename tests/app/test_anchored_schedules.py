@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import Headrace
-from headrace.clock import ManualClock
-from headrace.declared import reconcile
+from headrace.schedule.next_runs import first_tick
+from headrace.schedule.reconcile import reconcile
 from headrace.store.facets import Definition, ScheduleRecord, Schedules, facet
 from headrace.testing import Testing
-from headrace.ticks import first_tick
+from headrace.values.clock import ManualClock
 
 NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 """A Thursday."""

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from headrace import Context, Headrace, Job, State, Task, current, flow
-from headrace.handle import HistoryLine
+from headrace.job import HistoryLine
 from headrace.queue import Queue
-from headrace.recurring import BoundSchedule, StoredSchedule
-from headrace.settings import AppSettings
-from headrace.store.sqlite import SqliteStore
+from headrace.schedules import BoundSchedule, StoredSchedule
+from headrace.store.settings import AppSettings
+from headrace.store.sqlite.store import SqliteStore
 from headrace.task import AsyncTask, Using
 from headrace.worker.embedded import Worker
 

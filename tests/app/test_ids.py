@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 
-from headrace.ids import new_id
+from headrace.values.ids import new_id
 
 
 def test_they_are_version_7_uuids_in_order() -> None:

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headrace import Backoff, Headrace, HeadraceError, State, current
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import NewJob
+from headrace.records import NewJob
+from headrace.values.clock import ManualClock
 
 
 @pytest.fixture

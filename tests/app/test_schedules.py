@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, current
-from headrace.clock import ManualClock
-from headrace.codec import decode_value
-from headrace.declared import app_name, reconcile
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, ScheduleNotFound, Unsupported
-from headrace.job import Lane, NewJob
+from headrace.records import Lane, NewJob
 from headrace.schedule import ScheduleError
+from headrace.schedule.next_runs import work_out
+from headrace.schedule.reconcile import app_name, reconcile
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.task import decode_overrides
 from headrace.testing import Testing
-from headrace.ticks import work_out
+from headrace.values.clock import ManualClock
+from headrace.values.codec import decode_value
 
 NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 
@@ -393,7 +393,7 @@ def test_declarations_that_make_no_sense(app: Headrace, report: Any) -> None:
 
 
 def test_a_store_without_schedules_says_so(app: Headrace, report: Any, tmp_path: Any) -> None:
-    from headrace.store.sqlite import SqliteStore
+    from headrace.store.sqlite.store import SqliteStore
 
     class Plain(SqliteStore):
         facets = frozenset()

@@ -8,9 +8,9 @@ import pytest
 
 from headrace import Headrace, ResultGone
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.settings import DEFINITIONS, session_timeout
 from headrace.store.contract import CORE_FACETS
-from headrace.store.sqlite import SqliteStore
+from headrace.store.settings import DEFINITIONS, session_timeout
+from headrace.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from headrace import Headrace
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.store.contract import CORE_FACETS
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture

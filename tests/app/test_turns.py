@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace, Retry, State, current
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobNotFound
-from headrace.job import Lane
+from headrace.records import Lane
 from processes import eventually
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, NoWorkers, State, current
-from headrace.clock import ManualClock
 from headrace.errors import ArgumentsError
+from headrace.values.clock import ManualClock
 from volume import volume
 
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import cli
-from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.records import NewJob
+from headrace.store.sqlite.store import SqliteStore
 
 
 def headrace(url: str, *arguments: str) -> tuple[int, str]:

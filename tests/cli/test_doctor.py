@@ -9,9 +9,9 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.job import SessionInfo, SessionSnapshot, State
 from headrace.ops import findings
-from headrace.store.sqlite import SqliteStore
+from headrace.records import SessionInfo, SessionSnapshot, State
+from headrace.store.sqlite.store import SqliteStore
 from processes import WorkerProcess, eventually
 
 from . import shop

@@ -11,8 +11,8 @@ import pytest
 from headrace import Headrace, State
 from headrace.cli import exits
 from headrace.cli.edit import take_steps
-from headrace.handle import Job
-from headrace.job import SessionInfo, Take
+from headrace.job import Job
+from headrace.records import SessionInfo, Take
 from store.redis import servers
 
 from . import shop

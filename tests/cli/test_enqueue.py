@@ -16,7 +16,7 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.cli import exits
-from headrace.job import Lane
+from headrace.records import Lane
 from processes import WorkerProcess, environment
 
 from . import shop

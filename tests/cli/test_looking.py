@@ -13,7 +13,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.job import NewJob
+from headrace.records import NewJob
 from processes import WorkerProcess, environment, eventually
 
 from . import shop

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
 from store.redis import servers
 
 from . import shop

@@ -10,7 +10,7 @@ import pytest
 from headrace import Headrace
 from headrace.cli import exits
 from headrace.errors import SchemaTooNew
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.database import SCHEMA_VERSION
 from store.redis import servers
 

@@ -26,8 +26,8 @@ from headrace.errors import (
     StoreUnavailable,
     Timeout,
 )
-from headrace.spoken import ago, length, local
 from headrace.store.urls import shown_url
+from headrace.values.text import ago, length, local
 
 NOON = 1_780_315_200_000  # 2026-06-01 12:00 UTC
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.job import SessionInfo, Take
+from headrace.records import SessionInfo, Take
 from headrace.store import open_store
 from store.redis import servers
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.declared import reconcile
+from headrace.schedule.reconcile import reconcile
 
 from . import shop
 

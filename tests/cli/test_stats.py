@@ -13,7 +13,7 @@ from headrace import Headrace
 from headrace.cli import exits
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.store.contract import CORE_FACETS
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.store import SqliteStore
 
 from . import shop
 

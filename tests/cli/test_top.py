@@ -27,9 +27,9 @@ from rich.console import Console
 from headrace import Headrace
 from headrace.cli import top
 from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Look, State, press, render, seen
-from headrace.job import State as JobState
 from headrace.ops import overview
 from headrace.ops.overview import QueueLine, Rates, take_look
+from headrace.records import State as JobState
 from headrace.store.facets import Happening
 from processes import WorkerProcess, environment
 from store.redis import servers

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from headrace import Headrace
-from headrace.codec import ErrorText, encode_error
-from headrace.job import Counts, SessionInfo, SessionSnapshot, Snapshot, State
-from headrace.why import explain
+from headrace.ops.why import explain
+from headrace.records import Counts, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.values.codec import ErrorText, encode_error
 
 from . import shop
 from .conftest import Run

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import Clock, ManualClock
 from headrace.store.contract import Store
+from headrace.values.clock import Clock, ManualClock
 
 from .helpers import Worker
 from .stores import STORES, Entry

@@ -6,9 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.clock import Clock
-from headrace.codec import decode_error
-from headrace.job import (
+from headrace.records import (
     Kind,
     Lease,
     NewJob,
@@ -25,6 +23,8 @@ from headrace.job import (
     Verdict,
 )
 from headrace.store.contract import Store, Waiter
+from headrace.values.clock import Clock
+from headrace.values.codec import decode_error
 
 TIMEOUT = 15_000
 LONG = 20.0

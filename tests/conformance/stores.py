@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.clock import Clock
 from headrace.store.contract import Store
-from headrace.store.redis import RedisStore
-from headrace.store.sqlite import SqliteStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import Clock
 from store.redis import servers
 
 from .model import Model

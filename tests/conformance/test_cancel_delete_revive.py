@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Charge, Kind, State, Verdict
+from headrace.records import Charge, Kind, State, Verdict
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, put, state
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import IfFailed, Kind, Lane, State
+from headrace.records import IfFailed, Kind, Lane, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Circumstances, LaneSnapshot, QueueControl
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, put
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import SystemClock
 from headrace.errors import SessionGone
-from headrace.job import Kind, Lease, State, Verdict
+from headrace.records import Kind, Lease, State, Verdict
 from headrace.store.contract import Store
+from headrace.values.clock import SystemClock
 from volume import volume
 
 from .helpers import Worker, look, new, outcome, put, state
@@ -162,7 +162,7 @@ def test_cancel_and_take_at_once_leave_a_job_cancelled_or_told(store: Store, clo
 
 CONSUMER = """
 import sys
-from headrace.job import Kind, Outcome, SessionInfo, Take
+from headrace.records import Kind, Outcome, SessionInfo, Take
 from headrace.store import open_store
 
 store, me = open_store(sys.argv[1]), sys.argv[2]

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Charge, Kind, Put, State, Take, Verdict
+from headrace.records import Charge, Kind, Put, State, Take, Verdict
 from headrace.store.contract import Durability, Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, ids, look, new, outcome, put, state
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.codec import ErrorText, encode_error
-from headrace.job import IfFailed, Kind, State
-from headrace.store import rules
+from headrace.records import IfFailed, Kind, State
+from headrace.store import limits
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
+from headrace.values.codec import ErrorText, encode_error
 
 from .helpers import Worker, exists, look, new, put, state, take_named, told, why
 
@@ -79,9 +79,9 @@ def test_whatever_the_culprit_left_is_told(scene: Scene, error: bytes | None, wo
 def test_a_long_error_is_cut_between_characters(scene: Scene, letter: str, shift: int) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
-    text = "." * shift + letter * (rules.CAUSE + 1)
+    text = "." * shift + letter * (limits.CAUSE + 1)
     scene.fail("a", encode_error(ErrorText("", text)))
-    kept = (rules.CAUSE - shift) // len(letter.encode())
+    kept = (limits.CAUSE - shift) // len(letter.encode())
     assert why(scene.store, "b")[2] == "It comes after job a, which failed: " + text[: shift + kept] + "…"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.job import Charge, IfFailed, Kind, Lane, State, Verdict
+from headrace.records import Charge, IfFailed, Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, ids, look, new, put, state, take_named, told, why
 

@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import Kind, Lane, State, Verdict
+from headrace.records import Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Edit
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, put, state, told, woken
 

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.clock import ManualClock, SystemClock
-from headrace.job import Charge, Kind, NewJob
+from headrace.records import Charge, Kind, NewJob
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import DETAIL, HAPPENINGS, Batch, Events, Happening, facet
+from headrace.values.clock import ManualClock, SystemClock
 from processes import environment
 
 from .helpers import Worker, new, outcome, put, saying
@@ -388,7 +388,7 @@ def test_an_ear_on_an_event_loop(live: Store) -> None:
 
 PRODUCER = """
 import sys
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.store import open_store
 store = open_store(sys.argv[1])
 for line in sys.stdin:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Counts, Filter, Kind, State
+from headrace.records import Counts, Filter, Kind, State
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, put
 

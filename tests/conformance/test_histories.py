@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.clock import ManualClock
 from headrace.store.contract import Store
+from headrace.values.clock import ManualClock
 from volume import volume
 
 from .simulation.choosing import Drawn, Replay, Seeded

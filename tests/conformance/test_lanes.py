@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import Charge, Kind, Lane, State, Verdict
+from headrace.records import Charge, Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import LaneSnapshot
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, new, outcome, put, state
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Charge, Event, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
+from headrace.records import Charge, Event, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 from headrace.store.facets import Edit
+from headrace.values.clock import ManualClock
 
 from .model import Model
 from .model.core import Step

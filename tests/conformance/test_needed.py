@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Filter, IfFailed, Kind, State
+from headrace.records import Filter, IfFailed, Kind, State
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, look, new, outcome, put, state, take_named
 

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError, NoWorkers
-from headrace.job import Kind, Lane, State, Verdict
+from headrace.records import Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store, Waiter
 from headrace.store.facets import QueueControl
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, ids, look, new, put, state, woken
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Kind, Lane, Lease, State
+from headrace.records import Kind, Lane, Lease, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import LaneSnapshot
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, outcome, put, state
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import DependencyCycle
-from headrace.job import Filter, IfFailed, Kind, State, Verdict
+from headrace.records import Filter, IfFailed, Kind, State, Verdict
 from headrace.store.contract import Facet, Store
-from headrace.store.rules import EDGES_IN_A_STEP
+from headrace.store.limits import EDGES_IN_A_STEP
+from headrace.values.clock import ManualClock
 from volume import volume
 
 from .helpers import Worker, exists, ids, look, new, outcome, put, state, take_named

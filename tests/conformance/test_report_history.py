@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Charge, Event, IfFailed, Kind, State
+from headrace.records import Charge, Event, IfFailed, Kind, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Edit
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, look, outcome, put, saying, told
 

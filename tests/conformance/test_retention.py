@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import SessionGone
-from headrace.job import Filter, Kind, Put, Swept
+from headrace.records import Filter, Kind, Put, Swept
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, look, new, put, saying
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import NoWorkers
-from headrace.job import Put
+from headrace.records import Put
 from headrace.store.contract import Facet, Store
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, new, put
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from headrace.clock import ManualClock
-from headrace.job import Filter, Kind
+from headrace.records import Filter, Kind
+from headrace.schedule.next_runs import first_tick, work_out
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord, Schedules, facet
-from headrace.ticks import first_tick, work_out
+from headrace.values.clock import ManualClock
 from volume import volume
 
 from .helpers import Worker, outcome

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import Filter, Kind, Lane, NewJob, Snapshot, State
+from headrace.records import Filter, Kind, Lane, NewJob, Snapshot, State
+from headrace.schedule.next_runs import first_tick, work_out
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Definition, Events, Misfire, Overlap, ScheduleRecord, Schedules, Tick, facet
-from headrace.ticks import first_tick, work_out
+from headrace.values.clock import ManualClock
 from headrace.worker.ticker import tick_some
 from volume import volume
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Charge, Kind, Outcome, State, Verdict
+from headrace.records import Charge, Kind, Outcome, State, Verdict
 from headrace.store.contract import Store
-from headrace.store.rules import MOST_STRAYS
+from headrace.store.limits import MOST_STRAYS
+from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, outcome, put, saying, state
 

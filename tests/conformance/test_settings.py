@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import Kind, State
-from headrace.settings import DAY, DEFINITIONS, RESULTS_KEPT, session_timeout
+from headrace.records import Kind, State
 from headrace.store.contract import Facet, Store
 from headrace.store.redis.scripts import NATIVE
+from headrace.store.settings import DAY, DEFINITIONS, RESULTS_KEPT, session_timeout
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, look, new, outcome, put, saying, told
 from .test_retention import end, sweep

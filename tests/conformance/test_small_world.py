@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Charge, Kind, Lease, NewJob, Outcome, SessionInfo, Take
+from headrace.records import Charge, Kind, Lease, NewJob, Outcome, SessionInfo, Take
 from headrace.store.contract import Store
+from headrace.values.clock import ManualClock
 from volume import volume
 
 from .model import Model

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Charge, Filter, Kind
-from headrace.stats import DAY, LONGEST, tally_of
+from headrace.records import Charge, Filter, Kind
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import DayStats, Tally
-from headrace.store.redis import RedisStore
-from headrace.store.sqlite import SqliteStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.stats import DAY, LONGEST, tally_of
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, new, outcome, put
 from .test_retention import sweep

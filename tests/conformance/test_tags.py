@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import Filter, Kind, Page, State
+from headrace.records import Filter, Kind, Page, State
 from headrace.store.contract import Facet, Store
 from headrace.store.paging import pages, whole_page
+from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, look, put
 from .test_find_counts import find

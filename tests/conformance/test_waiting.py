@@ -16,9 +16,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from headrace.clock import SystemClock
-from headrace.job import Kind, State
+from headrace.records import Kind, State
 from headrace.store.contract import Store, Waiter
+from headrace.values.clock import SystemClock
 from volume import volume
 
 from .helpers import LONG, Worker, look, put, state, woken
@@ -352,7 +352,7 @@ def test_no_wake_up_is_lost_between_two_threads(store: Store, worker: Worker) ->
 
 PRODUCER = """
 import sys
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.store import open_store
 
 store = open_store(sys.argv[1])
@@ -392,7 +392,7 @@ def test_no_wake_up_is_lost_between_two_processes(entry: Entry, store: Store, wo
 
 FINISHER = """
 import sys
-from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take
+from headrace.records import Kind, NewJob, Outcome, SessionInfo, Take
 from headrace.store import open_store
 
 store = open_store(sys.argv[1])

@@ -17,7 +17,7 @@ from headrace.dialects.bedrock.store import BedrockStore
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.wire import Answer
 from headrace.errors import StoreUnavailable
-from headrace.job import Filter, Kind, Lease, Outcome, Ref, SessionInfo, State, Take, Verdict
+from headrace.records import Filter, Kind, Lease, Outcome, Ref, SessionInfo, State, Take, Verdict
 from headrace.store import Store, open_store
 from headrace.store.contract import Custodian
 from headrace.worker.custody import Custody

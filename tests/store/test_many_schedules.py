@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker
-from headrace.clock import ManualClock
 from headrace.store.facets import Definition, ScheduleRecord
-from headrace.store.redis import RedisStore
-from headrace.store.sqlite import SqliteStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import ManualClock
 from headrace.worker.ticker import tick_some
 from store.redis import servers
 from volume import volume

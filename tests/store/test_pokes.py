@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from headrace.store.pokes import Pokes, readable
+from headrace.store.wakeup import Pokes, readable
 
 
 def is_poked(pokes: Pokes, seconds: float = 0) -> bool:

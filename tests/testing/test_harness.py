@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Backoff, Fail, Headrace, HeadraceError, JobFailed, MoveTo, Retry, Snooze, State, current, inject
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.testing import Testing
 
 log: list[Any] = []

@@ -8,8 +8,8 @@ from typing import Any, assert_type
 
 from headrace import Call, Headrace, Job, WaitFor, current, flow
 from headrace.dialects import qless
-from headrace.handle import Progress
-from headrace.recurring import StoredSchedule
+from headrace.job import Progress
+from headrace.schedules import StoredSchedule
 from headrace.testing import Testing
 
 app = Headrace()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.job import Kind, Lease, Outcome, SessionInfo
+from headrace.records import Kind, Lease, Outcome, SessionInfo
 from headrace.worker.context import Context
 from headrace.worker.pump import CALM, Pump
 

@@ -14,7 +14,7 @@ from contextlib import closing
 
 import pytest
 
-from headrace.job import Ref
+from headrace.records import Ref
 from headrace.worker import custody as module
 from headrace.worker.custody import Crashes, Custody
 from processes import environment, eventually

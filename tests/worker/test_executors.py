@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, JobCancelled, JobFailed, State, Task
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.worker.executors import isolated
 from processes import SOURCE, TESTS, Witness, alive, children_of, descendants, eventually
 

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from headrace import Headrace, JobCancelled, State
-from headrace.clock import SystemClock
+from headrace.values.clock import SystemClock
 from processes import Witness, WorkerProcess, alive, descendants, eventually
 from volume import volume
 

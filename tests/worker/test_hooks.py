@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from headrace import Context, Headrace, JobFailed, State, current, inject
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.records import NewJob
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import ManualClock
 from leftovers import descriptors
 from processes import eventually
 

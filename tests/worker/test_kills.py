@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, JobFailed, State
-from headrace.job import Filter, Snapshot
+from headrace.records import Filter, Snapshot
 from processes import Mark, Witness, alive, descendants, eventually
 from volume import volume
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.errors import ArgumentsError, ConfigurationError
-from headrace.store.sqlite.bell import Bells
+from headrace.store.sqlite.wakeup import Bells
 
 MakeApp = Callable[[Path], Headrace]
 

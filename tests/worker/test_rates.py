@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Task
-from headrace.clock import SystemClock
-from headrace.job import Kind, Outcome, Take, Turn
+from headrace.records import Kind, Outcome, Take, Turn
 from headrace.store import Operation
+from headrace.values.clock import SystemClock
 from processes import Mark, Witness, eventually
 from volume import volume
 

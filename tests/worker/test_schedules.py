@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, State
-from headrace.job import Snapshot
+from headrace.records import Snapshot
 from processes import Witness, eventually, worker_process
 from store.redis import servers
 from volume import volume

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.peers import witness
 from headrace import Headrace
-from headrace.job import State
+from headrace.records import State
 
 REQUIREMENTS: list[str] = []
 PACKAGES = ["redis"]

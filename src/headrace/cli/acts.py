@@ -12,10 +12,10 @@ from headrace.cli import exits
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import show_json
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
-from headrace.job import Snapshot, State
 from headrace.ops.selection import delete_unneeded, whole_ids
+from headrace.records import Snapshot, State
 from headrace.store import damaged
-from headrace.store.rules import DEPENDENCY
+from headrace.store.limits import DEPENDENCY
 
 if TYPE_CHECKING:
     pass

@@ -19,9 +19,9 @@ from headrace.cli import exits
 from headrace.cli.doctor import SURVIVES
 from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
-from headrace.handle import Job
-from headrace.job import Event, SessionSnapshot, State
-from headrace.spoken import length
+from headrace.job import Job
+from headrace.records import Event, SessionSnapshot, State
+from headrace.values.text import length
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

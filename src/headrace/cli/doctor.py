@@ -10,8 +10,8 @@ import click
 from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, store_options
 from headrace.cli.output import show_fields, show_json
-from headrace.job import Counts, SessionSnapshot, State
 from headrace.ops.findings import find_problems
+from headrace.records import Counts, SessionSnapshot, State
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from headrace.store.facets import Editing, Relations, Tags, facet
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.handle import Job
+    from headrace.job import Job
     from headrace.store.facets import Edit
 
 Step = tuple[str, Callable[["Job[Any]"], bool]]
@@ -163,7 +163,7 @@ def _steps(
     untags: tuple[str, ...],
 ) -> list[Step]:
     """What to do to each job. First what may be refused; last what may let it run, so that it waits till then."""
-    from headrace.names import check_tags
+    from headrace.values.names import check_tags
 
     store = app.store
     added, removed = check_tags(tags), check_tags(untags)

@@ -15,7 +15,7 @@ from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, Jo
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.handle import Job
+    from headrace.job import Job
     from headrace.task import CallOptions, Task
 
 _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)

@@ -8,7 +8,7 @@ from headrace.cli import visible
 from headrace.cli.options import DURATION, existing_store, json_option, store_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
-from headrace.spoken import iso
+from headrace.values.text import iso
 
 
 @click.command("events")

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from headrace.cli.jobs import show_jobs
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import job_document, show_json, show_table
-from headrace.job import Filter, Snapshot, State
-from headrace.spoken import ago, iso, now_ms
+from headrace.records import Filter, Snapshot, State
 from headrace.store.contract import Facet
 from headrace.store.facets import Statistics, facet
 from headrace.store.paging import PAGE, pages, whole_page
+from headrace.values.text import ago, iso, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -11,11 +11,11 @@ from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
 from headrace.cli.selecting import Filters, filter_options
 from headrace.errors import HeadraceError, JobNotFound
-from headrace.spoken import ago, iso, length, local, now_ms, percent
 from headrace.store.contract import Facet
+from headrace.values.text import ago, iso, length, local, now_ms, percent
 
 if TYPE_CHECKING:
-    from headrace.job import Event, Lane, Snapshot
+    from headrace.records import Event, Lane, Snapshot
     from headrace.store import Store
 
 
@@ -126,7 +126,7 @@ def find_job(store: Store, part: str) -> Snapshot:
 
 def show_job(job: Snapshot) -> None:
     """Everything the job's head says."""
-    from headrace.codec import decode_error
+    from headrace.values.codec import decode_error
 
     now = now_ms()
     error = decode_error(job.error)

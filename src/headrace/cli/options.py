@@ -33,7 +33,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from headrace.when import milliseconds
+        from headrace.values.durations import milliseconds
 
         if isinstance(value, int):
             return value
@@ -49,7 +49,7 @@ class SizeType(click.ParamType):  # type: ignore[type-arg]
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from headrace.names import read_size
+        from headrace.values.names import read_size
 
         if isinstance(value, int):
             return value
@@ -65,7 +65,7 @@ class NamesType(click.ParamType):  # type: ignore[type-arg]
     name = "a,b,…"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        from headrace.names import check_name
+        from headrace.values.names import check_name
 
         if isinstance(value, tuple):
             return value

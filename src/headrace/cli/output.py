@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import visible
-from headrace.codec import decode_error
-from headrace.spoken import iso
+from headrace.values.codec import decode_error
+from headrace.values.text import iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from headrace.job import Snapshot
+    from headrace.records import Snapshot
 
 STYLES = {
     "scheduled": "cyan",

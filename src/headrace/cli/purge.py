@@ -9,10 +9,10 @@ import click
 
 from headrace.cli.options import DURATION, FINISHED, existing_store, json_option, store_options, yes_option
 from headrace.cli.output import progress, show_json
-from headrace.job import Filter, State
 from headrace.ops.selection import delete_unneeded
-from headrace.spoken import length, now_ms
+from headrace.records import Filter, State
 from headrace.store.paging import PAGE, PASSES, pages, whole_page
+from headrace.values.text import length, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

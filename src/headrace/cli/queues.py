@@ -11,12 +11,12 @@ from headrace.cli import exits, visible
 from headrace.cli.options import STATES, existing_store, json_option, store_options
 from headrace.cli.output import job_document, show_json, show_table
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.glob import any_fits, is_glob
-from headrace.names import read_number
-from headrace.spoken import ago, iso, now_ms
 from headrace.store.contract import Facet
 from headrace.store.facets import Editing, QueueControl, Queues, facet
 from headrace.store.urls import shown_url
+from headrace.values.glob import any_fits, is_glob
+from headrace.values.names import read_number
+from headrace.values.text import ago, iso, now_ms
 
 if TYPE_CHECKING:
     from headrace.queue import Queue
@@ -41,7 +41,7 @@ def queues_command(ctx: click.Context, store: str | None, app_path: str | None, 
     if ctx.invoked_subcommand is not None:
         ctx.obj = (store, app_path, as_json)
         return
-    from headrace.job import State
+    from headrace.records import State
 
     with existing_store(store, app_path) as opened:
         counts = {count.queue: count.by_state for count in opened.run(opened.counts())}

@@ -14,11 +14,11 @@ from headrace.cli import exits, visible
 from headrace.cli.options import DURATION, existing_store, json_option, store_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of, value_of
 from headrace.errors import ConfigurationError, ScheduleNotFound
-from headrace.spoken import ago, iso, length, local, now_ms
+from headrace.values.text import ago, iso, length, local, now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.recurring import StoredSchedule
+    from headrace.schedules import StoredSchedule
 
 RUNS = 5
 """How many of the next runs are shown."""
@@ -326,7 +326,7 @@ def when(schedule: StoredSchedule) -> str:
 
 
 def misfire(schedule: StoredSchedule) -> str:
-    from headrace.recurring import MOST
+    from headrace.schedules import MOST
 
     definition = schedule.record.definition
     bounded = definition.misfire == "all" and definition.limit <= MOST

@@ -15,8 +15,8 @@ from headrace.cli import exits
 from headrace.cli.options import STATES, yes_option
 from headrace.cli.output import progress, show_json
 from headrace.errors import ConfigurationError
-from headrace.spoken import now_ms
-from headrace.when import milliseconds
+from headrace.values.durations import milliseconds
+from headrace.values.text import now_ms
 
 if TYPE_CHECKING:
     from headrace.ops.selection import Act, Selection
@@ -77,8 +77,8 @@ class Filters(Struct, frozen=True):
 
     def selection(self, store: Store, default: tuple[str, ...] = ()) -> Selection:
         """The selection of jobs in a store. Without --state: those in the states of `default`."""
-        from headrace.job import Filter, State
         from headrace.ops.selection import Selection
+        from headrace.records import Filter, State
         from headrace.store.facets import SEARCH, Tags, facet
 
         if self.tag is not None or self.task_like is not None:

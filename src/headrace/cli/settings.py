@@ -8,8 +8,9 @@ import click
 
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
-from headrace.names import check_name, check_queue, read_number
-from headrace.settings import (
+from headrace.store.contract import Facet
+from headrace.store.facets import Queues, Settings, facet
+from headrace.store.settings import (
     CONCURRENCY,
     DEFINITIONS,
     check_in_store,
@@ -20,8 +21,7 @@ from headrace.settings import (
     read,
     spoken,
 )
-from headrace.store.contract import Facet
-from headrace.store.facets import Queues, Settings, facet
+from headrace.values.names import check_name, check_queue, read_number
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -8,10 +8,10 @@ import click
 
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
-from headrace.names import check_name
-from headrace.spoken import length, now_ms
-from headrace.stats import at_most, date_of, day_of, deviation, filled, histogram, mean, percentile
 from headrace.store.facets import Statistics, facet
+from headrace.store.stats import at_most, date_of, day_of, deviation, filled, histogram, mean, percentile
+from headrace.values.names import check_name
+from headrace.values.text import length, now_ms
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -7,9 +7,9 @@ import click
 from headrace.cli.acts import report
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json, show_table
-from headrace.names import check_tags
 from headrace.ops.selection import whole_ids
 from headrace.store.facets import Tags, facet
+from headrace.values.names import check_tags
 
 
 @click.command("tag")

@@ -36,7 +36,7 @@ from headrace.ops.overview import (
     paused_queues,
     take_look,
 )
-from headrace.spoken import iso, length
+from headrace.values.text import iso, length
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

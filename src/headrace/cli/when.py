@@ -13,7 +13,7 @@ from headrace.schedule import Schedule, ScheduleError, anchored, explain, parse,
 from headrace.schedule.explain import Explanation, Run
 from headrace.schedule.parsing import recurs
 from headrace.schedule.zone import zone
-from headrace.spoken import ago, iso, now_ms
+from headrace.values.text import ago, iso, now_ms
 
 
 def utc_now() -> datetime:

@@ -8,8 +8,8 @@ from headrace.cli import visible
 from headrace.cli.jobs import find_job
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import show_json
-from headrace.spoken import now_ms
-from headrace.why import why
+from headrace.ops.why import why
+from headrace.values.text import now_ms
 
 
 @click.command("why")

@@ -10,12 +10,12 @@ from headrace.cli import exits
 from headrace.cli.jobs import show_jobs
 from headrace.cli.options import existing_store, json_option, store_options
 from headrace.cli.output import job_document, show_fields, show_json, show_table
-from headrace.job import Filter, State
-from headrace.spoken import ago, iso, length, local, now_ms
+from headrace.records import Filter, State
 from headrace.store.paging import PAGE, pages
+from headrace.values.text import ago, iso, length, local, now_ms
 
 if TYPE_CHECKING:
-    from headrace.job import SessionSnapshot, Snapshot
+    from headrace.records import SessionSnapshot, Snapshot
     from headrace.store import Store
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.job import Filter, Snapshot, State
+from headrace.records import Filter, Snapshot, State
 from headrace.store import Store
+from headrace.store.batches import thousands
 from headrace.store.contract import Facet
 from headrace.store.facets import Explaining, facet
 from headrace.store.paging import whole_page
-from headrace.store.pieces import thousands
 
 LOOKED_AT = 1_000
 """So many of the newest blocked jobs are looked at,"""

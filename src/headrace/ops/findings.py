@@ -6,14 +6,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.glob import fits
-from headrace.job import Counts, SessionSnapshot, State
 from headrace.ops.blocked import blocked_by_failed
 from headrace.ops.overview import paused_queues
-from headrace.spoken import length, now_ms
+from headrace.records import Counts, SessionSnapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.facets import Editing, facet
+from headrace.values.glob import fits
+from headrace.values.text import length, now_ms
 
 OLD = 60_000
 """Milliseconds that a ready job may wait."""

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from headrace.job import Counts, Filter, SessionSnapshot, Snapshot, State
-from headrace.spoken import now_ms
+from headrace.records import Counts, Filter, SessionSnapshot, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.facets import Events, Happening, Queues, facet
 from headrace.store.paging import whole_page
+from headrace.values.text import now_ms
 
 WINDOW = 10.0
 """Seconds over which rates are measured."""

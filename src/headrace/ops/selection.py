@@ -8,12 +8,12 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.codec import decode_error
 from headrace.errors import JobNotFound, StillNeeded, UnclearId
-from headrace.job import Filter, Page, Snapshot
+from headrace.records import Filter, Page, Snapshot
 from headrace.store import Store
 from headrace.store.contract import CORE_FACETS
 from headrace.store.paging import PAGE, PASSES, pages, whole_page
+from headrace.values.codec import decode_error
 
 LOOK = 10_000
 """How many of the newest jobs are looked at for part of an id."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,

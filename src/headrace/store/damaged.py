@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from headrace.codec import ErrorText, encode_error
-from headrace.job import Filter, Snapshot
+from headrace.records import Filter, Snapshot
+from headrace.values.codec import ErrorText, encode_error
 
 GROUP = "damaged"
 """The group that they fail in."""

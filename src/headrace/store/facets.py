@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct
 
 from headrace.errors import Unsupported
-from headrace.job import Lane, NewJob, Snapshot, State
+from headrace.records import Lane, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
 
@@ -164,7 +164,7 @@ class Sql(Protocol):
 
 
 class Tally(Struct, frozen=True):
-    """Durations in milliseconds, summed up. `buckets`: see `headrace.stats`."""
+    """Durations in milliseconds, summed up. `buckets`: see `headrace.store.stats`."""
 
     count: int = 0
     total: float = 0.0
@@ -205,7 +205,7 @@ class Statistics(Protocol):
 
 
 class Settings(Protocol):
-    """Numbers that all workers of a store go by. Names, meanings and bounds: `headrace.settings`."""
+    """Numbers that all workers of a store go by. Names, meanings and bounds: `headrace.store.settings`."""
 
     @property
     def absent_settings(self) -> Mapping[str, str]:
@@ -273,7 +273,7 @@ class Events(Protocol):
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What bears on whether a job runs, at one moment. `headrace.why` makes a sentence of it."""
+    """What bears on whether a job runs, at one moment. `headrace.ops.why` makes a sentence of it."""
 
     now: int
     job: Snapshot

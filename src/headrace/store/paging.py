@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 import msgspec
 
 from headrace.errors import ConfigurationError
-from headrace.glob import is_glob
-from headrace.job import Filter, Page, Snapshot, State
+from headrace.records import Filter, Page, Snapshot, State
 from headrace.store.contract import Store
 from headrace.store.facets import SEARCH, Tags, facet
+from headrace.values.glob import is_glob
 
 PAGE = 500
 PASSES = 100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.store.contract import Store
+from headrace.values.clock import Clock, SystemClock
 
 EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
 DIALECTS = "qless+redis, gearmonkey+redis, workkit+redis, hworker+redis and bedrock"
@@ -79,11 +79,11 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 def _open(url: str, clock: Clock | None) -> Store:
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme == "sqlite":
-        from headrace.store.sqlite import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
+        from headrace.store.sqlite.store import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
 
         return SqliteStore(url, clock=clock or SystemClock())
     if scheme in ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster"):
-        from headrace.store.redis import RedisStore  # noqa: PLC0415
+        from headrace.store.redis.store import RedisStore  # noqa: PLC0415
 
         return RedisStore(url, clock=clock)
     if scheme.startswith("workkit+"):

@@ -8,17 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from headrace.clock import ManualClock, SystemClock
-from headrace.codec import decode_error
-from headrace.declared import reconcile
 from headrace.errors import HeadraceError, JobFailed
-from headrace.handle import Job
-from headrace.job import Filter, Kind, Lease, Outcome, Take
+from headrace.job import Job
+from headrace.records import Filter, Kind, Lease, Outcome, Take
+from headrace.schedule.reconcile import reconcile
 from headrace.store.contract import Waiter
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.store import SqliteStore
 from headrace.task import Task
 from headrace.testing.matching import call_text, expected_arguments, fits, what_is_there
-from headrace.when import Duration, as_datetime, milliseconds
+from headrace.values.clock import ManualClock, SystemClock
+from headrace.values.codec import decode_error
+from headrace.values.durations import Duration, as_datetime, milliseconds
 from headrace.worker.context import Context
 from headrace.worker.embedded import default_queues
 from headrace.worker.identity import introduce

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import ArgumentsError
-from headrace.handle import Job
+from headrace.job import Job
 from headrace.task import Task
 
 MOST_SHOWN = 20

@@ -10,16 +10,16 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from headrace.codec import clean, decode_value, encode_value
 from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound
-from headrace.job import Lease, Report, Snapshot, Token
+from headrace.records import Lease, Report, Snapshot, Token
 from headrace.signals import Cancelled
-from headrace.store.pieces import thousands
-from headrace.when import as_datetime
+from headrace.store.batches import thousands
+from headrace.values.codec import clean, decode_value, encode_value
+from headrace.values.durations import as_datetime
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.handle import Job
+    from headrace.job import Job
     from headrace.task import Task
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.job import Ref
+from headrace.records import Ref
 from headrace.worker.ledger import shared_file
 
 _FRAME = Struct("<II")  # length and checksum of what follows

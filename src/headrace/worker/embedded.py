@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.clock import SystemClock
-from headrace.declared import reconcile
 from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUnavailable
 from headrace.loading import path_of, refuse_while_loading
-from headrace.names import check_count, check_flag, check_name
-from headrace.settings import session_timeout as session_timeout_of
+from headrace.schedule.reconcile import reconcile
 from headrace.store.contract import Guard
-from headrace.when import Duration, milliseconds
+from headrace.store.settings import session_timeout as session_timeout_of
+from headrace.values.clock import SystemClock
+from headrace.values.durations import Duration, milliseconds
+from headrace.values.names import check_count, check_flag, check_name
 from headrace.worker.identity import introduce
 from headrace.worker.pump import MARGIN, Pump
 

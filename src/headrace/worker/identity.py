@@ -9,8 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from headrace.ids import new_id
-from headrace.job import SessionInfo
+from headrace.records import SessionInfo
+from headrace.values.ids import new_id
 
 
 @cache

@@ -11,7 +11,7 @@ import struct
 import tempfile
 from typing import NamedTuple
 
-from headrace.job import Ref
+from headrace.records import Ref
 
 _HEADER = struct.Struct("<QQ")  # the pump's last beat, whether it ended in good order
 _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text

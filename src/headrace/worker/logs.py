@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from headrace.spoken import iso
+from headrace.values.text import iso
 from headrace.worker.context import find_current
 
 _HEADRACE = logging.getLogger("headrace")

@@ -13,9 +13,9 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from headrace.declared import reconcile
 from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
 from headrace.loading import load_app
+from headrace.schedule.reconcile import reconcile
 from headrace.store import open_store
 from headrace.store.contract import Custodian
 from headrace.worker.custody import Custody

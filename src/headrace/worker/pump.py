@@ -22,12 +22,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace import crashpoints
-from headrace.clock import Clock, SystemClock
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
-from headrace.glob import fits, is_glob
-from headrace.job import Kind, Lease, Outcome, Ref, Take, Turn, Verdict
+from headrace.records import Kind, Lease, Outcome, Ref, Take, Turn, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
+from headrace.values.clock import Clock, SystemClock
+from headrace.values.glob import fits, is_glob
 from headrace.worker.context import Context
 from headrace.worker.deadlines import Deadlines
 from headrace.worker.executors import Executor

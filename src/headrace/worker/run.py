@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.errors import ArgumentsError, ConfigurationError, Timeout
-from headrace.job import Charge, Kind, Outcome
+from headrace.records import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
-from headrace.spoken import length
 from headrace.store.contract import Facet
 from headrace.task import ASKED_RETRIES, Task, decode_overrides
-from headrace.when import milliseconds, moment
+from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
+from headrace.values.durations import milliseconds, moment
+from headrace.values.text import length
 from headrace.worker.context import Context, reset_current, set_current
 from headrace.worker.logs import job_level, jobs_log
 

@@ -24,11 +24,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace import crashpoints
-from headrace.clock import SystemClock
 from headrace.errors import SessionGone, StoreError
-from headrace.job import SessionInfo
-from headrace.settings import session_timeout
+from headrace.records import SessionInfo
 from headrace.store.contract import Custodian, Guard
+from headrace.store.settings import session_timeout
+from headrace.values.clock import SystemClock
 from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError
+from headrace.schedule.next_runs import work_out
 from headrace.store import Store
 from headrace.store.facets import ScheduleRecord, Schedules, Tick, Ticked, facet
-from headrace.ticks import work_out
 
 log = logging.getLogger("headrace.worker")
 

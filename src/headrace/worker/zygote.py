@@ -27,10 +27,10 @@ import msgspec
 from msgspec import Struct
 
 from headrace import crashpoints
-from headrace.clock import SystemClock
 from headrace.errors import HeadraceError
-from headrace.job import Lease, Outcome
 from headrace.loading import load_app
+from headrace.records import Lease, Outcome
+from headrace.values.clock import SystemClock
 from headrace.worker.context import Context
 from headrace.worker.logs import decoded_choice, finish_logging, prepare_logging
 from headrace.worker.resources import Resources

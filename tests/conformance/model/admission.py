@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.job import State
+from headrace.records import State
 
 from .core import Core
 from .records import Job

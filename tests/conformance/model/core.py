@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from headrace.clock import Clock, SystemClock
-from headrace.job import Event
+from headrace.records import Event
 from headrace.store.contract import Operation
 from headrace.store.facets import Happening, QueueControl, ScheduleRecord
+from headrace.values.clock import Clock, SystemClock
 
 from .ears import Ear
 from .records import Edge, Ended, Job, LaneRecord, Session

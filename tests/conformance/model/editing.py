@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.glob import any_fits
-from headrace.job import Kind, Outcome, Snapshot, State
-from headrace.store import rules
+from headrace.records import Kind, Outcome, Snapshot, State
+from headrace.store import limits
 from headrace.store.facets import Circumstances, Edit
+from headrace.values.glob import any_fits
 
 from .core import Core, Step
 from .records import WAITING, Job
@@ -15,7 +15,7 @@ from .records import WAITING, Job
 
 class Editing(Core):
     def edit(self, ids: Sequence[str], change: Edit) -> Step[list[bool]]:
-        rules.check_moment(change.run_at, change.delay)
+        limits.check_moment(change.run_at, change.delay)
         return Step(lambda: self._and_work_off([self._edit(i, change) for i in ids]))
 
     def _edit(self, job_id: str, change: Edit) -> bool:
@@ -26,7 +26,7 @@ class Editing(Core):
             if getattr(change, name) is not None:
                 setattr(job, name, getattr(change, name))
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
-            self._edited(job, rules.what_changes(change))
+            self._edited(job, limits.what_changes(change))
             return True
         queue, due = job.queue, self._own_due(job)
         self._leave(job)
@@ -39,7 +39,7 @@ class Editing(Core):
             job.delay = change.delay if self._unmet(job) else None
         if job.queue != queue:
             self._left_lane(job, queue)
-        self._edited(job, rules.what_changes(change))
+        self._edited(job, limits.what_changes(change))
         self._wait_in_line(job, due)
         return True
 
@@ -83,14 +83,14 @@ class Editing(Core):
         return Circumstances(
             now=self.clock.now(),
             job=self._snapshot(job),
-            waits_for=tuple((edge.parent.id, edge.parent.state) for edge in unmet[: rules.SHOWN]),
+            waits_for=tuple((edge.parent.id, edge.parent.state) for edge in unmet[: limits.SHOWN]),
             unmet=len(unmet),
             control=control,
-            queue_running=tuple((other.id, other.worker) for other in running[: rules.SHOWN]),
+            queue_running=tuple((other.id, other.worker) for other in running[: limits.SHOWN]),
             queue_runs=len(running),
             lane=self._lane_snapshot(job.queue, job.lane.key) if job.lane else None,
             ahead=self._ahead(job),
-            listeners=tuple(sorted(listeners)[: rules.SHOWN]),
+            listeners=tuple(sorted(listeners)[: limits.SHOWN]),
         )
 
     def _ahead(self, job: Job) -> int | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.job import State
-from headrace.stats import DAY
+from headrace.records import State
+from headrace.store.stats import DAY
 
 from .core import Core, Step
 from .records import Job

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.glob import any_fits
 from headrace.store.facets import DETAIL, Batch, Happening
+from headrace.values.glob import any_fits
 
 from .core import Core, Step
 from .ears import Ear

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.job import Kind, Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
+from headrace.records import Kind, Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
 
 from .core import Core, Step
 from .records import Job, Session

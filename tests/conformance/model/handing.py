@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.glob import fits, is_glob
-from headrace.job import State, Take
+from headrace.records import State, Take
+from headrace.values.glob import fits, is_glob
 
 from .core import Core
 from .records import Job, Session

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.job import Lane, NewJob, State
-from headrace.store import rules
+from headrace.records import Lane, NewJob, State
+from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
 
 from .core import Core, Step
@@ -24,7 +24,7 @@ class Lanes(Core):
         return LaneSnapshot(
             queue=queue,
             lane=lane.lane,
-            running=tuple(running[: rules.SHOWN]),
+            running=tuple(running[: limits.SHOWN]),
             runs=len(running),
             front=lane.front.id if lane.front else None,
             blocked=sum(job.in_lanes_line for job in members),
@@ -41,7 +41,7 @@ class Lanes(Core):
 
     def _check_lane(self, new: NewJob) -> None:
         if new.lane is not None and new.id not in self.jobs and self._lane_clashes(new.queue, new.lane):
-            raise rules.not_both(new.queue, new.lane)
+            raise limits.not_both(new.queue, new.lane)
 
     def _lane_clashes(self, queue: str, wanted: Lane) -> bool:
         lane = self.lanes.get((queue, wanted.key))
@@ -115,7 +115,7 @@ class Lanes(Core):
         lane.taken += 1
         if lane.lane.rate:
             now, last = self.clock.now(), lane.starts[-1] if lane.starts else 0
-            job.start_within = rules.start_within(lane.lane.per, grace, last - now)
+            job.start_within = limits.start_within(lane.lane.per, grace, last - now)
             lane.starts = [*lane.starts, now + 2 * job.start_within][-lane.lane.rate :]
         self._admit(lane)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from headrace.glob import matcher
-from headrace.job import Counts, Event, Filter, Page, Snapshot, State
+from headrace.records import Counts, Event, Filter, Page, Snapshot, State
+from headrace.values.glob import matcher
 
 from .core import Core, Step
 from .records import Job

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.job import Charge, Event, Kind, Outcome, State
-from headrace.stats import DAY
-from headrace.store import rules
+from headrace.records import Charge, Event, Kind, Outcome, State
+from headrace.store import limits
+from headrace.store.stats import DAY
 
 from .core import Core
 from .records import Job
@@ -33,7 +33,7 @@ class Outcomes(Core):
             if not (cancelled or why or what in ("done", "failed")):
                 self._note(job, what, outcome.note, ended, job.worker)
         if why:
-            self._fail(job, rules.dependency_error(why))
+            self._fail(job, limits.dependency_error(why))
         elif cancelled:
             job.group = outcome.group or job.group
             self._finish(job, State.CANCELLED, ended)

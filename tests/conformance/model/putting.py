@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
-from headrace.glob import any_fits
-from headrace.job import NewJob, Put, State
-from headrace.store import rules
+from headrace.records import NewJob, Put, State
+from headrace.store import limits
+from headrace.values.glob import any_fits
 
 from .core import Core, Step
 from .records import WAITING, Job
@@ -18,7 +18,7 @@ class Putting(Core):
         return Step(self._put, jobs)
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
-        rules.check_batch(jobs)
+        limits.check_batch(jobs)
         if any(new.require_worker and not self._has_worker(new) for new in jobs):
             raise NoWorkers
         for new in jobs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.store import rules
+from headrace.store import limits
 from headrace.store.facets import QueueControl
 
 from .core import Core, Step
@@ -33,7 +33,7 @@ class Queues(Core):
         return True
 
     def limit(self, queue: str, running: int | None) -> Step[None]:
-        rules.check_limit(queue, running)
+        limits.check_limit(queue, running)
         return Step(self._limit, queue, running)
 
     def _limit(self, queue: str, running: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.job import Event, IfFailed, Lane, SessionInfo, State, Verdict
+from headrace.records import Event, IfFailed, Lane, SessionInfo, State, Verdict
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.job import IfFailed, State
-from headrace.store import rules
+from headrace.records import IfFailed, State
+from headrace.store import limits
 
 from .core import Core, Step, T
 from .records import WAITING, Edge, Ended, Job
@@ -22,10 +22,10 @@ class Relations(Core):
             return False
         lane = self._lane_of(job)
         if add and job.lane and lane and lane.lane.sequence:
-            raise ConfigurationError(rules.no_dependencies_in(job.queue, job.lane))
+            raise ConfigurationError(limits.no_dependencies_in(job.queue, job.lane))
         for parent_id in add:
             if self._is_waited_for([parent_id], job):
-                raise rules.cycle(job_id, parent_id)
+                raise limits.cycle(job_id, parent_id)
         waited = self._unmet(job)
         kept = [i for i in job.after if i not in remove or i in add]
         job.after = tuple(kept + [i for i in dict.fromkeys(add) if i not in kept])
@@ -36,7 +36,7 @@ class Relations(Core):
         ]
         for parent in self._named(set(remove) - set(add)):
             parent.followers.discard(job)
-        self._edited(job, rules.what_depends(add, remove))
+        self._edited(job, limits.what_depends(add, remove))
         culprit = self._come_after(job, add, job.if_failed)
         if culprit is not None:
             self._fail_with(job, culprit, culprit.state)
@@ -90,8 +90,8 @@ class Relations(Core):
                 return True
             edges = self._unmet(other)
             looked_at += len(edges)
-            if looked_at > rules.EDGES_TO_CHECK:
-                raise rules.too_deep(job.id)
+            if looked_at > limits.EDGES_TO_CHECK:
+                raise limits.too_deep(job.id)
             parents = {edge.parent for edge in edges} - seen
             seen |= parents
             ahead += parents
@@ -100,12 +100,12 @@ class Relations(Core):
     def _why_not_wait(self, job: Job, ids: Sequence[str]) -> str:
         lane = self._lane_of(job)
         if job.lane and lane and lane.lane.sequence:
-            return rules.no_dependencies_in(job.queue, job.lane)
+            return limits.no_dependencies_in(job.queue, job.lane)
         children = [i for i in ids if i in self.jobs and not self.jobs[i].state.final]
         try:
-            return rules.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
+            return limits.WAITS_FOR_ITSELF if self._is_waited_for(children, job) else ""
         except DependencyCycle:
-            return rules.TOO_DEEP_TO_WAIT
+            return limits.TOO_DEEP_TO_WAIT
 
     def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
         for parent in self._named(job.after):
@@ -127,7 +127,7 @@ class Relations(Core):
 
     def _work_off(self) -> None:
         """Tell the dependents of what has ended or was revived, in bounded steps."""
-        left = rules.EDGES_IN_A_STEP
+        left = limits.EDGES_IN_A_STEP
         while self.ended and left > 0:
             ended = self.ended[0]
             for edge in [e for e in self.edges if e.parent is ended.parent and ended.seen < e.number <= ended.upto]:
@@ -175,13 +175,13 @@ class Relations(Core):
     def _fail_with(self, job: Job, parent: Job, how: State | None) -> None:
         if how is State.FAILED:
             known = parent.state is State.FAILED and self.jobs.get(parent.id) is parent
-            error = rules.failed_with(parent.id, parent.error if known else None, passed_on=bool(parent.culprits))
+            error = limits.failed_with(parent.id, parent.error if known else None, passed_on=bool(parent.culprits))
         else:
-            words = rules.REMOVED_PARENT if how is None else rules.CANCELLED_PARENT
-            error = rules.dependency_error(words.format(parent.id))
+            words = limits.REMOVED_PARENT if how is None else limits.CANCELLED_PARENT
+            error = limits.dependency_error(words.format(parent.id))
         self._fail(job, error)
 
     def _fail(self, job: Job, error: bytes) -> None:
-        job.error, job.group = error, rules.DEPENDENCY
+        job.error, job.group = error, limits.DEPENDENCY
         self._finish(job, State.FAILED, self.clock.now())
-        self._happened(job, "failed", rules.DEPENDENCY)
+        self._happened(job, "failed", limits.DEPENDENCY)

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.job import IfFailed, NewJob, State
-from headrace.store import rules
+from headrace.records import IfFailed, NewJob, State
+from headrace.store import limits
 from headrace.store.facets import Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
 
 from .core import Core, Step
@@ -19,7 +19,7 @@ class Schedules(Core):
     """Schedules put, cancel and delete jobs as clients do."""
 
     def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Step[bool]:
-        rules.check_schedule(record)
+        limits.check_schedule(record)
         return Step(self._put_schedule, record, expected)
 
     def _put_schedule(self, record: ScheduleRecord, expected: int | None) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import SessionGone
-from headrace.job import Kind, Outcome, Ref, Renewal, SessionInfo, SessionSnapshot, State, Token
+from headrace.records import Kind, Outcome, Ref, Renewal, SessionInfo, SessionSnapshot, State, Token
 from headrace.store.contract import NoGuard
-from headrace.store.rules import MOST_STRAYS
+from headrace.store.limits import MOST_STRAYS
 
 from .core import Core, Step
 from .records import Job, Session

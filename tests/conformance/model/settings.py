@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.settings import DEFINITIONS, checked
+from headrace.store.settings import DEFINITIONS, checked
 
 from .core import Core, Step
 

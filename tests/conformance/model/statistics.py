@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from headrace.job import State
-from headrace.stats import DAY, tally_of
+from headrace.records import State
 from headrace.store.facets import DayStats, Tally
+from headrace.store.stats import DAY, tally_of
 
 from .core import Core, Step
 

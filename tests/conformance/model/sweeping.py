@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.job import State, Swept
-from headrace.settings import RESULTS_KEPT
+from headrace.records import State, Swept
+from headrace.store.settings import RESULTS_KEPT
 
 from .core import Core, Step
 from .records import Job

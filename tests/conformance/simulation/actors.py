@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.job import Lease, Outcome, SessionInfo
+from headrace.records import Lease, Outcome, SessionInfo
 
 
 @dataclass(eq=False)

@@ -9,9 +9,9 @@ import msgspec
 
 from conformance.model import Model
 from conformance.model.records import WAITING
-from headrace.job import Filter, Kind, NewJob, Snapshot, State
+from headrace.records import Filter, Kind, NewJob, Snapshot, State
 from headrace.store.contract import Facet, Store
-from headrace.store.rules import start_within
+from headrace.store.limits import start_within
 
 from .actors import Request
 from .words import Refused, comparable, difference

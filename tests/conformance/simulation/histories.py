@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headrace.clock import ManualClock
 from headrace.store.contract import Store
+from headrace.values.clock import ManualClock
 
 from .audit import Violation, check
 from .choosing import Chooser, Replay, Seeded, Story

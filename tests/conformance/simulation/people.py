@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.model.records import WAITING
-from headrace.job import State
+from headrace.records import State
 from headrace.store.facets import Edit
 
 from .actors import Request

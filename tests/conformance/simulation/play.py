@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.model.events import LISTENS
-from headrace.job import Kind, SessionInfo, Take
+from headrace.records import Kind, SessionInfo, Take
 
 from .accidents import deliver_late, end_session, freeze, jump, thaw
 from .actors import Request, Worker

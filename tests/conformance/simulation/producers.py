@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.job import IfFailed, NewJob, Snapshot, State
+from headrace.records import IfFailed, NewJob, Snapshot, State
 
 from .actors import Request
 from .scene import CHANGING, KEYS, LANES, LARGE, QUEUES, TAGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.job import Charge, Kind, Report, Take
+from headrace.records import Charge, Kind, Report, Take
 
 from .actors import Held, Request, Worker
 from .scene import LARGE, QUEUES

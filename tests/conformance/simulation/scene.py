@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.job import Lane
+from headrace.records import Lane
 from headrace.store.contract import Facet
 
 KEEP_DONE, KEEP_FAILED = 40_000, 90_000

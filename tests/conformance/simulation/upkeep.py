@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.job import State
+from headrace.records import State
 
 from .actors import Request
 from .audit import check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.job import Lease, NewJob, Snapshot, Turn
+from headrace.records import Lease, NewJob, Snapshot, Turn
 
 
 @dataclass(frozen=True)

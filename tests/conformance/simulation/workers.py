@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.job import Charge, Kind, SessionInfo, State, Turn, Verdict
+from headrace.records import Charge, Kind, SessionInfo, State, Turn, Verdict
 
 from .actors import Held, Request, Worker
 from .audit import check

@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 from conformance.model import Model
-from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError, DependencyCycle, NoWorkers, SessionGone, StaleRequest
-from headrace.job import Snapshot, State
+from headrace.records import Snapshot, State
 from headrace.store.contract import Store
+from headrace.values.clock import ManualClock
 
 from .actors import Request, Worker
 from .audit import Audit, check

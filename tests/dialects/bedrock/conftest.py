@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock.server import Options
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from headrace.clock import Clock
 from headrace.dialects.bedrock.database import Database
 from headrace.dialects.bedrock.server import Options, Server
+from headrace.values.clock import Clock
 
 PATIENCE = 20.0
 SOURCE = Path(__file__).parents[3] / "src"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.dialects.bedrock.store import BedrockStore, Work
-from headrace.job import Lease, NewJob, Put, Renewal, Snapshot, Turn
+from headrace.records import Lease, NewJob, Put, Renewal, Snapshot, Turn
 
 T = TypeVar("T")
 

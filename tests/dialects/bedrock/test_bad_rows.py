@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock import line
 from headrace.dialects.bedrock.store import BedrockStore
-from headrace.job import Filter, State
+from headrace.records import Filter, State
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire
 from .states import create, family, state_of

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock import (
     AsyncClient,
     BedrockError,
@@ -25,6 +24,7 @@ from headrace.dialects.bedrock import (
 )
 from headrace.dialects.bedrock.hosts import Host, read_host
 from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess
 

@@ -8,13 +8,13 @@ from contextlib import suppress
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock import server as bedrock_server
 from headrace.dialects.bedrock.connection import Connection
 from headrace.dialects.bedrock.dispatch import execute
 from headrace.dialects.bedrock.server import QUOTA, Server
 from headrace.dialects.bedrock.turn import Turn
 from headrace.dialects.bedrock.wire import Limits, Request
+from headrace.values.clock import ManualClock
 from processes import eventually
 
 from .harness import InProcess, Wire, request

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire
 from .states import column, create, family, running, state_of, states

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock import line
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire
 from .states import column, create, running, state_of

@@ -9,12 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.clock import SystemClock
 from headrace.dialects.bedrock import line
 from headrace.dialects.bedrock.database import Database
 from headrace.dialects.bedrock.line import Wish, next_in_line
 from headrace.dialects.bedrock.statements import SQL
 from headrace.dialects.bedrock.transaction import Transaction
+from headrace.values.clock import SystemClock
 
 ON_JOBS = sorted(name for name, text in SQL.items() if " jobs" in text and name != "schema")
 BY_NAME, OF_ALL = "jobsMockedNamePriorityNextRun", "jobsMockedPriorityNextRunName"

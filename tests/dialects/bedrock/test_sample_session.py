@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from headrace.clock import ManualClock
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Reply, Wire
 

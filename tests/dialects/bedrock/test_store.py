@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock.mapping import Found, name_lists, read_name, time_left, time_limit
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.job import Filter, Kind, NewJob, Outcome, SessionInfo, State, Take, Verdict
+from headrace.records import Filter, Kind, NewJob, Outcome, SessionInfo, State, Take, Verdict
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess
 from .states import column, create, states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.clock import ManualClock
+from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire
 from .states import column, create, family, running, state_of, states

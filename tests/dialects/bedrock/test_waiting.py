@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.bedrock.database import Database
+from headrace.values.clock import ManualClock
 from leftovers import nothing_unclosed
 
 from .harness import InProcess, Wire

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from headrace import Fail, Headrace, Retry, Snooze, current
-from headrace.clock import SystemClock
 from headrace.dialects.bedrock.server import Options
 from headrace.errors import JobNotFound, MaybeApplied, StoreUnavailable
 from headrace.retry import Backoff
 from headrace.signals import MoveTo
+from headrace.values.clock import SystemClock
 
 from .harness import SOURCE, InProcess, Wire
 from .states import column, create, state_of, states

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.dialects.gearmonkey import Client, GearMonkeyStore
 from headrace.errors import MaybeApplied, StoreCorrupt
-from headrace.job import Kind, NewJob, Outcome, SessionInfo, Take, Verdict
+from headrace.records import Kind, NewJob, Outcome, SessionInfo, Take, Verdict
 from store.redis import servers
 from store.redis.proxy import TO_CLIENT, Proxy
 

@@ -11,8 +11,8 @@ from conformance.test_cancel_delete_revive import *  # noqa: F403
 from conformance.test_core import *  # noqa: F403  (that is the point)
 from conformance.test_find_counts import *  # noqa: F403
 from conformance.test_sessions import *  # noqa: F403
-from headrace.clock import ManualClock
 from headrace.dialects.gearmonkey import GearMonkeyStore
+from headrace.values.clock import ManualClock
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import cli
-from headrace.clock import ManualClock
 from headrace.dialects.gearmonkey import Client, GearMonkeyStore, Worker
-from headrace.job import SessionInfo
+from headrace.records import SessionInfo
+from headrace.values.clock import ManualClock
 from store.redis import servers
 
 from .conftest import published

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from headrace import Backoff, Headrace, JobCancelled, JobFailed, MoveTo, NoWorkers, Retry, Snooze, Unsupported, current
 from headrace.cli import cli
 from headrace.dialects.gearmonkey import OPT_BLOCKING, Client, GearMonkeyStore
-from headrace.job import Filter, Kind, Outcome, SessionInfo, State, Take, Verdict
+from headrace.records import Filter, Kind, Outcome, SessionInfo, State, Take, Verdict
 from processes import eventually
 from volume import volume
 
@@ -317,7 +317,7 @@ def test_a_put_that_is_repeated_is_one_job(app: Headrace, raw: Any) -> None:
 def test_moving_is_a_failure_in_words() -> None:
     from headrace.dialects.gearmonkey.mapping import Shapes
     from headrace.dialects.gearmonkey.requests import outcomes
-    from headrace.job import Outcome
+    from headrace.records import Outcome
 
     packed = outcomes([Outcome(ref=1, token=1, id="a", kind=Kind.MOVED, queue="q")], 0, {}, Shapes())
     assert b"cannot move" in packed

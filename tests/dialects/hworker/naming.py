@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.dialects.hworker import HworkerStore
-from headrace.job import Lease, NewJob, Put, Snapshot
+from headrace.records import Lease, NewJob, Put, Snapshot
 from headrace.store.redis.operation import Steps
 
 

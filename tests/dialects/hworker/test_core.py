@@ -12,7 +12,7 @@ import pytest
 import conformance.test_core as core
 from conformance.helpers import Worker
 from conformance.test_core import *  # noqa: F403
-from headrace.clock import ManualClock
+from headrace.values.clock import ManualClock
 from store.redis.servers import Server
 
 from .naming import Named

@@ -12,7 +12,7 @@ import pytest
 from headrace import Headrace, State
 from headrace.dialects.hworker import HworkerStore
 from headrace.errors import MaybeApplied
-from headrace.job import Filter, Kind, NewJob, Outcome, SessionInfo, Take, Verdict
+from headrace.records import Filter, Kind, NewJob, Outcome, SessionInfo, Take, Verdict
 from store.redis.proxy import TO_CLIENT, Proxy
 from store.redis.servers import Server
 

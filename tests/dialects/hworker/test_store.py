@@ -13,7 +13,7 @@ from headrace import Backoff, Headrace, Retry
 from headrace.dialects.hworker import HworkerStore
 from headrace.dialects.hworker.options import parse_url
 from headrace.errors import ConfigurationError, JobNotFound, Unsupported
-from headrace.job import Kind, Outcome, Take, Verdict
+from headrace.records import Kind, Outcome, Take, Verdict
 from headrace.store import open_store
 from processes import eventually
 from store.redis.servers import Server

@@ -20,7 +20,7 @@ from headrace.cli import cli
 from headrace.cli.qless import qless_command
 from headrace.dialects.qless import Client, Job, library, options, script
 from headrace.errors import Unsupported
-from headrace.job import Filter, State
+from headrace.records import Filter, State
 from processes import children_of, environment, eventually, worker_process
 from store.redis.servers import Server
 

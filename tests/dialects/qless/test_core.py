@@ -12,9 +12,9 @@ import pytest
 import conformance.test_core as core
 from conformance.helpers import Worker, outcome, put
 from conformance.test_core import *  # noqa: F403
-from headrace.clock import ManualClock
 from headrace.dialects.qless.store import QlessStore
-from headrace.job import Kind, Verdict
+from headrace.records import Kind, Verdict
+from headrace.values.clock import ManualClock
 from store.redis.servers import Server
 
 from .recorder import Recorder

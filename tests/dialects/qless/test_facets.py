@@ -8,10 +8,11 @@ from contextlib import closing
 import pytest
 
 from headrace import Headrace
-from headrace.clock import ManualClock
 from headrace.dialects.qless.store import QlessStore, worker_name
 from headrace.errors import ConfigurationError, DependencyCycle, Unsupported
-from headrace.job import (
+from headrace.ops.blocked import blocked_by_failed
+from headrace.ops.why import why
+from headrace.records import (
     Charge,
     Filter,
     IfFailed,
@@ -25,12 +26,11 @@ from headrace.job import (
     State,
     Take,
 )
-from headrace.ops.blocked import blocked_by_failed
 from headrace.retry import Backoff
-from headrace.stats import deviation, histogram, percentile
 from headrace.store.contract import Facet
 from headrace.store.facets import Edit, QueueControl
-from headrace.why import why
+from headrace.store.stats import deviation, histogram, percentile
+from headrace.values.clock import ManualClock
 from store.redis.servers import Server
 
 from .recorder import Recorder

@@ -18,7 +18,7 @@ from headrace.cli import cli
 from headrace.dialects.qless import Client, Job
 from headrace.dialects.qless.scripts import script
 from headrace.errors import Unsupported
-from headrace.job import Filter, State
+from headrace.records import Filter, State
 from headrace.store.facets import Edit
 from processes import eventually, worker_process
 from store.redis.servers import Server

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.dialects.qless import Client
-from headrace.job import State
+from headrace.records import State
 from store.redis.servers import Server
 
 from .recorder import Recorder

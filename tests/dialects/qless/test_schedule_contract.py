@@ -11,10 +11,10 @@ import pytest
 import conformance.test_schedules as contract
 from conformance.conftest import _facets  # noqa: F401
 from conformance.test_schedules import *  # noqa: F403
-from headrace.clock import ManualClock
 from headrace.dialects.qless.store import QlessStore
 from headrace.errors import Unsupported
 from headrace.store.contract import Store
+from headrace.values.clock import ManualClock
 from store.redis.servers import Server
 
 from .recorder import Recorder

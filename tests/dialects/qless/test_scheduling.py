@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from headrace import Headrace, current
 from headrace.cli import cli
-from headrace.clock import ManualClock
-from headrace.declared import reconcile
 from headrace.dialects.qless import Client
 from headrace.dialects.qless.recurrences import UNLIMITED, interval_of, rule_of
 from headrace.dialects.qless.store import QlessStore
 from headrace.errors import Unsupported
-from headrace.job import Filter, Lane, SessionInfo, State, Take
+from headrace.records import Filter, Lane, SessionInfo, State, Take
+from headrace.schedule.next_runs import first_tick, tick_after
+from headrace.schedule.reconcile import reconcile
 from headrace.store.facets import Definition, Edit, Misfire, Overlap, ScheduleRecord
-from headrace.ticks import first_tick, tick_after
+from headrace.values.clock import ManualClock
 from processes import eventually, worker_process
 from store.redis.servers import Server
 

@@ -9,12 +9,12 @@ from contextlib import closing
 import pytest
 
 from headrace import Fail, Headrace, MoveTo, Retry, Snooze, current
-from headrace.clock import ManualClock
 from headrace.dialects.qless import Client, Job
 from headrace.dialects.qless.store import QlessStore, worker_name
 from headrace.errors import SessionGone, StaleRequest, StillNeeded, Unsupported
-from headrace.job import Charge, Filter, Kind, NewJob, Outcome, Report, SessionInfo, State, Take, Verdict
+from headrace.records import Charge, Filter, Kind, NewJob, Outcome, Report, SessionInfo, State, Take, Verdict
 from headrace.store.contract import Facet
+from headrace.values.clock import ManualClock
 from processes import eventually
 from store.redis.servers import Server
 

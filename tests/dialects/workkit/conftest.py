@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import Clock, ManualClock
 from headrace.dialects.workkit import Schedule, WorkKitStore, create
 from headrace.dialects.workkit.address import make_settings, url_of
+from headrace.values.clock import Clock, ManualClock
 from store.redis import servers
 from store.redis.servers import Server
 

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.helpers import Worker
 from conformance.test_core import *  # noqa: F403  (the suite's own tests, with the fixtures of this module)
-from headrace.clock import ManualClock
 from headrace.dialects.workkit import WorkKitStore
+from headrace.values.clock import ManualClock
 
 from .translated import Translated
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.address import make_settings, url_of
 from headrace.dialects.workkit.payload import canonical
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreCorrupt
-from headrace.job import Charge, Kind, Lease, Outcome, Renewal, SessionInfo, State, Take, Turn, Verdict
+from headrace.records import Charge, Kind, Lease, Outcome, Renewal, SessionInfo, State, Take, Turn, Verdict
+from headrace.values.clock import ManualClock
 from store.redis import servers
 from store.redis.servers import Server
 
@@ -413,7 +413,7 @@ def wrong(scene: Scene, request: pytest.FixtureRequest) -> str:
 def test_a_key_of_another_type_is_named_and_nothing_is_written(
     make_store: Callable[..., WorkKitStore], scene: Scene, wrong: str
 ) -> None:
-    from headrace.job import NewJob
+    from headrace.records import NewJob
 
     store = make_store()
     with pytest.raises(StoreCorrupt, match=f"{wrong} is a string, not a"):
@@ -422,7 +422,7 @@ def test_a_key_of_another_type_is_named_and_nothing_is_written(
 
 
 def test_an_insertion_whose_answer_is_lost_is_unsure_unless_the_job_is_far_off(server: Server, name: str) -> None:
-    from headrace.job import NewJob
+    from headrace.records import NewJob
 
     store = WorkKitStore(url_of(server.url, make_settings(name)))
     store.run(store.counts())

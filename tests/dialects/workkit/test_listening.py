@@ -13,7 +13,7 @@ import pytest
 
 from headrace.dialects.workkit import Schedule
 from headrace.errors import ConfigurationError
-from headrace.job import Filter
+from headrace.records import Filter
 from processes import eventually
 from store.redis.servers import Server
 

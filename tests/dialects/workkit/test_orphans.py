@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.payload import canonical
-from headrace.job import Swept
+from headrace.records import Swept
+from headrace.values.clock import ManualClock
 from processes import TESTS, eventually
 from store.redis.servers import Server
 

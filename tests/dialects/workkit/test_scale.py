@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from headrace.clock import ManualClock
 from headrace.dialects.workkit import WorkKitStore, create
 from headrace.dialects.workkit.payload import canonical
-from headrace.job import Kind, Outcome, SessionInfo, Take
+from headrace.records import Kind, Outcome, SessionInfo, Take
+from headrace.values.clock import ManualClock
 from processes import eventually
 from store.redis.servers import Server
 from volume import volume

@@ -17,7 +17,7 @@ from headrace import Headrace, Retry, Snooze, State, current
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.address import make_settings, url_of
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.job import Filter
+from headrace.records import Filter
 from processes import TESTS, environment, eventually, worker_process
 from store.redis.servers import Server
 

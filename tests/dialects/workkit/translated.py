@@ -16,7 +16,7 @@ import msgspec
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.payload import canonical, job_id
 from headrace.dialects.workkit.times import cron_of
-from headrace.job import Lease, NewJob, Put, Renewal, Snapshot, Turn
+from headrace.records import Lease, NewJob, Put, Renewal, Snapshot, Turn
 from headrace.store.redis.operation import Steps
 
 

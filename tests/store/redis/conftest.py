@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import Clock, ManualClock
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import Clock, ManualClock
 
 from . import servers
 from .servers import Server

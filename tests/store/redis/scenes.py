@@ -7,15 +7,16 @@ from collections.abc import Callable
 import msgspec
 
 from conformance.helpers import Worker, new, outcome, put, saying
-from headrace.clock import ManualClock
-from headrace.job import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Outcome, SessionInfo, State
-from headrace.stats import DAY
+from headrace.records import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Outcome, SessionInfo, State
 from headrace.store.contract import Operation
 from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
-from headrace.store.redis import RedisStore, damage, requests
+from headrace.store.redis import damage, requests
 from headrace.store.redis.operation import Script
+from headrace.store.redis.store import RedisStore
 from headrace.store.redis.troubles import DamagedJob, UnknownList
-from headrace.store.redis.waiter import Ear
+from headrace.store.redis.wakeup import Ear
+from headrace.store.stats import DAY
+from headrace.values.clock import ManualClock
 
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from conformance.helpers import new, put
-from headrace.clock import ManualClock
 from headrace.store.facets import Batch
-from headrace.store.redis import RedisStore, connections
+from headrace.store.redis import connections
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 from leftovers import at_every_step, nothing_unclosed
 
 from .scenes import REQUESTS, Scene

@@ -11,13 +11,13 @@ from conformance.helpers import Worker, new, put
 from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
 from headrace import Headrace
-from headrace.clock import Clock, ManualClock, SystemClock
 from headrace.errors import StoreCorrupt
-from headrace.job import Lease, SessionInfo, State, Turn
-from headrace.stats import DAY
+from headrace.records import Lease, SessionInfo, State, Turn
+from headrace.store.batches import thousands
 from headrace.store.contract import Operation
-from headrace.store.pieces import thousands
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.stats import DAY
+from headrace.values.clock import Clock, ManualClock, SystemClock
 from volume import volume
 
 from . import servers

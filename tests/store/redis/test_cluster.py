@@ -17,10 +17,10 @@ from redis.crc import key_slot
 from conformance.helpers import Worker, exists, new, outcome, put
 from conformance.test_core import *  # noqa: F403  (that is the point)
 from headrace import Headrace
-from headrace.clock import ManualClock
 from headrace.errors import StoreUnavailable
-from headrace.job import Verdict
-from headrace.store.redis import RedisStore
+from headrace.records import Verdict
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 
 from . import servers
 from .servers import Server

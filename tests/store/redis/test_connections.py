@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, exists, new, outcome, put
-from headrace.clock import ManualClock
 from headrace.errors import MaybeApplied, StoreUnavailable
-from headrace.job import NewJob, Take, Verdict
-from headrace.store.redis import RedisStore, connections, waiter
+from headrace.records import NewJob, Take, Verdict
+from headrace.store.redis import connections, wakeup
+from headrace.store.redis.store import RedisStore
 from headrace.store.redis.troubles import Journey
+from headrace.values.clock import ManualClock
 from processes import eventually
 from volume import volume
 
@@ -271,7 +272,7 @@ def test_leases_survive_the_death_of_the_server(private: Callable[..., Server]) 
 def test_ears_hear_again_after_the_server_was_restarted(
     private: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiter, "ASK_SECONDS", 60.0)
+    monkeypatch.setattr(wakeup, "ASK_SECONDS", 60.0)
     server = private()
     with closing(RedisStore(f"{server.url}?ns=ears")) as store:
         worker = Worker(store, ManualClock())

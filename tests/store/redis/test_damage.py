@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import SessionGone, StoreCorrupt
 from headrace.store.contract import Operation
-from headrace.store.redis import RedisStore
 from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 
 from . import servers
 from .scenes import CROWDED, REQUESTS, Scene, Stage

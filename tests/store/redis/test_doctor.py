@@ -9,11 +9,11 @@ from contextlib import closing
 import pytest
 
 from conformance.helpers import Worker, put
-from headrace.clock import SystemClock
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.store import open_store
 from headrace.store.contract import Durability
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 
 from .servers import Server, free_port
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conformance.helpers import Worker, new, put, state
-from headrace.clock import ManualClock
-from headrace.job import State
-from headrace.store.redis import RedisStore
+from headrace.records import State
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 
 from .servers import commands_inside_scripts
 

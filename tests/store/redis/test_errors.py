@@ -22,7 +22,7 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
 from headrace.store.redis.troubles import Journey
 
 from .servers import Server

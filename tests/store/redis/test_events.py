@@ -11,10 +11,11 @@ import pytest
 
 from conformance.helpers import Worker, outcome, put
 from conformance.test_events import Listener
-from headrace.clock import SystemClock
 from headrace.errors import StoreCorrupt
-from headrace.job import NewJob
-from headrace.store.redis import RedisStore, waiter
+from headrace.records import NewJob
+from headrace.store.redis import wakeup
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 
 from .servers import Server, contents
 
@@ -102,7 +103,7 @@ def test_an_ear_blocks_and_does_not_poll(server: Server, lone: RedisStore) -> No
 def test_an_ear_goes_on_blocking_when_the_server_lets_go(
     server: Server, lone: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiter, "PING_SECONDS", 0.3)
+    monkeypatch.setattr(wakeup, "PING_SECONDS", 0.3)
     listener = Listener(lone)
     with closing(listener.events.hearer()) as ear:
         ear.arm()

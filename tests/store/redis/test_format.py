@@ -14,10 +14,11 @@ import pytest
 
 from conformance.helpers import Worker, look, put
 from headrace import Headrace
-from headrace.clock import SystemClock
-from headrace.job import NewJob, State
-from headrace.store.redis import RedisStore, records, scripts
+from headrace.records import NewJob, State
+from headrace.store.redis import records, scripts
 from headrace.store.redis.keys import KNOWN, TYPES
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 
 from .servers import Server
 

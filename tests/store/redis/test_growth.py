@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, new, outcome, put
-from headrace.clock import ManualClock
-from headrace.job import Filter, Kind, State
-from headrace.stats import DAY
+from headrace.records import Filter, Kind, State
 from headrace.store.paging import pages
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.store.stats import DAY
+from headrace.values.clock import ManualClock
 
 from .servers import commands_inside_scripts, contents
 

@@ -11,9 +11,9 @@ import pytest
 
 from conformance.helpers import Worker, new, outcome, put
 from headrace import Headrace
-from headrace.clock import ManualClock, SystemClock
-from headrace.job import Filter, Kind, State, Swept
-from headrace.store.redis import RedisStore
+from headrace.records import Filter, Kind, State, Swept
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock, SystemClock
 
 from . import servers
 from .servers import Server

@@ -14,11 +14,12 @@ import msgspec
 import pytest
 
 from conformance.helpers import Worker, new, put
-from headrace.clock import ManualClock
 from headrace.errors import SchemaTooOld, SessionGone, StoreBusy
-from headrace.job import Filter, SessionInfo, State
+from headrace.records import Filter, SessionInfo, State
 from headrace.store.paging import pages
-from headrace.store.redis import RedisStore, migration
+from headrace.store.redis import migration
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 
 from .servers import contents
 

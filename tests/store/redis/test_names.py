@@ -10,9 +10,10 @@ import pytest
 from conformance.helpers import Worker, new, put, state, woken
 from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
-from headrace.clock import Clock, ManualClock, SystemClock
-from headrace.job import State, Take
-from headrace.store.redis import RedisStore, lists
+from headrace.records import State, Take
+from headrace.store.redis import lists
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import Clock, ManualClock, SystemClock
 from volume import volume
 
 from . import servers

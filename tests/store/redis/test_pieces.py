@@ -10,9 +10,9 @@ import pytest
 
 from headrace import Headrace, flow
 from headrace.errors import ConfigurationError, DependencyCycle, StoreFull
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.store import open_store
-from headrace.store.pieces import BYTES, pieces
+from headrace.store.batches import BYTES, pieces
 
 from .servers import Server, fresh_url
 

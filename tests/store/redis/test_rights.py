@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from conformance.helpers import Worker, put
-from headrace.clock import SystemClock
 from headrace.errors import StoreReadOnly
-from headrace.job import NewJob, State
-from headrace.store.redis import RedisStore
+from headrace.records import NewJob, State
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 
 from . import servers
 from .servers import Server, contents

@@ -13,17 +13,18 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from conformance.helpers import Worker, look, new, outcome, put, saying
-from headrace.clock import ManualClock, SystemClock
 from headrace.errors import SchemaTooNew, StoreFull
-from headrace.ids import new_id
-from headrace.job import Filter, Kind, NewJob, State, Verdict
-from headrace.settings import RESULTS_KEPT
-from headrace.stats import DAY
-from headrace.store.pieces import thousands
-from headrace.store.redis import RedisStore, scripts
+from headrace.records import Filter, Kind, NewJob, State, Verdict
+from headrace.store.batches import thousands
+from headrace.store.redis import scripts
 from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import digest, source
+from headrace.store.redis.store import RedisStore
+from headrace.store.settings import RESULTS_KEPT
+from headrace.store.stats import DAY
+from headrace.values.clock import ManualClock, SystemClock
+from headrace.values.ids import new_id
 
 from .scenes import CROWDED, REQUESTS, Crowd, Scene, scene_for
 from .servers import Server, commands_inside_scripts, contents, programs

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from conformance.helpers import Worker, exists, put
-from headrace.clock import SystemClock
 from headrace.errors import StoreError, StoreUnavailable
-from headrace.job import Verdict
-from headrace.store.redis import RedisStore
+from headrace.records import Verdict
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 
 from .servers import Server, free_port
 from .tls import Files, as_arguments, program_with_tls, tls_options

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, look, outcome, put, state
-from headrace.clock import ManualClock
-from headrace.job import Filter, IfFailed, Kind, Lane, State, Verdict
-from headrace.store.redis import RedisStore
+from headrace.records import Filter, IfFailed, Kind, Lane, State, Verdict
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock
 
 from .servers import contents
 

@@ -11,12 +11,13 @@ import pytest
 from conformance.helpers import Worker, look, new, outcome, put
 from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
-from headrace.clock import Clock, ManualClock
 from headrace.errors import ConfigurationError, NoWorkers, SessionGone
-from headrace.job import Filter, IfFailed, Kind, Lane, Lease, NewJob, Put, Ref, State
+from headrace.records import Filter, IfFailed, Kind, Lane, Lease, NewJob, Put, Ref, State
 from headrace.store.contract import Operation
-from headrace.store.redis import RedisStore, batches
+from headrace.store.redis import batches
 from headrace.store.redis.operation import Script, Steps
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import Clock, ManualClock
 from volume import volume
 
 from . import servers

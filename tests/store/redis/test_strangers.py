@@ -16,12 +16,13 @@ from click.testing import CliRunner
 from conformance.helpers import Worker, look, put
 from headrace import Headrace
 from headrace.cli import cli
-from headrace.clock import ManualClock, SystemClock
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.job import Filter, Kind, Lane, SessionInfo, State
+from headrace.records import Filter, Kind, Lane, SessionInfo, State
 from headrace.store.facets import Definition, Edit, ScheduleRecord
-from headrace.store.redis import RedisStore, schedules
+from headrace.store.redis import schedules
 from headrace.store.redis.operation import Script
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock, SystemClock
 from processes import eventually
 
 from .scenes import Scene

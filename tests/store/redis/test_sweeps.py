@@ -9,10 +9,10 @@ import pytest
 
 from conformance.helpers import LONG, TIMEOUT, Worker, outcome, put
 from headrace import Headrace
-from headrace.clock import ManualClock, SystemClock
-from headrace.job import SessionInfo, Swept
+from headrace.records import SessionInfo, Swept
 from headrace.store.contract import Operation, TakingWaiter
-from headrace.store.redis import RedisStore
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock, SystemClock
 
 from .servers import Server, commands_inside_scripts
 

@@ -14,11 +14,11 @@ import pytest
 
 from conformance.helpers import Worker, put, state
 from headrace import Headrace
-from headrace.clock import SystemClock
-from headrace.job import Ref, Renewal, State, Take, Turn
+from headrace.records import Ref, Renewal, State, Take, Turn
 from headrace.store import Operation
-from headrace.store.redis import RedisStore
-from headrace.store.redis.waiter import WorkerEar
+from headrace.store.redis.store import RedisStore
+from headrace.store.redis.wakeup import WorkerEar
+from headrace.values.clock import SystemClock
 from processes import environment
 
 from .servers import Server
@@ -176,7 +176,7 @@ def test_a_user_who_may_not_block_asks_as_before(server: Server) -> None:
 def test_it_is_never_longer_than_a_sleeper_goes_without_asking(
     lone: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.store.redis.waiter.ASK_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.store.redis.wakeup.ASK_SECONDS", 0.05)
     sleeper = Blocked(lone, timeout=3600)
     with closing(sleeper.ear):
         sleeper.start()

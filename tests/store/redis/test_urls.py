@@ -15,8 +15,8 @@ from headrace.cli.exits import CONFIGURATION
 from headrace.errors import ConfigurationError, StoreUnavailable, Unsupported
 from headrace.store import open_store
 from headrace.store.facets import Tags, facet
-from headrace.store.redis import RedisStore
 from headrace.store.redis.addresses import OPTIONS, parse
+from headrace.store.redis.store import RedisStore
 from processes import environment
 
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from conformance.helpers import Worker, put, state
-from headrace.clock import ManualClock, SystemClock
-from headrace.job import Kind, State
-from headrace.store.redis import RedisStore, waiter
+from headrace.records import Kind, State
+from headrace.store.redis import wakeup
+from headrace.store.redis.store import RedisStore
+from headrace.values.clock import ManualClock, SystemClock
 
 from .servers import Server
 
@@ -114,7 +115,7 @@ def test_a_sleeper_starts_a_new_job_in_about_a_millisecond(lone: RedisStore) -> 
 
 
 def test_a_worker_without_room_gets_no_hints(lone: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiter, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(wakeup, "ASK_SECONDS", 0.05)
     full, idle = Worker(lone, SystemClock(), "full"), Worker(lone, SystemClock(), "idle")
     with closing(lone.waiter(full.id, ["default"])) as deaf, closing(lone.waiter(idle.id, ["default"])) as ear:
         for each in (deaf, ear):
@@ -130,7 +131,7 @@ def test_a_worker_without_room_gets_no_hints(lone: RedisStore, monkeypatch: pyte
 def test_the_hint_of_a_worker_that_died_is_not_lost_on_the_others(
     lone: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiter, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(wakeup, "ASK_SECONDS", 0.1)
     dead, alive = Worker(lone, SystemClock(), "dead"), Worker(lone, SystemClock(), "alive")
     with closing(lone.waiter(dead.id, ["default"])) as deaf, closing(lone.waiter(alive.id, ["default"])) as ear:
         for each, worker in ((deaf, dead), (ear, alive)):
@@ -143,7 +144,7 @@ def test_the_hint_of_a_worker_that_died_is_not_lost_on_the_others(
 
 
 def test_a_worker_whose_ear_is_gone_is_passed_over(lone: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiter, "ASK_SECONDS", 60.0)
+    monkeypatch.setattr(wakeup, "ASK_SECONDS", 60.0)
     gone, alive = Worker(lone, SystemClock(), "gone"), Worker(lone, SystemClock(), "alive")
     with closing(lone.waiter(gone.id, ["default"])) as ear:
         ear.arm()

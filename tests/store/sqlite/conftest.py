@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.store import SqliteStore
 
 OpenStore = Callable[..., SqliteStore]
 

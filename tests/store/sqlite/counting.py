@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.store import SqliteStore
 
 _NAMES = {text: name for name, text in SQL.items()}
 

@@ -13,9 +13,9 @@ import sys
 import threading
 import warnings
 
-from headrace.ids import new_id
-from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.records import NewJob
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.ids import new_id
 
 warnings.simplefilter("ignore", DeprecationWarning)  # that is the point
 store = SqliteStore(f"sqlite:///{sys.argv[1]}")

@@ -11,9 +11,9 @@ from typing import Any
 
 import apsw
 
-from headrace.clock import Clock, SystemClock
-from headrace.job import Kind, Lease, NewJob, Outcome, SessionInfo, Take, Turn
-from headrace.store.sqlite import SqliteStore
+from headrace.records import Kind, Lease, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import Clock, SystemClock
 
 _ids = itertools.count()
 

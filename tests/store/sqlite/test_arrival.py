@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import ManualClock
-from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.records import NewJob
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import ManualClock
 
 from .conftest import OpenStore
 from .helpers import Session, count, forked, jobs, look

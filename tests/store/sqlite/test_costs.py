@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from headrace.job import Filter, Kind, Outcome, Report, State, Take
+from headrace.records import Filter, Kind, Outcome, Report, State, Take
 from headrace.store.contract import Operation
 from headrace.store.facets import Definition, ScheduleRecord
-from headrace.store.rules import EDGES_IN_A_STEP
-from headrace.store.sqlite import SqliteStore, reads
+from headrace.store.limits import EDGES_IN_A_STEP
+from headrace.store.sqlite import find
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+from headrace.store.sqlite.store import SqliteStore
 from volume import volume
 
 from .helpers import Session, jobs
@@ -130,7 +131,7 @@ def test_looking_for_jobs_goes_along_an_index(store: SqliteStore, wanted: Filter
             return True
 
         connection.exec_trace = note
-        reads.find(Transaction().begin(connection, 0, 0), wanted)
+        find.find(Transaction().begin(connection, 0, 0), wanted)
         connection.exec_trace = None
 
     store._db.read(explain)

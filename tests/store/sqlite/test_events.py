@@ -14,9 +14,10 @@ import pytest
 
 from conformance.helpers import put
 from conformance.test_events import Listener
-from headrace.clock import ManualClock
-from headrace.store.sqlite import SqliteStore, ringing
-from headrace.store.sqlite.bell import Poll
+from headrace.store.sqlite import ringing
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.sqlite.wakeup import Poll
+from headrace.values.clock import ManualClock
 from processes import environment
 
 from .helpers import Session, jobs, look

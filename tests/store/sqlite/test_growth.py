@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.clock import ManualClock, SystemClock
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import SessionInfo, Take
+from headrace.records import SessionInfo, Take
 from headrace.store.contract import Waiter
-from headrace.store.rules import EDGES_IN_A_STEP
-from headrace.store.sqlite import SqliteStore, client, sessions, upkeep
-from headrace.store.sqlite.bell import Bell, queue_key
+from headrace.store.limits import EDGES_IN_A_STEP
+from headrace.store.sqlite import put, sessions, sweep
 from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.sqlite.wakeup import Bell, queue_key
+from headrace.values.clock import ManualClock, SystemClock
 from volume import volume
 
 from .conftest import OpenStore
@@ -101,7 +102,7 @@ def test_many_sessions_sweep_less_often_each(store: SqliteStore) -> None:
 
 def test_a_sweep_that_has_left_something_goes_on_at_once(open_store: OpenStore) -> None:
     store = open_store(keep_failed=-1)
-    many = jobs(upkeep.PURGE_STEP + 10)
+    many = jobs(sweep.PURGE_STEP + 10)
     store.run(store.put(many))
     store.run(store.cancel([job.id for job in many]))
     assert store.run(store.sweep(every=60_000)).more
@@ -133,7 +134,7 @@ def end(store: SqliteStore, count: int, *, finished: int) -> None:
 
 
 def test_kept_jobs_are_not_counted_again_at_each_sweep(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "EXACT", 10)
+    monkeypatch.setattr(sweep, "EXACT", 10)
     store = open_store(keep_count=100)
     now = SystemClock().now() - 60_000
     end(store, 150, finished=now)
@@ -239,7 +240,7 @@ def test_a_worker_that_found_more_than_it_could_take_rings_another(store: Sqlite
 
 def test_a_sweep_rings_for_work_that_nobody_was_rung_for(store: SqliteStore, open_store: OpenStore) -> None:
     (waiter,) = asleep(store, 1)
-    store._db.autocommit(SQL["put"], client.plain_row(jobs(1)[0], SystemClock().now()))  # the ring is missing
+    store._db.autocommit(SQL["put"], put.plain_row(jobs(1)[0], SystemClock().now()))  # the ring is missing
     open_store().run(store.sweep(every=750))
     assert woken([waiter]) == 1
 
@@ -305,7 +306,7 @@ def test_sweeps_finish_what_the_closer_of_a_session_has_left(
 ) -> None:
     holding(store, 500)
     with monkeypatch.context() as dying:
-        dying.setattr(upkeep, "give_back", lambda *_: [])  # after its first transaction
+        dying.setattr(sweep, "give_back", lambda *_: [])  # after its first transaction
         assert len(store.run(store.close_session("holds many", crashed=None))) == 100
     with pytest.raises(SessionGone):
         store.run(store.renew("holds many"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.job import Filter, State
+from headrace.records import Filter, State
 from headrace.store.sqlite import database
 
 from .conftest import OpenStore

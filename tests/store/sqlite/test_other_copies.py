@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreBusy, StoreReplaced
-from headrace.store.sqlite import hold
+from headrace.store.sqlite import guard
 from processes import environment
 
 from .conftest import OpenStore
@@ -70,7 +70,7 @@ def test_the_last_one_to_close_tidies_up(path: Path, open_store: OpenStore) -> N
     assert Path(f"{path}-wal").exists()
     second.close()
     assert not Path(f"{path}-wal").exists()
-    assert hold.held(str(path)) is None
+    assert guard.held(str(path)) is None
     assert len(look(path, "SELECT id FROM jobs")) == 2
 
 
@@ -78,7 +78,7 @@ def test_a_deletion_that_could_not_be_prevented_is_noticed(
     path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a system has no such locks: nothing that went into a deleted log is acknowledged."""
-    monkeypatch.setattr(hold, "_SET", None)
+    monkeypatch.setattr(guard, "_SET", None)
     store = open_store()
     store.run(store.put(jobs(5)))
     peek(path)
@@ -157,12 +157,12 @@ def test_a_child_holds_the_file_by_itself(path: Path, open_store: OpenStore) -> 
     theirs, more = jobs(1), jobs(1)
 
     def child() -> str:
-        assert not hold._holds
+        assert not guard._holds
         store.run(store.put(theirs))
         peek(path)
         store.run(store.put(more))
         store.close()
-        return str(len(hold._holds))
+        return str(len(guard._holds))
 
     assert forked(child) == "0"
     peek(path)
@@ -188,7 +188,7 @@ def test_writers_keep_each_other_out_once_a_second_copy_has_come(
     path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before, as that costs a tenth of a put."""
-    monkeypatch.setattr(hold, "PATIENCE", 0.05)
+    monkeypatch.setattr(guard, "PATIENCE", 0.05)
     copies = Path(f"{path}-run/copies")
     store = open_store()
     with open(path, "rb") as other_process:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.job import Kind, NewJob, SessionInfo, State
-from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.bell import BUSY, FREE, Bells
+from headrace.records import Kind, NewJob, SessionInfo, State
+from headrace.store.sqlite.store import SqliteStore
+from headrace.store.sqlite.wakeup import BUSY, FREE, Bells
 from processes import environment, eventually
 from volume import volume
 
@@ -36,7 +36,8 @@ def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 def test_several_open_a_new_file_at_once(path: Path, tmp_path: Path) -> None:
     code = (
-        "import os, sys, time\nfrom headrace.store.sqlite import SqliteStore\nfrom headrace.job import NewJob\n"
+        "import os, sys, time\n"
+        "from headrace.store.sqlite.store import SqliteStore\nfrom headrace.records import NewJob\n"
         "open(sys.argv[2] + '-ready-' + sys.argv[3], 'w').close()\n"
         "while not os.path.exists(sys.argv[2]): time.sleep(0.0005)\n"
         "store = SqliteStore('sqlite:///' + sys.argv[1])\n"
@@ -113,7 +114,8 @@ def test_threads_share_a_store(store: SqliteStore) -> None:
 def test_a_fork_does_not_touch_its_parents_connections(path: Path) -> None:
     """Both go on with the store they have; the child ends as any program does."""
     code = (
-        "import os, sys, threading\nfrom headrace.store.sqlite import SqliteStore\nfrom headrace.job import NewJob\n"
+        "import os, sys, threading\n"
+        "from headrace.store.sqlite.store import SqliteStore\nfrom headrace.records import NewJob\n"
         "def put(name): store.run(store.put([NewJob(id=name, task='t', body=b'{}')]))\n"
         "store = SqliteStore('sqlite:///' + sys.argv[1])\n"
         "put('before')\n"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker, look, outcome, put, state
-from headrace.clock import ManualClock
-from headrace.codec import decode_error
-from headrace.job import Filter, IfFailed, Kind, Lane, State, Verdict
-from headrace.store.sqlite import SqliteStore
+from headrace.records import Filter, IfFailed, Kind, Lane, State, Verdict
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import ManualClock
+from headrace.values.codec import decode_error
 
 DAMAGE = (
     "flags = -5",

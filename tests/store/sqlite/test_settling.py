@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.job import Charge, Kind, Lane, Lease, Outcome, State, Verdict
-from headrace.store.sqlite import SqliteStore
+from headrace.records import Charge, Kind, Lane, Lease, Outcome, State, Verdict
+from headrace.store.sqlite.store import SqliteStore
 
 from .helpers import Session, jobs
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.clock import ManualClock
 from headrace.errors import (
     SchemaTooNew,
     StoreBusy,
@@ -23,9 +22,11 @@ from headrace.errors import (
     StoreReplaced,
     StoreUnavailable,
 )
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.store.contract import Durability
-from headrace.store.sqlite import SqliteStore, database
+from headrace.store.sqlite import database
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.clock import ManualClock
 
 from .conftest import OpenStore
 from .helpers import Session, count, forked, healthy, jobs, look

@@ -9,9 +9,9 @@ import sqlite3
 import sys
 import threading
 
-from headrace.ids import new_id
-from headrace.job import NewJob
-from headrace.store.sqlite import SqliteStore
+from headrace.records import NewJob
+from headrace.store.sqlite.store import SqliteStore
+from headrace.values.ids import new_id
 
 path, look = sys.argv[1], sys.argv[2] == "look"
 store = SqliteStore(f"sqlite:///{path}")

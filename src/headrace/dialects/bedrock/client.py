@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from headrace.dialects.bedrock import calls
 from headrace.dialects.bedrock.calls import Call, Reply, ReplyReader
 from headrace.dialects.bedrock.hosts import Host, Hosts, NoAnswer, NotSent
-from headrace.store.pokes import readable
+from headrace.store.wakeup import readable
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.hands import Session, get_found, read_found
 from headrace.dialects.bedrock.hosts import NotSent
 from headrace.dialects.bedrock.mapping import name_lists
-from headrace.store.pokes import Pokes, readable
+from headrace.store.wakeup import Pokes, readable
 
 HOLD = 60_000
 """Milliseconds that one request waits."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from headrace.clock import Clock
 from headrace.dialects.bedrock import calls
 from headrace.dialects.bedrock.calls import BedrockError, Call, DoesNotExist, IllegalAction, Reply
 from headrace.dialects.bedrock.client import Client
@@ -33,8 +32,9 @@ from headrace.dialects.bedrock.mapping import (
 from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, MOST_TRIES
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
-from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
+from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
 from headrace.task import Overrides
+from headrace.values.clock import Clock
 
 if TYPE_CHECKING:
     from headrace.worker.custody import Custody

@@ -12,7 +12,7 @@ from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.mapping import Tasks, milliseconds_of, read_name, read_state, split_data, wire_name
 from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
-from headrace.job import Counts, Event, Filter, Page, Snapshot, State
+from headrace.records import Counts, Event, Filter, Page, Snapshot, State
 
 COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB)"
 """As bytes: one value that is not UTF-8 must not keep all others from being seen."""

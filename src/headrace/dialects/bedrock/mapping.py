@@ -18,7 +18,7 @@ import msgspec
 from headrace.dialects.bedrock.moments import next_run, read_moment, write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, PRIORITIES
 from headrace.errors import Unsupported
-from headrace.job import NewJob, State
+from headrace.records import NewJob, State
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.repeat import parse_modifier
 from headrace.task import Task, decode_overrides

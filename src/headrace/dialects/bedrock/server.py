@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from headrace.clock import Clock, SystemClock
 from headrace.dialects.bedrock.commands.change import put_back
 from headrace.dialects.bedrock.commands.get import HandOut
 from headrace.dialects.bedrock.connection import Connection
@@ -29,6 +28,7 @@ from headrace.dialects.bedrock.turn import Broken, Turn
 from headrace.dialects.bedrock.values import LARGEST
 from headrace.dialects.bedrock.waiters import Waiter, Waiters
 from headrace.dialects.bedrock.wire import MEBIBYTE, Limits, Refused, Request, Unreadable, compose, escape
+from headrace.values.clock import Clock, SystemClock
 
 log = logging.getLogger("headrace.bedrock")
 

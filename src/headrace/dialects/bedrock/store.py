@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from headrace.clock import Clock, SystemClock
 from headrace.dialects.bedrock import looking
 from headrace.dialects.bedrock.calls import BedrockError, DoesNotExist, IllegalAction
 from headrace.dialects.bedrock.client import Client
@@ -19,7 +18,7 @@ from headrace.dialects.bedrock.hands import Session
 from headrace.dialects.bedrock.mapping import Tasks, check, first_run, merge_data, retry_after, wire_name
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
 from headrace.errors import ConfigurationError, SessionGone
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,
@@ -40,7 +39,8 @@ from headrace.job import (
 )
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import shown_url
-from headrace.when import milliseconds
+from headrace.values.clock import Clock, SystemClock
+from headrace.values.durations import milliseconds
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

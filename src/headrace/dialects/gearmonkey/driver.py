@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from headrace.clock import Clock
 from headrace.errors import StoreCorrupt, Unsupported
 from headrace.store.redis import requests
 from headrace.store.redis.addresses import Place
@@ -14,6 +13,7 @@ from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
+from headrace.values.clock import Clock
 
 T = TypeVar("T")
 

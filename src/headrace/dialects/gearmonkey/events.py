@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey.protocol import channel
 from headrace.errors import ConfigurationError
-from headrace.store.pokes import readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.wakeup import readable
 
 PAUSES = (0.0, 0.05, 0.2, 1.0)
 """Seconds before the first and the following attempts to connect again."""

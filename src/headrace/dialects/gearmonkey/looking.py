@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.job import Counts, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.redis.operation import Reply, Script
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from headrace.codec import ErrorText, encode_error
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.job import Event, Lease, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.records import Event, Lease, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.values.codec import ErrorText, encode_error
 
 Fields = dict[bytes, bytes]
 

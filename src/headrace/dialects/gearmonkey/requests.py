@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.codec import decode_error
 from headrace.dialects.gearmonkey.mapping import NONE, Shapes
 from headrace.dialects.gearmonkey.protocol import level_of
-from headrace.job import Charge, Kind, NewJob, Outcome, Ref, Report, SessionInfo, Take
+from headrace.records import Charge, Kind, NewJob, Outcome, Ref, Report, SessionInfo, Take
+from headrace.values.codec import decode_error
 
 pack = msgspec.msgpack.Encoder().encode
 

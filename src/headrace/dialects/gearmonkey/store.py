@@ -6,13 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.clock import Clock, SystemClock
 from headrace.dialects.gearmonkey import looking, records, requests, waiter
 from headrace.dialects.gearmonkey.doctor import Doctor
 from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
 from headrace.dialects.gearmonkey.mapping import Shapes
 from headrace.errors import Unsupported
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,
@@ -36,6 +35,7 @@ from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.shared import OnRedis
+from headrace.values.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

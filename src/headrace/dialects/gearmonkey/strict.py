@@ -13,7 +13,6 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from headrace.codec import describe_error
 from headrace.dialects.gearmonkey.driver import Command, GearMonkeyDriver
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_JOB,
@@ -29,6 +28,7 @@ from headrace.dialects.gearmonkey.protocol import (
 )
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.errors import MaybeApplied, StoreCorrupt, StoreError, StoreUnavailable
+from headrace.values.codec import describe_error
 
 log = logging.getLogger("headrace.gearmonkey")
 

@@ -25,7 +25,7 @@ from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN
-from headrace.store.redis.waiter import Ear
+from headrace.store.redis.wakeup import Ear
 
 LOOK_AGAIN = (0.002, 0.02, 0.2)
 """Seconds after an event at which to look for the job that it told of."""

@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, overload
 
 from headrace import crashpoints
-from headrace.clock import SystemClock
-from headrace.codec import describe_error, encode_error
 from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
 from headrace.errors import ConfigurationError, HeadraceError, MaybeApplied, SessionGone, StoreError, StoreUnavailable
-from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Turn, Verdict
+from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Turn, Verdict
 from headrace.store import Operation
+from headrace.values.clock import SystemClock
+from headrace.values.codec import describe_error, encode_error
 from headrace.worker.identity import introduce
 
 log = logging.getLogger("headrace.gearmonkey")

@@ -13,8 +13,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from redis import exceptions as wire_errors
 
-from headrace.clock import SystemClock
-from headrace.codec import Arguments
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Request
 from headrace.dialects.hworker.hands import Hands
@@ -28,6 +26,8 @@ from headrace.dialects.hworker.results import Failure, Result, Retry, Success
 from headrace.dialects.hworker.times import to_datetime
 from headrace.errors import MaybeApplied, StoreError
 from headrace.store.redis.operation import Steps
+from headrace.values.clock import SystemClock
+from headrace.values.codec import Arguments
 
 J = TypeVar("J")
 S = TypeVar("S")

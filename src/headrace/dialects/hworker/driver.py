@@ -6,13 +6,13 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from headrace.clock import Clock
 from headrace.dialects.hworker.keys import Keys
 from headrace.store.redis.addresses import Place
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
+from headrace.values.clock import Clock
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from redis import exceptions as wire
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.errors import HeadraceError
-from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.wakeup import Pokes, readable
 
 BLOCK_SECONDS = 15
 """How long a wait lasts on the server; asked again after that. An answer that takes much longer will not come."""

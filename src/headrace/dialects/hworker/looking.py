@@ -12,7 +12,7 @@ from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Work, entries, remove, walk
 from headrace.dialects.hworker.times import to_milliseconds
 from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
-from headrace.job import Filter, Page, Snapshot, State
+from headrace.records import Filter, Page, Snapshot, State
 
 STATES = {JOBS: State.READY, PROGRESS: State.RUNNING, FAILED: State.FAILED, BROKEN: State.FAILED}
 """What is where, in the order in which a job moves: who looks in this order misses none that goes on meanwhile."""

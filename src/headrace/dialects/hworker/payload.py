@@ -16,8 +16,8 @@ import inspect
 import msgspec
 from msgspec import Raw
 
-from headrace.codec import Arguments
 from headrace.errors import ArgumentsError, ConfigurationError
+from headrace.values.codec import Arguments
 
 _EMPTY = (b"[]", b"{}", b"null")
 _by_name = msgspec.json.Decoder(dict[str, Raw])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.hworker.requests import Record
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Ref, SessionInfo, SessionSnapshot, Token, Turn
+from headrace.records import Ref, SessionInfo, SessionSnapshot, Token, Turn
 
 if TYPE_CHECKING:
     from headrace.worker.custody import Custody

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.clock import Clock, SystemClock
 from headrace.dialects.hworker import looking, requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.driver import HworkerDriver, now
@@ -20,7 +19,7 @@ from headrace.dialects.hworker.sessions import Sessions
 from headrace.dialects.hworker.turns import Turns
 from headrace.dialects.hworker.wire import new_id, write
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,
@@ -43,6 +42,7 @@ from headrace.job import (
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Steps
 from headrace.store.redis.shared import OnRedis
+from headrace.values.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

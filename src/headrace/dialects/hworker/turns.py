@@ -18,7 +18,7 @@ from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.requests import Record, Work, batches
 from headrace.dialects.hworker.sessions import Resting, Session, Sessions
 from headrace.dialects.hworker.wire import BrokenEntry, read
-from headrace.job import Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
+from headrace.records import Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
 from headrace.worker.custody import Crashes
 
 log = logging.getLogger("headrace.hworker")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from headrace.clock import Clock, SystemClock
 from headrace.errors import StillNeeded, StoreError
-from headrace.job import Snapshot, Swept
+from headrace.records import Snapshot, Swept
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.shared import OnRedis
+from headrace.values.clock import Clock, SystemClock
 
 from . import mapping, texts
 from .driver import QlessDriver, open_driver, refusal

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN
+from headrace.store.wakeup import Pokes, readable
 
 from .driver import QlessDriver
 

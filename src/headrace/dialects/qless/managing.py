@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from headrace.errors import DependencyCycle
-from headrace.job import Snapshot
-from headrace.store import rules
+from headrace.records import Snapshot
+from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl
 from headrace.store.redis.operation import Script, Steps
@@ -26,7 +26,7 @@ class Managing(Asking):
             if answer.get("cycle") == 1:
                 raise DependencyCycle(f"{job_id} would wait for itself, by whatever detour.")
             if answer.get("cycle"):
-                raise rules.too_deep(job_id)
+                raise limits.too_deep(job_id)
             return bool(answer["done"])
 
         return self._script("depend", {"jid": job_id, "add": list(add), "remove": list(remove)}, read)
@@ -64,7 +64,7 @@ class Managing(Asking):
         return self._script("resume", queue, lambda _, removed: bool(removed), repeatable=False)
 
     def limit(self, queue: str, running: int | None) -> Operation[None]:
-        rules.check_limit(queue, running)
+        limits.check_limit(queue, running)
         value = None if running is None else str(running)
         return self._script("settings", [[f"{queue}-max-concurrency", value]], lambda _, __: None)
 
@@ -96,7 +96,7 @@ class Managing(Asking):
     # -- editing --
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
-        rules.check_moment(change.run_at, change.delay)
+        limits.check_moment(change.run_at, change.delay)
         return Steps(lambda: self._edit(ids, change))
 
     def _edit(self, ids: Sequence[str], change: Edit) -> Generator[Script[Any], Any, list[bool]]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.codec import decode_error
 from headrace.errors import Unsupported
-from headrace.job import Charge, Event, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.records import Charge, Event, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.task import decode_overrides
+from headrace.values.codec import decode_error
 
 if TYPE_CHECKING:
     from headrace.task import Task

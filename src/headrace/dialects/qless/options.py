@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import Unsupported
-from headrace.settings import DEFINITIONS
+from headrace.store.settings import DEFINITIONS
 
 UNITS = {
     "heartbeat": 1_000,

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from headrace.clock import Clock
-from headrace.glob import is_glob, matcher
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,
@@ -32,9 +30,11 @@ from headrace.job import (
     Turn,
     Verdict,
 )
-from headrace.store import rules
+from headrace.store import limits
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
+from headrace.values.clock import Clock
+from headrace.values.glob import is_glob, matcher
 
 from . import mapping, texts, waiter
 from .asking import Nothing
@@ -78,7 +78,7 @@ class QlessStore(Managing, Scheduling):
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         described = [mapping.new_job(job, self._tasks, self._lower_first) for job in jobs]
-        rules.check_batch(jobs)
+        limits.check_batch(jobs)
         return self._script("put", described, lambda _, __: [Put(job.id, True) for job in jobs])
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:

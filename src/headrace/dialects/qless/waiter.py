@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 from headrace.errors import HeadraceError
-from headrace.glob import any_fits
-from headrace.store.pokes import Pokes, readable
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.wakeup import Pokes, readable
+from headrace.values.glob import any_fits
 
 from .driver import QlessDriver
 

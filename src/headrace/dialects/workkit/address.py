@@ -7,11 +7,11 @@ from urllib.parse import quote, urlencode
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError
-from headrace.names import check_name
 from headrace.store.redis.addresses import Place, parse_for
 from headrace.store.redis.keys import Keys as RedisKeys
 from headrace.store.urls import shown_url
-from headrace.when import Duration, milliseconds
+from headrace.values.durations import Duration, milliseconds
+from headrace.values.names import check_name
 
 from .times import PUBLISHED, check_order
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
-from headrace.store.redis.waiter import Ear
+from headrace.store.redis.wakeup import Ear
 
 LOOK_SECONDS = 0.65
 """Peers publish nothing. With what keeps a session alive this makes less than two commands a second."""

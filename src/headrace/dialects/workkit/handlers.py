@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError
-from headrace.names import check_name
 from headrace.task import Task
+from headrace.values.names import check_name
 
 from .names import VAR, likeness, python_name, wire_name
 

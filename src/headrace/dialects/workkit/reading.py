@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.job import Counts, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.redis.operation import Script
 
 from . import views

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import Unsupported
-from headrace.job import NewJob
+from headrace.records import NewJob
 
 
 def refuse_options(job: NewJob) -> None:

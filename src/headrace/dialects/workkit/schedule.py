@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.app import Headrace
-from headrace.codec import Arguments
 from headrace.errors import ConfigurationError, StoreUnavailable
-from headrace.names import check_count
 from headrace.schedule import ScheduleError, cron7_of_phrase, says_recurring
 from headrace.store.redis.operation import Steps
 from headrace.task import Task, task_name
-from headrace.when import Duration
+from headrace.values.codec import Arguments
+from headrace.values.durations import Duration
+from headrace.values.names import check_count
 from headrace.worker.embedded import Worker
 
 from .address import make_settings, url_of

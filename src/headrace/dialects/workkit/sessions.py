@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.job import Lease, Ref, SessionInfo, Turn
+from headrace.records import Lease, Ref, SessionInfo, Turn
 from headrace.schedule import Calendar
 
 from .payload import member_of

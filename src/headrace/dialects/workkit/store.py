@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.job import (
+from headrace.records import (
     Counts,
     Event,
     Filter,
@@ -29,6 +28,7 @@ from headrace.job import (
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
 from headrace.store.redis.shared import OnRedis
+from headrace.values.clock import Clock, SystemClock
 
 from . import reading, views
 from .address import Keys, parse_url

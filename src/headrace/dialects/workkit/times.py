@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from headrace.clock import Clock, SystemClock
 from headrace.errors import ConfigurationError
 from headrace.schedule import Calendar, ScheduleError, parse_cron7
-from headrace.when import LATEST
+from headrace.values.clock import Clock, SystemClock
+from headrace.values.durations import LATEST
 
 PUBLISHED, CUCKOO = "workkit", "cuckoo"
 ORDERS = (PUBLISHED, CUCKOO)
@@ -107,7 +107,7 @@ def next_time(cron: Calendar, now: int) -> int | None:
 class Timekeeper:
     """The server's time, reckoned from what it last said.
 
-    >>> from headrace.clock import ManualClock
+    >>> from headrace.values.clock import ManualClock
     >>> keeper = Timekeeper(ManualClock(now=5_000))
     >>> keeper.now()
     5000

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.job import Charge, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
+from headrace.records import Charge, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
 from headrace.schedule import ScheduleError
 from headrace.store.redis.operation import Script
 from headrace.worker.custody import Crashes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from headrace.job import Snapshot, State
+from headrace.records import Snapshot, State
 
 from .arguments import by_name
 from .handlers import Handlers

@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
-from headrace.job import NewJob, Put
-from headrace.store import rules
+from headrace.records import NewJob, Put
+from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.redis import requests
 from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
@@ -26,7 +26,7 @@ def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     requests.check_size(jobs)
     if len(jobs) <= PUT_AT_ONCE and (batch := requests.plain_jobs(jobs)) is not None:
         return Script("put_plain", (batch,), lambda _, __: [Put(job.id, True) for job in jobs])
-    rules.check_batch(jobs)
+    limits.check_batch(jobs)
     required = requests.required(jobs)
     parts = list(_parts(jobs))
     if len(parts) > 1:

@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 from redis import exceptions as wire
 
-from headrace.clock import Clock
 from headrace.errors import StoreCorrupt
 from headrace.store.redis import damage, requests, scripts
 from headrace.store.redis.addresses import Place
@@ -34,6 +33,7 @@ from headrace.store.redis.troubles import (
     diagnose,
     redirection,
 )
+from headrace.values.clock import Clock
 
 T = TypeVar("T")
 

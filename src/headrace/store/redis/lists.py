@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from headrace.glob import is_glob
 from headrace.store.redis import requests
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import UnknownList
+from headrace.values.glob import is_glob
 
 SHORT = 100
 """As many names are sent with each request."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.job import Event, IfFailed, Lane, Lease, Snapshot, State
+from headrace.records import Event, IfFailed, Lane, Lease, Snapshot, State
 from headrace.store.facets import Happening, LaneSnapshot, QueueControl
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)

@@ -8,11 +8,11 @@ from struct import Struct
 import msgspec
 
 from headrace.errors import ConfigurationError
-from headrace.glob import is_glob
-from headrace.job import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.records import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store.facets import Edit
 from headrace.store.redis.operation import PUT_AT_MOST
 from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE
+from headrace.values.glob import is_glob
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack

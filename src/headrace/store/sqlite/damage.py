@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.store import damaged
-from headrace.store.sqlite import dependents, history, line, stats
+from headrace.store.sqlite import admission, dependents, history, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import DONE, FAILED, RESUMED, RUNNING, STATES, Transaction
@@ -41,4 +41,4 @@ def _set_aside(tx: Transaction, job: Standing, token: int) -> None:
     tx.ended.append(job.id)
     stats.count(tx, job.queue, tx.now, stats.FAILURES)
     if job.state < DONE or job.state not in STATES:
-        line.ended(tx, job, FAILED)
+        admission.ended(tx, job, FAILED)

@@ -27,7 +27,7 @@ from headrace.errors import (
 )
 from headrace.locks import is_mine
 from headrace.store.sqlite import gate
-from headrace.store.sqlite.hold import BUSY, INTERRUPTED, PATIENCE, REPLACED, Hold, held, hold_on, let_go, nap
+from headrace.store.sqlite.guard import BUSY, INTERRUPTED, PATIENCE, REPLACED, Hold, held, hold_on, let_go, nap
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")

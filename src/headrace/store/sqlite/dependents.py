@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.store import rules
-from headrace.store.sqlite import line, relations, reviving
+from headrace.store import limits
+from headrace.store.sqlite import admission, relations, reviving
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import BLOCKED, DONE, FAILED, Transaction
@@ -11,7 +11,7 @@ from headrace.store.sqlite.step import BLOCKED, DONE, FAILED, Transaction
 
 def work_off(tx: Transaction) -> bool:
     """Tell the dependents of what has ended or was revived, a bounded number of them. True: there is more to do."""
-    left = rules.EDGES_IN_A_STEP
+    left = limits.EDGES_IN_A_STEP
     while found := tx.rows(SQL["ended_first"]):
         note, parent, parent_id, how, seen, upto = found[0]
         if left <= 0:
@@ -23,7 +23,7 @@ def work_off(tx: Transaction) -> bool:
                 break
             job = Standing(child, job_id, queue, state, 0, due, flags)
             left -= 1
-            if how == line.REVIVED:
+            if how == admission.REVIVED:
                 left -= _forgive(tx, job, parent)
             else:
                 _look_at(tx, edge, policy, job, (parent, parent_id, how))
@@ -36,8 +36,8 @@ def work_off(tx: Transaction) -> bool:
 def _look_at(tx: Transaction, edge: int, policy: int, child: Standing, parent: tuple[int, str, int]) -> None:
     how = parent[2]
     met = how == DONE or policy == relations.RUN
-    fails = not met and (how == line.REMOVED or policy == relations.FAIL)
-    if met or how == line.REMOVED:
+    fails = not met and (how == admission.REMOVED or policy == relations.FAIL)
+    if met or how == admission.REMOVED:
         tx.execute(SQL["edge_delete"], (edge,))
     if fails:
         tx.execute(SQL["culprit_put"], (child.seq, parent[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.job import Ref
+from headrace.records import Ref
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
 

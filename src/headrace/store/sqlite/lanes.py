@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.job import Lane, NewJob, Ref
-from headrace.store import rules
+from headrace.records import Lane, NewJob, Ref
+from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import BLOCKED, EVERYONE, LANED, READY, SCHEDULED, Transaction
@@ -121,7 +121,7 @@ def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
     for job in jobs:
         if job.lane is not None and not tx.rows(SQL["by_id"], (job.id,)) and clashes(tx, job.queue, job.lane):
-            raise rules.not_both(job.queue, job.lane)
+            raise limits.not_both(job.queue, job.lane)
 
 
 def clashes(tx: Transaction, queue: str, wanted: Lane) -> bool:
@@ -315,7 +315,7 @@ def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: i
     lane.running += 1
     within = None
     if lane.rate is not None:
-        within = rules.start_within(lane.per, grace, _last_start(tx, lane) - tx.now)
+        within = limits.start_within(lane.per, grace, _last_start(tx, lane) - tx.now)
         lane.starts += 1
         tx.execute(SQL["lane_start_put"], (lane.seq, lane.starts, tx.now + 2 * within))
         tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - lane.rate))
@@ -362,7 +362,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
     if lane.sequence:
         running = [] if lane.turn is None else [standing(tx, lane.turn).id]
     else:
-        running = [job_id for (job_id,) in tx.rows(SQL["laned_running"], (lane.seq, rules.SHOWN))]
+        running = [job_id for (job_id,) in tx.rows(SQL["laned_running"], (lane.seq, limits.SHOWN))]
     earliest = _earliest(tx, lane)
     return LaneSnapshot(
         queue=queue,

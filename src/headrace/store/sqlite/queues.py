@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from headrace.glob import is_glob, literal_part, matcher
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import EVERYONE, Transaction
+from headrace.values.glob import is_glob, literal_part, matcher
 
 
 def controls(tx: Transaction) -> list[QueueControl]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.job import IfFailed, NewJob
-from headrace.store import rules
-from headrace.store.sqlite import history, lanes, line, stats
+from headrace.records import IfFailed, NewJob
+from headrace.store import limits
+from headrace.store.sqlite import admission, history, lanes, stats
 from headrace.store.sqlite.lanes import Standing, standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, DONE, FAILED, LANED, RUNNING, Transaction
@@ -38,7 +38,7 @@ def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
     if culprit is not None:
         fail_with(tx, job, *culprit)
     else:
-        line.enter(tx, job, job.due)
+        admission.enter(tx, job, job.due)
 
 
 def _encoded(ids: Sequence[str]) -> str:
@@ -80,27 +80,27 @@ def _follow(tx: Transaction, parent: int, child: int) -> None:
 
 def some_need(tx: Transaction, seq: int, state: int) -> bool:
     """Whether one of the first followers of an ended job has not ended: it may still ask for its result."""
-    return any(needs for _, needs in tx.rows(SQL["followers_of"], (seq, state, rules.FOLLOWERS_IN_A_STEP)))
+    return any(needs for _, needs in tx.rows(SQL["followers_of"], (seq, state, limits.FOLLOWERS_IN_A_STEP)))
 
 
 def is_needed(tx: Transaction, seq: int, state: int) -> bool:
     """Whether an ended job is to be kept for those that come after it. Followers that have ended are forgotten, some
     at a time."""
-    found = tx.rows(SQL["followers_of"], (seq, state, rules.FOLLOWERS_IN_A_STEP))
+    found = tx.rows(SQL["followers_of"], (seq, state, limits.FOLLOWERS_IN_A_STEP))
     for child, needs in found:
         if needs:
             tx.execute(SQL["followers_forget"], (seq, child))
             return True
     if found:
         tx.execute(SQL["followers_drop"], (seq, found[-1][0]))
-    return len(found) == rules.FOLLOWERS_IN_A_STEP
+    return len(found) == limits.FOLLOWERS_IN_A_STEP
 
 
 def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
     """Whether one of these is the job, or waits for it, by whatever detour."""
     ahead = [row[0] for job_id in ids for row in tx.rows(SQL["by_id"], (job_id,))]
     seen = set(ahead)
-    left = rules.EDGES_TO_CHECK
+    left = limits.EDGES_TO_CHECK
     while ahead:
         other = ahead.pop()
         if other == job.seq:
@@ -108,7 +108,7 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
         above = tx.rows(SQL["edges_up"], (other, left + 1))
         left -= len(above)
         if left < 0:
-            raise rules.too_deep(job.id)
+            raise limits.too_deep(job.id)
         fresh = {parent for (parent,) in above} - seen
         seen |= fresh
         ahead += fresh
@@ -126,13 +126,13 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
     if add and job.flags & LANED:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
-            raise ConfigurationError(rules.no_dependencies_in(job.queue, lane.lane))
+            raise ConfigurationError(limits.no_dependencies_in(job.queue, lane.lane))
     for parent_id in add:
         if _is_waited_for(tx, [parent_id], job):
-            raise rules.cycle(job_id, parent_id)
+            raise limits.cycle(job_id, parent_id)
     waited = waits(tx, job.seq)
     policy = _change(tx, job, add, remove)
-    history.edited(tx, job.seq, rules.what_depends(add, remove))
+    history.edited(tx, job.seq, limits.what_depends(add, remove))
     job = job._replace(flags=job.flags | AFTER)
     culprit = _come_after(tx, job.seq, add, policy)
     still_waits = waits(tx, job.seq)
@@ -142,8 +142,8 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
         release(tx, job)
     elif still_waits and not waited:
         due = lanes.own_due(tx, job)
-        line.change_queue(tx, job, job.queue)
-        line.enter(tx, job, due)
+        admission.change_queue(tx, job, job.queue)
+        admission.enter(tx, job, due)
     return True
 
 
@@ -170,14 +170,14 @@ def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> boo
     """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
     why = _why_not_wait(tx, job, ids)
     if why:
-        _fail(tx, job, rules.dependency_error(why))
+        _fail(tx, job, limits.dependency_error(why))
         return False
     tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
     tx.execute(SQL["flag_resumed"], (job.seq,))
     tx.execute(SQL["followers_delete"], (job.seq,))
     _come_after(tx, job.seq, ids, RUN)
     tx.execute(SQL["relation_delay"], (job.seq, 0 if waits(tx, job.seq) else None))
-    line.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
+    admission.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
     return True
 
 
@@ -185,12 +185,12 @@ def _why_not_wait(tx: Transaction, job: Standing, ids: Sequence[str]) -> str:
     if job.flags & LANED:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
-            return rules.no_dependencies_in(job.queue, lane.lane)
+            return limits.no_dependencies_in(job.queue, lane.lane)
     unfinished = [i for i in ids if any(row[1] < DONE for row in tx.rows(SQL["by_id"], (i,)))]
     try:
-        return rules.WAITS_FOR_ITSELF if _is_waited_for(tx, unfinished, job) else ""
+        return limits.WAITS_FOR_ITSELF if _is_waited_for(tx, unfinished, job) else ""
     except DependencyCycle:
-        return rules.TOO_DEEP_TO_WAIT
+        return limits.TOO_DEEP_TO_WAIT
 
 
 def drop_ended(tx: Transaction, seq: int) -> None:
@@ -219,24 +219,24 @@ def release(tx: Transaction, job: Standing) -> None:
     _, _, delay = tx.rows(SQL["relation_get"], (job.seq,))[0]
     if delay is not None:
         tx.execute(SQL["relation_delay"], (job.seq, None))
-    line.enter(tx, job, job.due if delay is None else tx.now + delay)
+    admission.enter(tx, job, job.due if delay is None else tx.now + delay)
 
 
 def fail_with(tx: Transaction, job: Standing, parent: int, parent_id: str, how: int) -> None:
     if how == FAILED:
         found = tx.rows(SQL["failure_of"], (parent,))
         error, passed_on = found[0] if found else (None, False)
-        _fail(tx, job, rules.failed_with(parent_id, error, passed_on=bool(passed_on)))
+        _fail(tx, job, limits.failed_with(parent_id, error, passed_on=bool(passed_on)))
     else:
-        words = rules.REMOVED_PARENT if how == line.REMOVED else rules.CANCELLED_PARENT
-        _fail(tx, job, rules.dependency_error(words.format(parent_id)))
+        words = limits.REMOVED_PARENT if how == admission.REMOVED else limits.CANCELLED_PARENT
+        _fail(tx, job, limits.dependency_error(words.format(parent_id)))
 
 
 def _fail(tx: Transaction, job: Standing, error: bytes) -> None:
     tx.execute(SQL["fail_dependent"], (job.seq, tx.now, error))
     if job.state != RUNNING:
-        history.remember_sudden_end(tx, job.seq, "failed", rules.DEPENDENCY)
-    tx.happened(job.seq, "failed", rules.DEPENDENCY)
+        history.remember_sudden_end(tx, job.seq, "failed", limits.DEPENDENCY)
+    tx.happened(job.seq, "failed", limits.DEPENDENCY)
     tx.ended.append(job.id)
     stats.count(tx, job.queue, tx.now, stats.FAILURES)
-    line.ended(tx, job, FAILED)
+    admission.ended(tx, job, FAILED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.sqlite import history, lanes, line, relations
+from headrace.store.sqlite import admission, history, lanes, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, CANCELLED, DONE, FAILED, LANED, PRECEDES, UNIQUE, Transaction
@@ -51,9 +51,9 @@ def bring_back(tx: Transaction, job: Standing, due: int) -> int:
     tx.news(job.queue)
     parents = relations.follow_again(tx, job.seq) if job.flags & AFTER else 0
     if job.flags & PRECEDES:
-        tx.execute(SQL["ended_note"], (job.seq, job.id, line.REVIVED))
+        tx.execute(SQL["ended_note"], (job.seq, job.id, admission.REVIVED))
     if job.flags & LANED:
         lanes.join(tx, job.seq, job.queue)
     if job.flags & (AFTER | LANED):
-        line.enter(tx, lanes.standing(tx, job.seq), due)
+        admission.enter(tx, lanes.standing(tx, job.seq), due)
     return parents

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from headrace.job import NewJob, Turn
 from headrace.locks import reentrant_lock
+from headrace.records import NewJob, Turn
 from headrace.store.contract import Waiter
-from headrace.store.sqlite.bell import WORKER, Bell, Bells, Gong, Poll, queue_key
 from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.settle import Request
 from headrace.store.sqlite.step import EVERYONE, Transaction
-from headrace.store.sqlite.worker import Request
+from headrace.store.sqlite.wakeup import WORKER, Bell, Bells, Gong, Poll, queue_key
 
 
 class Ringer:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.errors import StoreCorrupt
-from headrace.job import NewJob, Ref
+from headrace.records import NewJob, Ref
 from headrace.store.facets import Definition, ScheduleLook, ScheduleRecord
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import DONE, EVERYONE, Transaction

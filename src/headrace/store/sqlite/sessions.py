@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.glob import any_fits
-from headrace.job import Ref, Renewal, SessionInfo, SessionSnapshot, Token
-from headrace.store.rules import MOST_STRAYS
-from headrace.store.sqlite.bell import make_run_folder
+from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
+from headrace.store.limits import MOST_STRAYS
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import ALL, CANCELLING, SPARE, Transaction
+from headrace.store.sqlite.wakeup import make_run_folder
+from headrace.values.glob import any_fits
 
 
 class FileGuard:

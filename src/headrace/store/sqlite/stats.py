@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.stats import DAY, LONGEST, add, bucket_of
 from headrace.store.facets import DayStats, Tally
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+from headrace.store.stats import DAY, LONGEST, add, bucket_of
 
 WAITS, RUNS, RETRIES, FAILURES = range(4)
 ALL = -1

@@ -7,10 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from headrace.job import NewJob, Put, Ref, State
-from headrace.settings import DEFINITIONS
+from headrace.records import NewJob, Put, Ref, State
 from headrace.store.contract import Operation
 from headrace.store.facets import DETAIL
+from headrace.store.settings import DEFINITIONS
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")

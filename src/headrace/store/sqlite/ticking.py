@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.job import IfFailed, NewJob
+from headrace.records import IfFailed, NewJob
 from headrace.store.facets import Overlap, Tick, Ticked
-from headrace.store.sqlite import client, lanes, schedules
+from headrace.store.sqlite import lanes, put, schedules
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import BLOCKED, DONE, RUNNING, Transaction
 
@@ -55,8 +55,8 @@ def _put(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None, r
         if overlap is Overlap.QUEUE:
             job = replace(job, after=(last_job,), if_failed=IfFailed.RUN)
         elif state == RUNNING:
-            client.cancel(tx, [last_job])
+            put.cancel(tx, [last_job])
         else:
-            client.delete(tx, [last_job], "replaced")
-    client.put(tx, [job], run_folder)
+            put.delete(tx, [last_job], "replaced")
+    put.put(tx, [job], run_folder)
     return True

@@ -18,9 +18,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from headrace.codec import ErrorText, encode_error
 from headrace.errors import HeadraceError
-from headrace.job import Kind, Outcome
+from headrace.records import Kind, Outcome
+from headrace.values.codec import ErrorText, encode_error
 from headrace.worker.context import Context
 from headrace.worker.logs import encoded_choice
 from headrace.worker.run import (

@@ -26,7 +26,7 @@ from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
-from headrace.store.pokes import Pokes, readable
+from headrace.store.wakeup import Pokes, readable
 
 log = logging.getLogger("headrace.qless.worker")
 

@@ -18,7 +18,7 @@ from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
 from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, settling, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
-from headrace.store.pokes import readable
+from headrace.store.wakeup import readable
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")

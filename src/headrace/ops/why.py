@@ -6,16 +6,16 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.codec import decode_error
-from headrace.glob import any_fits
-from headrace.job import Counts, SessionSnapshot, Snapshot, State
+from headrace.records import Counts, SessionSnapshot, Snapshot, State
 from headrace.schedule.vocabulary import ordinal
-from headrace.spoken import length, local, percent
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.courses import Course, run_course
 from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
-from headrace.store.rules import DEPENDENCY
+from headrace.store.limits import DEPENDENCY
+from headrace.values.codec import decode_error
+from headrace.values.glob import any_fits
+from headrace.values.text import length, local, percent
 
 
 class Why(NamedTuple):

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 
-from headrace.job import NewJob
+from headrace.records import NewJob
 from headrace.schedule import Repeat, Schedule, restore
 from headrace.store.facets import Definition, Misfire, ScheduleRecord, Tick
 

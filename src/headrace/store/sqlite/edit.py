@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.job import Kind, Outcome
-from headrace.store import rules
+from headrace.records import Kind, Outcome
+from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sqlite import dependents, history, lanes, line, relations
+from headrace.store.sqlite import admission, dependents, history, lanes, relations
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import Session
+from headrace.store.sqlite.settle import set_body, settle
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, DONE, RUNNING, Transaction
-from headrace.store.sqlite.worker import set_body, settle
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
@@ -35,14 +35,14 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
-    history.edited(tx, job.seq, rules.what_changes(change))
+    history.edited(tx, job.seq, limits.what_changes(change))
     if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
         return True
     queue = change.queue or job.queue
     due = _new_due(tx, job, change)
-    line.change_queue(tx, job, queue)
+    admission.change_queue(tx, job, queue)
     priority = job.priority if change.priority is None else change.priority
-    line.enter(tx, job._replace(queue=queue, priority=priority), due)
+    admission.enter(tx, job._replace(queue=queue, priority=priority), due)
     return True
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, U
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
-from headrace.handle import Job
-from headrace.job import NewJob
-from headrace.names import check_count, check_flag, check_name
-from headrace.rules import anchored, opened, rule_of
+from headrace.job import Job
+from headrace.records import NewJob
 from headrace.schedule import ScheduleError
+from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
+from headrace.schedule.rules import anchored, opened, rule_of
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
 from headrace.task import CallOptions, Task, Using, edited_overrides
-from headrace.ticks import first_tick, first_tick_again, tick_after
-from headrace.when import Duration, Instant, as_datetime, milliseconds, moment
+from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
+from headrace.values.names import check_count, check_flag, check_name
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

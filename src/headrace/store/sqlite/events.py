@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.clock import Clock
 from headrace.store.facets import Batch, Happening
-from headrace.store.sqlite.bell import Bells
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+from headrace.store.sqlite.wakeup import Bells
+from headrace.values.clock import Clock
 
 KEPT = 10_000
 """How many events are kept."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.job import Event, Snapshot, State
+from headrace.records import Event, Snapshot, State
 
 
-def history(job: Snapshot, recorded: Iterable[Event], most: int) -> list[Event]:
+def complete_history(job: Snapshot, recorded: Iterable[Event], most: int) -> list[Event]:
     """What happened to a job, oldest first: how it began, and of the rest the newest, `most` lines in all.
 
     Of the last run and of the end there are lines only if more is to be told than the job itself says: if no run came

@@ -24,12 +24,12 @@ from typing import Any, TypeVar
 from redis import exceptions as wire
 
 from headrace.errors import HeadraceError
-from headrace.store.pokes import Pokes
 from headrace.store.redis.addresses import Address
 from headrace.store.redis.connections import SECONDS, pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN, Replica
+from headrace.store.wakeup import Pokes
 
 T = TypeVar("T")
 

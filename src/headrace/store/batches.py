@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace.errors import StoreError
-from headrace.job import NewJob, Put
-from headrace.store import rules
+from headrace.records import NewJob, Put
+from headrace.store import limits
 
 BYTES = 8_000_000
 """What the bodies of one step come to, at most, unless it is a single job."""
@@ -18,7 +18,7 @@ def pieces(jobs: list[NewJob], most: int | None) -> Iterator[list[NewJob]]:
     if most is None or (len(jobs) <= most and sum(len(job.body) for job in jobs) <= BYTES):
         yield jobs
         return
-    rules.check_batch(jobs)  # what is wrong with the whole is said before any of it is there
+    limits.check_batch(jobs)  # what is wrong with the whole is said before any of it is there
     piece: list[NewJob] = []
     size = 0
     for job in jobs:

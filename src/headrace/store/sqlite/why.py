@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.glob import any_fits
-from headrace.job import Snapshot, State
-from headrace.store import rules
+from headrace.records import Snapshot, State
+from headrace.store import limits
 from headrace.store.facets import Circumstances
-from headrace.store.sqlite import lanes, queues, reads
+from headrace.store.sqlite import find, lanes, queues
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, ALL, DONE, LANED, STATES, Transaction
+from headrace.values.glob import any_fits
 
 
 def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstances | None:
-    (snapshot,) = reads.get(tx, [job_id])
+    (snapshot,) = find.get(tx, [job_id])
     if snapshot is None:
         return None
     job = Standing(*tx.rows(SQL["standing_by_id"], (job_id,))[0])
@@ -23,7 +23,7 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
     running: list[tuple[str, str]] = []
     runs = 0
     if control is not None and control.limit is not None:
-        running = tx.rows(SQL["queue_running_some"], (job.queue, rules.SHOWN))
+        running = tx.rows(SQL["queue_running_some"], (job.queue, limits.SHOWN))
         runs = tx.rows(SQL["queue_running"], (job.queue, ALL))[0][0]
     in_lane = bool(job.flags & LANED)
     return Circumstances(
@@ -43,7 +43,7 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
 def _unmet(tx: Transaction, job: Standing) -> tuple[tuple[tuple[str, State], ...], int]:
     if not job.flags & AFTER or job.state >= DONE:
         return (), 0
-    some = tx.rows(SQL["waits_for"], (job.seq, rules.SHOWN))
+    some = tx.rows(SQL["waits_for"], (job.seq, limits.SHOWN))
     return tuple((parent, STATES[state]) for parent, state in some), tx.rows(SQL["edges_count"], (job.seq,))[0][0]
 
 
@@ -53,4 +53,4 @@ def _listeners(tx: Transaction, job: Snapshot, run_folder: str) -> tuple[str, ..
         for session in sessions(tx, run_folder)
         if session.alive and any_fits(session.info.queues, job.queue) and job.task in session.info.tasks
     ]
-    return tuple(sorted(names)[: rules.SHOWN])
+    return tuple(sorted(names)[: limits.SHOWN])

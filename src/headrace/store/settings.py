@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.glob import fits
-from headrace.names import check_name, read_number, read_size
 from headrace.store.contract import Facet, Operation, Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import QueueControl, Queues, Settings, facet
-from headrace.when import Duration, milliseconds
+from headrace.values.durations import Duration, milliseconds
+from headrace.values.glob import fits
+from headrace.values.names import check_name, read_number, read_size
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -53,7 +53,7 @@ def reconcile(app: Headrace) -> None:
         app.store.run(schedules.delete_schedule(stale))
     if not app.declared:
         return
-    from headrace.recurring import storing  # noqa: PLC0415  (most apps declare none)
+    from headrace.schedules import storing  # noqa: PLC0415  (most apps declare none)
 
     for declared, definition in app.declared.items():
         signed = replace(definition, declared_by=name)

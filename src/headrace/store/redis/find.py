@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from headrace.glob import matcher
-from headrace.job import Filter, Page, Snapshot, State
+from headrace.records import Filter, Page, Snapshot, State
 from headrace.store.redis import records
 from headrace.store.redis.operation import Reply, Script
+from headrace.values.glob import matcher
 
 Get = Callable[[list[str]], Script[list[Snapshot | None]]]
 Looking = Generator[Script[Any], Any, Page]

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.job import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
-from headrace.store.sqlite import dependents, history, lanes, line, queues, relations, schedules, stats
-from headrace.store.sqlite.handing import Handing, hand_out
+from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
+from headrace.store.sqlite import admission, dependents, history, lanes, queues, relations, schedules, stats
+from headrace.store.sqlite.find import large_value
 from headrace.store.sqlite.lanes import standing
-from headrace.store.sqlite.reads import large_value
 from headrace.store.sqlite.sessions import (
     Session,
     find_session,
@@ -46,6 +45,7 @@ from headrace.store.sqlite.step import (
     Otherwise,
     Transaction,
 )
+from headrace.store.sqlite.take import Handing, hand_out
 
 VERDICTS = tuple(Verdict)
 
@@ -117,7 +117,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     leases = []
     if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
-            line.promote(tx, names.plain)
+            admission.promote(tx, names.plain)
             next_due = _next_due(tx)
         leases = _take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
         for lease in leases if tx.listened else ():
@@ -367,9 +367,9 @@ def settle(
     what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, ""))
     if before is not None:
         if final:
-            line.ended(tx, before, new_state)
+            admission.ended(tx, before, new_state)
         elif kind is not Kind.WAITING:
-            line.end_of_run(tx, before, queue, due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
+            admission.end_of_run(tx, before, queue, due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
         elif not relations.wait_for_children(tx, before, outcome.after):
             return Verdict.OK
     if eventful or worded:
@@ -430,7 +430,7 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
         if not found or found[0][:3] != (outcome.token, RUNNING, session.seq):
             return _refusal(session, outcome, found[0] if found else None)
         tx.execute(SQL["done"], (*values[:-1], 0))
-        line.ended(tx, standing(tx, outcome.ref), DONE)
+        admission.ended(tx, standing(tx, outcome.ref), DONE)
     if values[7]:
         tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
     tx.ended.append(outcome.id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
-from headrace.job import IfFailed, NewJob, Put
-from headrace.store import rules
-from headrace.store.sqlite import dependents, history, lanes, line, relations, reviving, schedules, stats
+from headrace.records import IfFailed, NewJob, Put
+from headrace.store import limits
+from headrace.store.sqlite import admission, dependents, history, lanes, relations, reviving, schedules, stats
 from headrace.store.sqlite.lanes import Standing
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
@@ -82,7 +82,7 @@ def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
     if not tx.listened and all(map(plain, jobs)):
         tx.connection.executemany(SQL["put"], [plain_row(job, tx.now) for job in jobs])
         return [Put(job.id, True) for job in jobs]
-    rules.check_batch(jobs)
+    limits.check_batch(jobs)
     roll_call(tx, jobs, run_folder)
     lanes.check(tx, jobs)
     answers = [_put_one(tx, job) for job in jobs]
@@ -162,7 +162,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
         tx.happened(seq, "cancelled")
         tx.ended.append(job_id)
         if state < DONE:
-            line.ended(tx, job, CANCELLED)
+            admission.ended(tx, job, CANCELLED)
     return True
 
 
@@ -194,7 +194,7 @@ def remove(tx: Transaction, seq: int, state: int, flags: int) -> None:
 def erase(tx: Transaction, seq: int, flags: int) -> None:
     """Remove all trace of a job. Its flags say where there are traces."""
     if flags & (AFTER | PRECEDES | LANED | RECURRING):
-        line.removed(tx, seq)
+        admission.removed(tx, seq)
     tx.execute(SQL["delete_job"], (seq,))
     if flags & HISTORY:
         tx.execute(SQL["delete_history"], (seq,))

@@ -29,8 +29,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headrace.glob import is_glob
 from headrace.locks import reentrant_lock
+from headrace.values.glob import is_glob
 
 if TYPE_CHECKING:
     from headrace.store.sqlite.database import ChangeCounter

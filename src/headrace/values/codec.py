@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headrace.arrival import ARGUMENT, RESULT, Wording, changed, equal, inner_values, is_plain, leaves_open
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
+from headrace.values.roundtrip import ARGUMENT, RESULT, Wording, changed, equal, inner_values, is_plain, leaves_open
 
 _encoder = msgspec.json.Encoder()
 _orderly_encoder = msgspec.json.Encoder(order="deterministic")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from headrace.errors import ConfigurationError
-from headrace.glob import is_glob
+from headrace.values.glob import is_glob
 
 LONGEST = 200
 HIGHEST_COUNT = 2**48 - 1

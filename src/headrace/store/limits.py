@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.codec import ErrorText, decode_error, encode_error
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.job import Lane, NewJob
-from headrace.names import check_count
+from headrace.records import Lane, NewJob
 from headrace.store.facets import Edit, ScheduleRecord
+from headrace.values.codec import ErrorText, decode_error, encode_error
+from headrace.values.names import check_count
 
 DEPENDENCY = "dependency"
 """The group of jobs that failed because of others that they came after."""

@@ -29,8 +29,8 @@ from pathlib import Path
 
 from headrace.errors import StoreBusy, StoreReplaced
 from headrace.locks import reentrant_lock
-from headrace.store.sqlite.bell import make_run_folder
 from headrace.store.sqlite.links import nameless
+from headrace.store.sqlite.wakeup import make_run_folder
 
 PATIENCE = 10.0
 """Seconds to wait for another process' write transaction. Ours last milliseconds."""

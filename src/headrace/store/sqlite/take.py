@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.job import Take
+from headrace.records import Take
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite import lanes, queues
 from headrace.store.sqlite.statements import SQL

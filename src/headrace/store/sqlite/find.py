@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.job import Counts, Event, Filter, Page, Snapshot, State
-from headrace.store import told
+from headrace.records import Counts, Event, Filter, Page, Snapshot, State
+from headrace.store.history import complete_history
 from headrace.store.sqlite import schedules
 from headrace.store.sqlite.lanes import laned
 from headrace.store.sqlite.queues import Names, control, free
@@ -167,7 +167,7 @@ def history(tx: Transaction, job_id: str) -> list[Event]:
     if not rows:
         return []
     recorded = tx.rows(SQL["history_of"], (rows[0][0],)) if rows[0][23] & HISTORY else []
-    return told.history(_snapshot(tx, rows[0]), [Event(*line) for line in recorded], tx.number("max-job-history"))
+    return complete_history(_snapshot(tx, rows[0]), [Event(*line) for line in recorded], tx.number("max-job-history"))
 
 
 def settings(tx: Transaction) -> dict[str, int]:

@@ -1,0 +1,392 @@
+"""A job and what can be said about it: plain data, no behaviour.
+
+Times are integers: milliseconds since 1970 on the store's clock. Bodies, data, results and errors are
+opaque bytes to every store; only `headrace.values.codec` knows what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum, StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Ref: TypeAlias = int | str
+"""How a store addresses a leased job: its own key for it, which never leaves worker and store."""
+
+Token: TypeAlias = int | str
+"""What tells one hand-out of a job from another. Natively an integer that grows with every hand-out."""
+
+
+class State(StrEnum):
+    """Where a job is in its life.
+
+    >>> State.DONE.final, State.READY.final
+    (True, False)
+    """
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+
+
+class IfFailed(StrEnum):
+    """What becomes of a job when one that it comes after fails or is cancelled."""
+
+    WAIT = "wait"
+    """It goes on waiting: the other one may be revived. If that is removed instead, it fails."""
+    FAIL = "fail"
+    """It fails too, in the group `dependency`."""
+    RUN = "run"
+    """It runs all the same: an end is an end."""
+
+
+class Lane(Struct, frozen=True, gc=False):
+    """A key within a queue that jobs share: at most one of them stands in line at a time, so that lanes take turns.
+
+    `limit`: how many may run at once. `rate`: how many may start within any `per` milliseconds.
+    `sequence`: one at a time in the order of their puts, and a job keeps its turn until it has come to an end.
+    """
+
+    key: str
+    limit: int | None = None
+    rate: int | None = None
+    per: int = 1_000
+    sequence: bool = False
+
+
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
+    """A job to be put into a store. The id is made by the client: putting the same id twice is harmless."""
+
+    id: str
+    task: str
+    body: bytes
+    queue: str = "default"
+    priority: int = 0
+    run_at: int | None = None
+    """When to run, on the store's clock. At most one of `run_at` and `delay` is given; neither means now."""
+    delay: int | None = None
+    """How many milliseconds after the put to run."""
+    max_crashes: int = 3
+    options: bytes | None = None
+    """What this call overrides of its task's options; for workers, opaque to stores."""
+    unique_key: str | None = None
+    """At most one unfinished job has this key; a put that clashes returns the job already there."""
+    unique_for: int | None = None
+    """The key stays taken for this many milliseconds after the put, even when the job is finished."""
+    replace: bool = False
+    """On a clash with a job that waits, the new one takes its place. (A running one is returned as it is.)"""
+    require_worker: bool = False
+    """Refuse with `NoWorkers` unless a live session listens to the queue and knows the task."""
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must be done first; `delay` then counts from that moment. One that is not there is done."""
+    if_failed: IfFailed = IfFailed.FAIL
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    schedule: str | None = None
+    """Name of the schedule that it belongs to."""
+    tick: int | None = None
+    """Which tick of the schedule it is for: the time that was meant, whatever jitter or lateness made of it."""
+    data: bytes | None = None
+    """Data to begin with."""
+
+
+class Put(Struct, frozen=True, gc=False):
+    """The answer to one `NewJob`: the id of the job that now stands for it, and whether it is new."""
+
+    id: str
+    created: bool
+
+
+class Take(Struct, frozen=True, gc=False):
+    """What a worker asks for: up to `slots` jobs to start now and `spare` more to hold ready."""
+
+    queues: tuple[str, ...]
+    slots: int
+    spare: int = 0
+    round_robin: bool = False
+    """False: empty the first queue before the next. True: one from each in turn, in the order given."""
+    grace: int = 0
+    """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
+
+
+class Lease(Struct, gc=False):
+    """The exclusive right to run a job, and what is needed to run it."""
+
+    ref: Ref
+    token: Token
+    id: str
+    task: str
+    queue: str
+    body: bytes
+    options: bytes | None = None
+    data: bytes | None = None
+    attempts: int = 0
+    """Attempts charged before this one."""
+    crashes: int = 0
+    max_crashes: int = 3
+    priority: int = 0
+    created: int = 0
+    due: int = 0
+    """When it was due to run."""
+    deferred_since: int | None = None
+    """Since when it has been put off because no worker that took it knew its task."""
+    spare: bool = False
+    cancelled: bool = False
+    after: tuple[str, ...] = ()
+    """Ids of the jobs that it came after, or of the children that it waited for."""
+    tick: int | None = None
+    problem: str = ""
+    """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
+    resumed: bool = False
+    """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
+    attempt_limit: int | None = None
+    """How many attempts the store itself allows; None: only the worker counts them."""
+    start_within: int | None = None
+    """Its lane has a rate: it starts within so many milliseconds after the take was sent, or is given back."""
+
+
+class Kind(IntEnum):
+    """What became of a run, as far as the store is concerned."""
+
+    DONE = 0
+    AGAIN = 1
+    """Back in line at `at` or after `delay`."""
+    FAILED = 2
+    BROKEN = 3
+    """Cannot be run at all: quarantined as failed in the group `broken`."""
+    RELEASED = 4
+    """Given back unspent: back in line where it stood."""
+    CRASHED = 5
+    """Its process died under it: back in line, or failed in the group `crashed` after `max_crashes`."""
+    MOVED = 6
+    """To another queue, attempts counted afresh."""
+    WAITING = 7
+    """Blocked until the jobs in `after` have come to an end, however; then back in line, uncharged."""
+
+
+class Charge(IntEnum):
+    """What a run is charged with, besides a crash."""
+
+    NOTHING = 0
+    ATTEMPT = 1
+    DEFERRAL = 2
+    """Nobody here knows the task: remember since when."""
+
+
+class Outcome(Struct, kw_only=True, gc=False):
+    """What became of one run. `began` and `ended` are on the worker's own steady clock, in milliseconds."""
+
+    ref: Ref
+    token: Token
+    id: str
+    kind: Kind
+    charge: Charge = Charge.NOTHING
+    at: int | None = None
+    delay: int = 0
+    queue: str | None = None
+    task: str | None = None
+    body: bytes | None = None
+    data: bytes | None = None
+    """New data, or None to leave it as it is."""
+    result: bytes | None = None
+    error: bytes | None = None
+    group: str | None = None
+    note: str = ""
+    """A few words for the history."""
+    after: tuple[str, ...] = ()
+    """For `WAITING`: the jobs to wait for."""
+    began: int | None = None
+    ended: int | None = None
+
+
+class Verdict(IntEnum):
+    """The store's answer to one outcome."""
+
+    OK = 0
+    ALREADY = 1
+    """This token's outcome was recorded before."""
+    STALE = 2
+    """The lease is no longer ours: nothing was changed."""
+    LATER = 3
+    """Not now (a peer holds the entry for an instant): send it again shortly."""
+
+
+class Turn(Struct, frozen=True, gc=False):
+    """The answer to one exchange: a verdict per outcome, new leases, when to come back."""
+
+    verdicts: Sequence[Verdict]
+    leases: Sequence[Lease]
+    now: int
+    next_due: int | None
+    """When the next scheduled job of the store, of whatever queue, becomes due."""
+    next_tick: int | None = None
+    """When the next schedule ticks. Not later than `now`: somebody should tick it, and it may be you."""
+    ends: int | None = None
+    """Where leases live in jobs: when the first of these leases ends unless it is renewed."""
+
+
+class Report(Struct, kw_only=True, gc=False):
+    """What a run says about itself on the way."""
+
+    ref: Ref
+    token: Token
+    id: str
+    progress: tuple[float, float] | None = None
+    data: bytes | None = None
+    log: Sequence[tuple[int, str]] = ()
+    """Lines with the time they were written, on the worker's steady clock."""
+
+
+class SessionInfo(Struct, frozen=True, kw_only=True):
+    """A worker process as it introduces itself to the store."""
+
+    id: str
+    name: str
+    """For people: host and process id."""
+    host: str = ""
+    """Machine, boot and process namespace: the same for processes that can see each other."""
+    node: str = ""
+    """The machine's name, for people."""
+    pid: int = 0
+    """The process by whose death its own is known: its supervisor, or itself where it has none."""
+    process: int = 0
+    """The process that runs its jobs, where that is another; 0 as long as it is not known."""
+    started: str = ""
+    """When the one named by `pid` started, as the kernel tells it, so that a reused pid is not taken for it."""
+    queues: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    timeout: int = 15_000
+    """Milliseconds without renewal after which its leases go to others."""
+
+
+class SessionSnapshot(Struct, frozen=True, kw_only=True):
+    """A session as the store sees it."""
+
+    info: SessionInfo
+    opened: int
+    seen: int
+    running: int
+    alive: bool
+
+
+class Renewal(Struct, frozen=True, gc=False):
+    """The answer to a renewal: of the leases that were named, which are lost and which should stop."""
+
+    now: int
+    lost: Sequence[str] = ()
+    cancelled: Sequence[str] = ()
+    tokens: dict[str, Token] = {}
+    """Where leases live in jobs and renewing changes the token: the new tokens, by job id."""
+    ends: int | None = None
+    """Where leases live in jobs: when the first of those that were renewed ends unless it is renewed again."""
+    strays: Sequence[tuple[Ref, Token, str]] = ()
+    """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One line of a job's history."""
+
+    at: int
+    what: str
+    detail: str = ""
+    worker: str = ""
+
+
+class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
+    """A job as it was at one moment."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    body: bytes
+    options: bytes | None
+    created: int
+    due: int
+    started: int | None
+    finished: int | None
+    attempts: int
+    crashes: int
+    max_crashes: int
+    token: Token
+    worker: str
+    """Name of the session that runs it, or ran it last."""
+    data: bytes | None
+    progress: tuple[float, float] | None
+    result: bytes | None
+    error: bytes | None
+    group: str | None
+    cancelling: bool
+    unique_key: str | None
+    deferred_since: int | None = None
+    after: tuple[str, ...] = ()
+    """Ids of the jobs that it came after, or waits for."""
+    lane: Lane | None = None
+    tags: tuple[str, ...] = ()
+    tracked: bool = False
+    schedule: str | None = None
+    tick: int | None = None
+    result_dropped: bool = False
+    """It had a result, which is no longer kept."""
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which jobs to find; what is left out does not matter."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    task_like: str | None = None
+    """A GLOB on the task's name: `*` any text, `?` any character, `[a-z]` one of these."""
+    group: str | None = None
+    tag: str | None = None
+    tracked: bool | None = None
+    worker: str | None = None
+    """Running under the session of this name."""
+    schedule: str | None = None
+    limit: int = 50
+    after: str | None = None
+    """The `cursor` of the page before."""
+
+
+class Page(Struct, frozen=True):
+    """Jobs found, newest first, and where to go on (None: there are no more)."""
+
+    jobs: list[Snapshot]
+    cursor: str | None
+
+
+class Counts(Struct, frozen=True):
+    """How many jobs of a queue are in which state."""
+
+    queue: str
+    by_state: dict[State, int]
+
+
+class Swept(Struct, frozen=True, gc=False):
+    """What a sweep did. `more` means: the bound was reached, come again."""
+
+    sessions_closed: int = 0
+    jobs_returned: int = 0
+    jobs_purged: int = 0
+    more: bool = False
+    ticks_in: int | None = None
+    """In how many milliseconds the next schedule ticks: for workers that have no free slot and so take no turns."""
+    failed_purged_early: int = 0
+    """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
+    again_in: int | None = None
+    """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""

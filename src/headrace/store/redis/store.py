@@ -1,0 +1,508 @@
+"""The distributed store: Redis (6.2 or newer) or Valkey, one script per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.errors import ConfigurationError, StoreReadOnly
+from headrace.records import (
+    Counts,
+    Event,
+    Filter,
+    Lease,
+    NewJob,
+    Outcome,
+    Page,
+    Put,
+    Ref,
+    Renewal,
+    Report,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    State,
+    Swept,
+    Take,
+    Token,
+    Turn,
+    Verdict,
+)
+from headrace.store import damaged, limits
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
+from headrace.store.facets import (
+    Batch,
+    Circumstances,
+    DayStats,
+    Edit,
+    LaneSnapshot,
+    QueueControl,
+    ScheduleLook,
+    ScheduleRecord,
+    Tick,
+    Ticked,
+)
+from headrace.store.history import complete_history
+from headrace.store.paging import whole_page
+from headrace.store.redis import batches, find, migration, records, requests, schedules, stats
+from headrace.store.redis.addresses import parse
+from headrace.store.redis.keys import Keys
+from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.records import name, text
+from headrace.store.redis.requests import as_named
+from headrace.store.settings import checked
+from headrace.values.clock import Clock, SystemClock
+
+try:
+    from headrace.store.redis import doctor
+    from headrace.store.redis.driver import Driver, is_write
+    from headrace.store.redis.shared import OnRedis
+    from headrace.store.redis.troubles import may_not
+    from headrace.store.redis.wakeup import Ear, Hearer, WorkerEar
+except ModuleNotFoundError as missing:
+    raise ConfigurationError(
+        "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
+    ) from missing
+
+__all__ = ["RedisStore"]
+
+T = TypeVar("T")
+
+_VERDICTS = tuple(Verdict)
+
+
+class RedisStore(OnRedis):
+    """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
+
+    Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
+    different namespaces (`ns`) share a server and nothing else. The server's clock is the one that counts; `clock` is
+    for tests. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
+    """
+
+    facets = CORE_FACETS | {
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
+    }  # fmt: skip
+    absent_settings: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        keep_done: int | None = None,
+        keep_failed: int | None = None,
+        keep_count: int | None = None,
+    ) -> None:
+        place, namespace = parse(url)
+        self.url = url
+        self.keys = Keys(namespace)
+        self.driver = Driver(place, self.keys, None if clock is None or isinstance(clock, SystemClock) else clock)
+        keeps = (keep_done, keep_failed, keep_count)
+        self._retention = tuple(b"" if number is None else b"%d" % number for number in keeps)
+        self._has_room: dict[str, bool] = {}
+        self._crowd = 1.0
+        """How many times less often than a lone worker one need sweep, as the last sweep said."""
+        self._may_write = False
+
+    def run(self, operation: Operation[T]) -> T:
+        if not self._may_write and is_write(operation):
+            self._judge(self.driver.run(_RIGHTS))
+        return super().run(operation)
+
+    async def arun(self, operation: Operation[T]) -> T:
+        if not self._may_write and is_write(operation):
+            self._judge(await self.driver.arun(_RIGHTS))
+        return await super().arun(operation)
+
+    def advice(self) -> list[str]:
+        found = [*super().advice(), *damaged.advice(whole_page(self, damaged.ANY).jobs)]
+        try:
+            self._judge(self.driver.run(_RIGHTS))
+        except StoreReadOnly as error:
+            found.append(str(error))
+        return found + doctor.purged_early(self.driver)
+
+    def _judge(self, denied: list[str]) -> None:
+        """A script that meets a command which is denied half way leaves half of its work behind: none is begun."""
+        if denied:
+            raise may_not(self.driver.where, denied)
+        self._may_write = True
+
+    def migrate(self) -> Operation[bool]:
+        """Bring the namespace to the format of this version; whether there was something to do.
+
+        Nothing else can use it meanwhile. One that was killed is taken up where it was.
+        """
+        self._judge(self.driver.run(_RIGHTS))
+        return Steps(migration.migrate)
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        return batches.put(jobs)
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        return _get(ids)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        return Steps(lambda: find.find(wanted, _get))
+
+    def counts(self) -> Operation[list[Counts]]:
+        return Steps(_count)
+
+    def history(self, job_id: str) -> Operation[list[Event]]:
+        def read(reply: Reply, _: bool) -> list[Event]:
+            if not reply:
+                return []
+            record, runner, entries, most = reply
+            # History needs no large values: their places are empty.
+            job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
+            return complete_history(job, map(records.event, entries), most)
+
+        return Script("history", (as_named(job_id),), read)
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("cancel", ids)
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("delete", ids, repeatable=False)
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("revive", ids, repeatable=False)
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
+        return _tag(ids, remove, add, None)
+
+    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return _most("tags", limit)
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
+        return _tag(ids, (), (), on)
+
+    def settings(self) -> Operation[dict[str, int]]:
+        return Script(
+            "settings_get",
+            (),
+            lambda reply, _: {text(n): int(float(value)) for n, value in zip(reply[::2], reply[1::2], strict=True)},
+        )
+
+    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
+        flat: list[bytes] = []
+        for setting, value in checked(changes).items():
+            flat += (setting.encode(), b"" if value is None else b"%d" % value)
+        return Script("settings_set", tuple(flat), lambda reply, _: None)
+
+    def stats(self, queue: str, day: int) -> Operation[DayStats]:
+        return stats.of_day(queue, day)
+
+    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return _most("groups", limit)
+
+    def watcher(self, job_id: str) -> Waiter:
+        return Ear.for_job(self.driver, job_id)
+
+    def listen(self) -> Operation[str]:
+        return Script("hear", (b"", b"1"), lambda reply, _: str(reply[0].decode()))
+
+    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
+        def read(reply: Reply, _: bool) -> Batch:
+            reached, missed, *told = reply
+            events = [event for entry in told if (event := records.happening(entry)) is not None]
+            return Batch(events, reached.decode(), bool(missed))
+
+        return Script("hear", (cursor.encode(), b"%d" % limit), read)
+
+    def hearer(self) -> Waiter:
+        return Hearer(self.driver)
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        return Script("open", requests.introduction(session), lambda reply, _: int(reply))
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[Turn]:
+        def read(reply: Reply, _: bool) -> Turn:
+            now, due, verdicts, ids, found, values, tick = reply
+            leases = self._leases(ids, found, values)
+            self._has_room[session] = take is not None and len(leases) < take.slots
+            return Turn(
+                [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
+                int(tick) if tick else None,
+            )  # fmt: skip
+
+        arguments = (
+            session.encode(),
+            b"%d" % number,
+            requests.outcomes(outcomes, steady),
+            requests.numbers(started),
+            requests.wanted(take, self.driver.lists.shortened),
+            self._retention[2],
+        )
+        return Script("exchange", arguments, read)
+
+    def _leases(self, ids: Sequence[bytes], found: Sequence[bytes], values: Sequence[Any]) -> list[Lease]:
+        large: dict[int, dict[bytes, bytes]] = {}
+        for position, kind, value in zip(values[::3], values[1::3], values[2::3], strict=True):
+            large.setdefault(position - 1, {})[kind] = value
+        try:
+            if not large:
+                return list(map(records.lease, ids, found))
+            return [
+                records.lease(job_id, record, large.get(i, {}))
+                for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
+            ]
+        except records.UNREADABLE:
+            return [
+                self._lease(job_id, record, large.get(i, {}))
+                for i, (job_id, record) in enumerate(zip(ids, found, strict=True))
+            ]
+
+    def _lease(self, job_id: bytes, record: bytes, large: dict[bytes, bytes]) -> Lease:
+        """One of a batch in which there is one that cannot be read: that one is to be quarantined, and no other."""
+        try:
+            return records.lease(job_id, record, large)
+        except records.UNREADABLE as error:
+            where = f"{self.keys.prefix}job or {self.keys.prefix}more"
+            return records.broken_lease(job_id, record, f"what {where} has about it cannot be read: {error}")
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        arguments = (session.encode(), b"%d" % number, requests.reports(reports, steady))
+        return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
+
+    def renew(
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
+    ) -> Operation[Renewal]:
+        def read(reply: Reply, _: bool) -> Renewal:
+            now, codes, *strays = reply
+            named = [(code, job_id) for code, (_, _, job_id) in zip(codes, held, strict=True)]
+            lost = [job_id for code, job_id in named if code == 1]
+            cancelled = [job_id for code, job_id in named if code == 2]
+            threes = zip(strays[::3], strays[1::3], strays[2::3], strict=True)
+            beyond = [(int(ref), int(token), name(job_id)) for ref, token, job_id in threes]
+            return Renewal(int(now), lost, cancelled, strays=beyond)
+
+        number = b"" if complete is None else b"%d" % complete
+        return Script("renew", (session.encode(), requests.held(held), requests.numbers(started), number), read)
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        guilty = (b"all", b"") if crashed is None else (b"", requests.numbers(crashed))
+
+        def give_back() -> Generator[Script[Any], Any, list[str]]:
+            self._has_room.pop(session, None)
+            returned, more = list[str](), 1
+            while more:
+                more, ids = yield Script("close", (session.encode(), *guilty), lambda reply, _: reply)
+                returned += map(name, ids)
+            return returned
+
+        return Steps(give_back)
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        def look() -> Generator[Script[Any], Any, list[SessionSnapshot]]:
+            return [_session(entry) for entry in (yield from find.sessions())]
+
+        return Steps(look)
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session), lambda: self._crowd)
+
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        def work() -> Generator[Script[Any], Any, Swept]:
+            reply = yield Script("sweep", (*self._retention, b"%d" % (every or 0)), lambda reply, _: reply)
+            closed, returned, purged, more, ticks_in, purged_early, again_in, *arriving = reply
+            for batch in arriving:
+                unfinished, *_ = yield Script("admit", (batch,), lambda reply, _: reply)
+                more = more or unfinished
+            ticks = None if ticks_in < 0 else ticks_in
+            self._crowd = again_in / every if every else self._crowd
+            return Swept(closed, returned, purged, bool(more), ticks, purged_early, again_in or None)
+
+        return Steps(work)
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        limits.check_schedule(record)
+        return schedules.put(record, expected)
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        if names is not None:
+            return schedules.look("named", *names)
+        return schedules.look("page", after, str(limit))
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return schedules.delete(name)
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        return schedules.look("due", "", str(limit))
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        return schedules.tick(ticks)
+
+    # -- relations --
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
+        arguments = (
+            as_named(job_id),
+            requests.names(add),
+            requests.names(remove),
+            limits.what_depends(add, remove).encode(),
+        )
+        return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=False)
+
+    # -- queues and lanes --
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        return Script("controls", (), lambda reply, _: records.controls(reply))
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        return _control("pause", queue, by)
+
+    def resume(self, queue: str) -> Operation[bool]:
+        return _control("resume", queue, "")
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        limits.check_limit(queue, running)
+        arguments = (b"limit", queue.encode(), b"" if running is None else b"%d" % running)
+        return Script("control", arguments, lambda _, __: None)
+
+    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
+        return Script("lane", (queue.encode(), key.encode()), lambda reply, _: records.lane(queue, reply))
+
+    # -- editing --
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
+        limits.check_moment(change.run_at, change.delay)
+        arguments = (
+            *requests.edit(change),
+            limits.what_changes(change).encode(),
+            *(as_named(job_id) for job_id in ids),
+        )
+        return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
+
+    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("time_out", ids, repeatable=False)
+
+    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
+        def read(reply: Reply, _: bool) -> list[Snapshot]:
+            return [_snapshot(name(job_id), entry) for job_id, entry in zip(reply[::2], reply[1::2], strict=True)]
+
+        return Script("peek", (queue.encode(), b"%d" % limit), read)
+
+    # -- why --
+
+    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
+        def read(reply: Reply, _: bool) -> Circumstances | None:
+            return _circumstances(_snapshot(job_id, reply[1]), reply) if reply else None
+
+        return Script("circumstances", (as_named(job_id),), read)
+
+
+_RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
+
+_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
+
+
+def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Script[list[bool]]:
+    arguments = tuple(as_named(job_id) for job_id in ids)
+    return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)
+
+
+def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Script[list[bool]]:
+    packed = msgspec.msgpack.encode([ids, remove, add, tracked])
+    return Script("tag", (packed,), lambda reply, _: [bool(answer) for answer in reply])
+
+
+def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
+    def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
+        return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
+
+    return Script("most", (what.encode(), b"%d" % limit), read)
+
+
+def _control(act: str, queue: str, by: str) -> Script[bool]:
+    arguments = (act.encode(), queue.encode(), by.encode())
+    return Script("control", arguments, lambda reply, _: bool(reply), repeatable=False)
+
+
+def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
+    now, _, parents, unmet, paused, limit, running, runs, lane, ahead, listeners = reply
+    said = [b"p" + job.queue.encode(), paused] * bool(paused) + [b"l" + job.queue.encode(), limit] * (limit >= 0)
+    return Circumstances(
+        now=int(now),
+        job=job,
+        waits_for=tuple(
+            (name(parent), records.STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
+        ),
+        unmet=unmet,
+        control=next(iter(records.controls(said)), None),
+        queue_running=tuple(
+            (name(other), text(worker)) for other, worker in zip(running[::2], running[1::2], strict=True)
+        ),
+        queue_runs=runs,
+        lane=records.lane(job.queue, lane),
+        ahead=ahead if ahead >= 0 else None,
+        listeners=tuple(sorted(map(text, listeners))[: limits.SHOWN]),
+    )
+
+
+def _get(ids: Sequence[str]) -> Script[list[Snapshot | None]]:
+    def read(reply: Reply, _: bool) -> list[Snapshot | None]:
+        return [_snapshot(job_id, entry) if entry else None for job_id, entry in zip(ids, reply, strict=True)]
+
+    return Script("get", tuple(as_named(job_id) for job_id in ids), read)
+
+
+def _snapshot(job_id: str, entry: Reply) -> Snapshot:
+    record, has_key, runner, *large = entry
+    return records.snapshot(job_id, record, bool(has_key), runner, dict(zip(large[::2], large[1::2], strict=True)))
+
+
+def _count() -> Generator[Script[Any], Any, list[Counts]]:
+    queues: dict[str, dict[State, int]] = {}
+    cursor = b"0"
+    while True:
+        cursor, *found = yield Script("counts", (cursor,), lambda reply, _: reply)
+        for field, number in zip(found[::2], found[1::2], strict=True):
+            queue = queues.setdefault(text(field[1:]), {})
+            queue[records.STATES[int(field[:1])]] = int(number)
+        if cursor == b"0":
+            break
+    return [Counts(queue, queues[queue]) for queue in sorted(queues)]
+
+
+def _session(entry: Reply) -> SessionSnapshot:
+    info, opened, seen, running, alive, session = entry
+    return SessionSnapshot(
+        info=_info(info, session),
+        opened=int(opened),
+        seen=int(seen),
+        running=running,
+        alive=bool(alive),
+    )
+
+
+def _info(said: bytes, session: bytes) -> SessionInfo:
+    try:
+        return msgspec.json.decode(said or b"", type=SessionInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return SessionInfo(id=name(session), name="(it says nothing about itself that can be read)")
