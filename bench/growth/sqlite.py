@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bench.growth import row
 from bench.tools import Report
-from headrace.records import Kind, Lane, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.records import ExchangeReply, Kind, Lane, NewJob, Outcome, SessionInfo, Take
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.wakeup import LOOK_SECONDS
 from headrace.values.clock import SystemClock
@@ -55,7 +55,7 @@ class Worker:
         self._steady = SystemClock().steady
         store.run(store.open(SessionInfo(id=name, name=name, timeout=60_000)))
 
-    def exchange(self, outcomes: list[Outcome], take: Take | None) -> Turn:
+    def exchange(self, outcomes: list[Outcome], take: Take | None) -> ExchangeReply:
         number = next(self._numbers)
         return self._store.run(self._store.exchange(self._name, number, outcomes, take, steady=self._steady()))
 

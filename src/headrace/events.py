@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 
 from headrace.errors import ConfigurationError, StoreBusy, StoreReadOnly, StoreReplaced, StoreUnavailable
 from headrace.store import Store, Waiter
-from headrace.store.facets import HAPPENINGS, Batch, Happening, facet
+from headrace.store.facets import EVENT_KINDS, Batch, EventRecord, facet
 from headrace.store.facets import Events as Facet
 from headrace.values.durations import Duration, as_datetime, milliseconds
 from headrace.values.glob import matcher
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 class _Reader:
     """What reading in a thread and on an event loop have in common."""
 
-    def __init__(self, store: Store, wanted: Callable[[Happening], bool], timeout: Duration | None) -> None:
+    def __init__(self, store: Store, wanted: Callable[[EventRecord], bool], timeout: Duration | None) -> None:
         self._store = store
         self._facet = facet(store, Facet)
         self._wanted = wanted
@@ -90,12 +90,12 @@ class Events(_Reader):
     `close()` may be called from another thread; as a context manager it closes itself.
     """
 
-    def __init__(self, store: Store, wanted: Callable[[Happening], bool], timeout: Duration | None = None) -> None:
+    def __init__(self, store: Store, wanted: Callable[[EventRecord], bool], timeout: Duration | None = None) -> None:
         super().__init__(store, wanted, timeout)
         self._ear: Waiter | None = None
         self._reading = Lock()
         self._cursor = store.run(self._facet.listen())
-        self._ear = self._facet.hearer()
+        self._ear = self._facet.event_waiter()
 
     def __iter__(self) -> Events:
         return self
@@ -159,7 +159,7 @@ class AsyncEvents(_Reader):
     async def __aenter__(self) -> AsyncEvents:
         if self._ear is None:
             self._cursor = await self._store.arun(self._facet.listen())
-            self._ear = self._facet.hearer()
+            self._ear = self._facet.event_waiter()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -203,16 +203,16 @@ def wanted(
     task: str | None = None,
     what: str | Collection[str] | None = None,
     tracked: bool = False,
-) -> Callable[[Happening], bool]:
+) -> Callable[[EventRecord], bool]:
     """A test for events: those of one job, of a queue or task (a name or a GLOB), of some kinds, of tracked jobs."""
     fits_queue = matcher("*" if queue is None else queue)
     fits_task = matcher("*" if task is None else task)
-    kinds = frozenset([what] if isinstance(what, str) else what or HAPPENINGS)
-    unknown = kinds - frozenset(HAPPENINGS)
+    kinds = frozenset([what] if isinstance(what, str) else what or EVENT_KINDS)
+    unknown = kinds - frozenset(EVENT_KINDS)
     if unknown:
-        raise ConfigurationError(f"Nothing is ever {min(unknown)!r}. What may happen: {', '.join(HAPPENINGS)}.")
+        raise ConfigurationError(f"Nothing is ever {min(unknown)!r}. What may happen: {', '.join(EVENT_KINDS)}.")
 
-    def test(event: Happening) -> bool:
+    def test(event: EventRecord) -> bool:
         return (
             event.what in kinds
             and (job is None or event.job == job)

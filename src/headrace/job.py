@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
-from headrace.records import Event, NewJob, Snapshot, State
+from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
@@ -28,7 +28,7 @@ LOOK_AGAIN = 5.0
 """Seconds after which whoever waits for a job looks again, should the news of its end have been lost."""
 
 
-class HistoryLine(NamedTuple):
+class HistoryEntry(NamedTuple):
     """One thing that happened to a job."""
 
     at: datetime
@@ -157,11 +157,11 @@ class Job(Generic[R_co]):
         return self.snapshot.tracked
 
     @property
-    def history(self) -> list[HistoryLine]:
+    def history(self) -> list[HistoryEntry]:
         """What happened to the job so far, oldest first. Always a fresh look."""
         return _lines(self.app.store.run(self.app.store.history(self.id)))
 
-    async def ahistory(self) -> list[HistoryLine]:
+    async def ahistory(self) -> list[HistoryEntry]:
         """The same, from async code."""
         return _lines(await self.app.store.arun(self.app.store.history(self.id)))
 
@@ -183,7 +183,7 @@ class Job(Generic[R_co]):
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         if self.refresh().state.final:
             return self._outcome()
-        watcher = self.app.store.watcher(self.id)
+        watcher = self.app.store.job_waiter(self.id)
         try:
             while True:
                 watcher.arm()
@@ -198,7 +198,7 @@ class Job(Generic[R_co]):
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         if (await self.arefresh()).state.final:
             return self._outcome()
-        watcher = self.app.store.watcher(self.id)
+        watcher = self.app.store.job_waiter(self.id)
         try:
             while True:
                 watcher.arm()
@@ -401,15 +401,15 @@ class Job(Generic[R_co]):
         relations = facet(self.app.store, Relations)
         return relations.depend(self.id, ids_of(add, "add"), ids_of(remove, "remove"))
 
-    def time_out(self) -> bool:
+    def take_back(self) -> bool:
         """Take it away from the worker that runs it, and put it back in line. False: it is not running."""
         store = self.app.store
-        return store.run(facet(store, Editing).time_out([self.id]))[0]
+        return store.run(facet(store, Editing).take_back([self.id]))[0]
 
-    async def atime_out(self) -> bool:
+    async def atake_back(self) -> bool:
         """The same, from async code."""
         store = self.app.store
-        return (await store.arun(facet(store, Editing).time_out([self.id])))[0]
+        return (await store.arun(facet(store, Editing).take_back([self.id])))[0]
 
     def why(self) -> str:
         """Why it is not running, or what became of it, in one sentence.
@@ -435,8 +435,8 @@ class Job(Generic[R_co]):
         return (await arun_course(store, asking(store, self.snapshot, self.app.clock.now()))).sentence
 
 
-def _lines(events: list[Event]) -> list[HistoryLine]:
-    return [HistoryLine(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
+def _lines(events: list[HistoryRecord]) -> list[HistoryEntry]:
+    return [HistoryEntry(cast("datetime", as_datetime(e.at)), e.what, e.detail, e.worker) for e in events]
 
 
 def state_after_put(job: NewJob) -> State | None:

@@ -129,7 +129,7 @@ class Queue:
         while True:
             page: Page = yield store.find(wanted)
             if page.jobs:
-                done: list[bool] = yield editing.time_out([job.id for job in page.jobs])
+                done: list[bool] = yield editing.take_back([job.id for job in page.jobs])
                 stopped += sum(done)
             if page.cursor is None:
                 return stopped

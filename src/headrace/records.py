@@ -224,7 +224,7 @@ class Verdict(IntEnum):
     """Not now (a peer holds the entry for an instant): send it again shortly."""
 
 
-class Turn(Struct, frozen=True, gc=False):
+class ExchangeReply(Struct, frozen=True, gc=False):
     """The answer to one exchange: a verdict per outcome, new leases, when to come back."""
 
     verdicts: Sequence[Verdict]
@@ -296,7 +296,7 @@ class Renewal(Struct, frozen=True, gc=False):
     """Leases (ref, token, id) that the store knows of and the worker does not: the store has gone back in time."""
 
 
-class Event(Struct, frozen=True, gc=False):
+class HistoryRecord(Struct, frozen=True, gc=False):
     """One line of a job's history."""
 
     at: int

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import Context, Headrace, Job, State, Task, current, flow
-from headrace.job import HistoryLine
+from headrace.job import HistoryEntry
 from headrace.queue import Queue
 from headrace.schedules import BoundSchedule, StoredSchedule
 from headrace.store.settings import AppSettings
@@ -153,7 +153,7 @@ def test_looking(app: Headrace) -> None:
         await app.worker().arun_until_empty()
         assert await first == 3
         history = await first.ahistory()
-        assert isinstance(history[0], HistoryLine)
+        assert isinstance(history[0], HistoryEntry)
         assert [line.what for line in history] == ["created", "started", "done"]
         assert (await failing.awhy()).startswith("it failed at ")
         assert await app.afailures() == {"ValueError": 1}

@@ -25,17 +25,20 @@ def test_settings_are_a_mapping(app: Headrace) -> None:
         if name not in app.store.absent_settings
     }
     app.settings["jobs-history"] = timedelta(hours=5)
-    app.settings["heartbeat:mail"] = "1 minute"
+    app.settings["session-timeout:mail"] = "1 minute"
     app.settings["max-job-history"] = 7
     assert app.settings["jobs-history"] == timedelta(hours=5)
-    assert (app.settings["heartbeat:mail"], app.settings["heartbeat"]) == (timedelta(minutes=1), timedelta(seconds=15))
-    assert app.settings["heartbeat:other"] == timedelta(seconds=15)
+    assert (app.settings["session-timeout:mail"], app.settings["session-timeout"]) == (
+        timedelta(minutes=1),
+        timedelta(seconds=15),
+    )
+    assert app.settings["session-timeout:other"] == timedelta(seconds=15)
     assert app.settings.changed() == {
-        "heartbeat:mail": timedelta(minutes=1), "jobs-history": timedelta(hours=5), "max-job-history": 7
+        "session-timeout:mail": timedelta(minutes=1), "jobs-history": timedelta(hours=5), "max-job-history": 7
     }  # fmt: skip
     del app.settings["max-job-history"]
     app.settings["jobs-history"] = None
-    assert list(app.settings.changed()) == ["heartbeat:mail"]
+    assert list(app.settings.changed()) == ["session-timeout:mail"]
 
 
 def test_what_makes_no_sense_is_refused(app: Headrace) -> None:
@@ -94,10 +97,10 @@ def test_a_result_that_is_no_longer_kept_is_not_taken_for_none() -> None:
         (["mail", "www-b"], 20_000), (["w?w-b"], 30_000), ([], 20_000),
     ],
 )  # fmt: skip
-def test_a_worker_goes_by_the_shortest_heartbeat_of_its_queues_patterns_included(
+def test_a_worker_goes_by_the_shortest_session_timeout_of_its_queues_patterns_included(
     native: Headrace, queues: list[str], expected: int
 ) -> None:
-    native.settings["heartbeat"] = 20
-    native.settings["heartbeat:www-a"] = 4
-    native.settings["heartbeat:www-b"] = 30
+    native.settings["session-timeout"] = 20
+    native.settings["session-timeout:www-a"] = 4
+    native.settings["session-timeout:www-b"] = 30
     assert session_timeout(native.store, queues) == expected

@@ -204,7 +204,7 @@ def test_a_job_that_came_back_runs_beside_its_old_run(app: Headrace) -> None:
     job = long.enqueue()
     with app.worker(slots=2):
         assert began[0].wait(20)
-        assert job.time_out()
+        assert job.take_back()
         assert began[1].wait(20)
         eventually(lambda: told, "the old run is told")
         other = quick.enqueue()

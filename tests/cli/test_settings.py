@@ -27,7 +27,7 @@ def test_settings_are_shown_with_their_defaults(app: Headrace, ask: Ask, run: Ru
     shop.add.enqueue(1)
     day = 86_400_000
     assert values(ask) == {
-        "heartbeat": 15_000, "jobs-history": 7 * day, "jobs-history-count": 50_000, "results-history": None,
+        "session-timeout": 15_000, "jobs-history": 7 * day, "jobs-history-count": 50_000, "results-history": None,
         "failed-history": 30 * day, "max-job-history": 100, "stats-history": 30 * day,
         "histogram-history": 7 * day, "max-worker-age": day,
     }  # fmt: skip
@@ -41,23 +41,23 @@ def test_settings_are_changed_and_unset(app: Headrace, ask: Ask, run: Run) -> No
     shop.add.enqueue(1)
     assert values(ask, "jobs-history", "3 days") == {"jobs-history": 3 * 86_400_000}
     assert values(ask, "max-job-history", "1,000") == {"max-job-history": 1_000}
-    assert values(ask, "heartbeat", "60", "--queue", "mail") == {"heartbeat:mail": 60_000}
+    assert values(ask, "session-timeout", "60", "--queue", "mail") == {"session-timeout:mail": 60_000}
     assert app.store.run(app.store.settings()) == {
-        "heartbeat:mail": 60_000, "jobs-history": 259_200_000, "max-job-history": 1_000
+        "session-timeout:mail": 60_000, "jobs-history": 259_200_000, "max-job-history": 1_000
     }  # fmt: skip
     assert "3 days" in run("settings", "jobs-history").stdout
-    assert values(ask)["heartbeat:mail"] == 60_000
+    assert values(ask)["session-timeout:mail"] == 60_000
     assert values(ask, "jobs-history", "--unset") == {"jobs-history": 7 * 86_400_000}
-    assert values(ask, "heartbeat", "--queue", "mail", "--unset") == {"heartbeat:mail": 15_000}
+    assert values(ask, "session-timeout", "--queue", "mail", "--unset") == {"session-timeout:mail": 15_000}
     assert list(app.settings.changed()) == ["max-job-history"]
 
 
-def test_the_heartbeat_of_a_queue_is_that_of_all_until_it_has_its_own(app: Headrace, ask: Ask) -> None:
+def test_the_session_timeout_of_a_queue_is_that_of_all_until_it_has_its_own(app: Headrace, ask: Ask) -> None:
     shop.add.enqueue(1)
-    ask("settings", "heartbeat", "60s")
-    (entry,) = ask("settings", "heartbeat", "--queue", "mail")["settings"]
+    ask("settings", "session-timeout", "60s")
+    (entry,) = ask("settings", "session-timeout", "--queue", "mail")["settings"]
     assert (entry["value"], entry["default"], entry["set"], entry["text"]) == (60_000, 60_000, False, "1 minute")
-    (entry,) = ask("settings", "heartbeat", "4s", "--queue", "mail")["settings"]
+    (entry,) = ask("settings", "session-timeout", "4s", "--queue", "mail")["settings"]
     assert (entry["value"], entry["default"], entry["set"]) == (4_000, 60_000, True)
 
 
@@ -75,15 +75,15 @@ def test_max_concurrency_is_the_limit_of_a_queue(app: Headrace, ask: Ask, run: R
     ("arguments", "code", "words"),
     [
         (("max-concurrency", "0", "--queue", "q"), exits.CONFIGURATION, "a limit is at least 1, not 0"),
-        (("heartbeats", "5"), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
-        (("heartbeats",), exits.CONFIGURATION, "There is no setting 'heartbeats'"),
-        (("heartbeat", "soon"), exits.CONFIGURATION, "heartbeat: 'soon'"),
-        (("heartbeat", "0.5"), exits.CONFIGURATION, "heartbeat goes from 1 second to 1 day, not 500 ms."),
+        (("session-timeouts", "5"), exits.CONFIGURATION, "There is no setting 'session-timeouts'"),
+        (("session-timeouts",), exits.CONFIGURATION, "There is no setting 'session-timeouts'"),
+        (("session-timeout", "soon"), exits.CONFIGURATION, "session-timeout: 'soon'"),
+        (("session-timeout", "0.5"), exits.CONFIGURATION, "session-timeout goes from 1 second to 1 day, not 500 ms."),
         (("max-job-history", "many"), exits.CONFIGURATION, "max-job-history is a whole number, not 'many'."),
         (("jobs-history", "1d", "--queue", "mail"), exits.CONFIGURATION, "jobs-history is one for all"),
         (("--queue", "mail"), exits.USAGE, "Which setting"),
         (("--unset",), exits.USAGE, "which one to unset"),
-        (("heartbeat", "5", "--unset"), exits.USAGE, "without a value"),
+        (("session-timeout", "5", "--unset"), exits.USAGE, "without a value"),
         (("max-concurrency", "5"), exits.USAGE, "add --queue"),
         (("max-concurrency", "few", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number"),
         (("max-concurrency", "²", "--queue", "q"), exits.CONFIGURATION, "max-concurrency is a whole number, not '²'."),
@@ -103,17 +103,17 @@ def test_what_makes_no_sense(app: Headrace, run: Run, arguments: tuple[str, ...]
     assert app.store.run(app.store.settings()) == {}
 
 
-def test_a_worker_reads_the_heartbeat_when_it_starts_and_on_sighup(
+def test_a_worker_reads_the_session_timeout_when_it_starts_and_on_sighup(
     app: Headrace, ask: Ask, url: str, tmp_path: Path
 ) -> None:
     def timeouts() -> list[float]:
         return [entry["timeout"] for entry in ask("workers")["workers"]]
 
-    app.settings["heartbeat"] = 40
-    app.settings["heartbeat:mail"] = "20s"
+    app.settings["session-timeout"] = 40
+    app.settings["session-timeout:mail"] = "20s"
     with worker_process("cli.shop:app", url, "--queues", "mail,default", log=tmp_path / "log") as worker:
         eventually(lambda: timeouts() == [20.0], "the worker to come")
-        app.settings["heartbeat:mail"] = "5s"
+        app.settings["session-timeout:mail"] = "5s"
         worker.process.send_signal(signal.SIGHUP)
         eventually(lambda: timeouts() == [5.0], "its successor to come")
     with worker_process("cli.shop:app", url, "--session-timeout", "7s", log=tmp_path / "log"):
@@ -121,6 +121,6 @@ def test_a_worker_reads_the_heartbeat_when_it_starts_and_on_sighup(
 
 
 def test_an_embedded_worker_reads_it_too(app: Headrace, ask: Ask) -> None:
-    app.settings["heartbeat"] = "30s"
+    app.settings["session-timeout"] = "30s"
     with app.worker(queues=["default"]):
         assert [entry["timeout"] for entry in ask("workers")["workers"]] == [30.0]

@@ -30,7 +30,7 @@ from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Loo
 from headrace.ops import overview
 from headrace.ops.overview import QueueLine, Rates, take_look
 from headrace.records import State as JobState
-from headrace.store.facets import Happening
+from headrace.store.facets import EventRecord
 from processes import WorkerProcess, environment
 from store.redis import servers
 
@@ -197,10 +197,10 @@ def test_rates_come_from_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview.time, "monotonic", lambda: now)
     rates = Rates()
     now = 105.0
-    rates.hear([Happening(0, "created", "j", "t", "q")] * 10 + [Happening(0, "done", "j", "t", "q")] * 5)
+    rates.hear([EventRecord(0, "created", "j", "t", "q")] * 10 + [EventRecord(0, "done", "j", "t", "q")] * 5)
     assert rates.now() == {"q": (2.0, 1.0)}
     now = 114.0
-    rates.hear([Happening(0, "started", "j", "t", "q"), Happening(0, "created", "j", "t", "r")])
+    rates.hear([EventRecord(0, "started", "j", "t", "q"), EventRecord(0, "created", "j", "t", "r")])
     assert rates.now() == {"q": (1.0, 0.5), "r": (0.1, 0.0)}
     now = 120.0
     assert rates.now() == {"r": (0.1, 0.0)}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.records import (
+    ExchangeReply,
     Kind,
     Lease,
     NewJob,
@@ -19,7 +20,6 @@ from headrace.records import (
     Snapshot,
     State,
     Take,
-    Turn,
     Verdict,
 )
 from headrace.store.contract import Store, Waiter
@@ -111,7 +111,7 @@ class Worker:
         *,
         number: int | None = None,
         started: Sequence[Ref] = (),
-    ) -> Turn:
+    ) -> ExchangeReply:
         """With the next number, or with the one given."""
         if number is None:
             number = self.number = self.number + 1

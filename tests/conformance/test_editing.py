@@ -21,8 +21,8 @@ def edit(store: Store, *names: str, **changes: object) -> list[bool]:
     return store.run(store.edit(names, Edit(**changes)))
 
 
-def time_out(store: Store, *names: str) -> list[bool]:
-    return store.run(store.time_out(names))
+def take_back(store: Store, *names: str) -> list[bool]:
+    return store.run(store.take_back(names))
 
 
 # -- edit --
@@ -196,7 +196,7 @@ def test_a_new_body_alone_leaves_a_job_where_it_stands(store: Store, clock: Manu
     assert [state(store, i) for i in "ab"] == [State.READY, State.BLOCKED]
 
 
-# -- time_out --
+# -- take_back --
 
 
 def test_time_out_takes_a_job_away_as_if_given_back(store: Store, worker: Worker, clock: ManualClock) -> None:
@@ -204,11 +204,11 @@ def test_time_out_takes_a_job_away_as_if_given_back(store: Store, worker: Worker
     lease = worker.take_one()
     due = look(store, "a").due
     clock.advance(5)
-    assert time_out(store, "a", "b", "nobody") == [True, False, False]
+    assert take_back(store, "a", "b", "nobody") == [True, False, False]
     job = look(store, "a")
     assert (job.state, job.due, job.attempts, job.crashes) == (State.READY, due, 0, 0)
     assert job.token > lease.token
-    assert "timed out" in told(store, "a")
+    assert "taken back" in told(store, "a")
     assert list(worker.renew(lease).lost) == ["a"]
     assert worker.settle(lease) is Verdict.STALE
     assert ids(worker.take(9)) == "ab"
@@ -218,7 +218,7 @@ def test_a_cancelling_job_that_is_timed_out_is_cancelled(store: Store, worker: W
     put(store, "a")
     worker.take_one()
     store.run(store.cancel(["a"]))
-    assert time_out(store, "a") == [True]
+    assert take_back(store, "a") == [True]
     assert state(store, "a") is State.CANCELLED
 
 
@@ -227,7 +227,7 @@ def test_time_out_is_news_to_the_worker(store: Store, worker: Worker) -> None:
     worker.take_one()
     with closing(store.waiter(worker.id, ("nothing here",))) as waiter:
         waiter.arm()
-        time_out(store, "a")
+        take_back(store, "a")
         assert woken(waiter)
 
 
@@ -237,7 +237,7 @@ def test_time_out_in_a_lane(store: Store, worker: Worker, lane: Lane) -> None:
     put(store, "a", lane=lane, priority=1)
     put(store, "b", lane=lane)
     worker.take_one()
-    assert time_out(store, "a") == [True]
+    assert take_back(store, "a") == [True]
     assert [state(store, i) for i in "ab"] == [State.READY, State.BLOCKED]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.records import Charge, Kind, NewJob
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import DETAIL, HAPPENINGS, Batch, Events, Happening, facet
+from headrace.store.facets import DETAIL, EVENT_KINDS, Batch, EventRecord, Events, facet
 from headrace.values.clock import ManualClock, SystemClock
 from processes import environment
 
@@ -37,7 +37,7 @@ class Listener:
         self.cursor = batch.cursor
         return batch
 
-    def heard(self) -> list[Happening]:
+    def heard(self) -> list[EventRecord]:
         return self.read().events
 
     def whats(self) -> list[tuple[str, str]]:
@@ -65,12 +65,12 @@ def test_a_jobs_life_is_told_as_it_happens(
     about = {"job": "a", "task": "task", "queue": "default"}
     batch = listener.read()
     assert batch.events == [
-        Happening(now - 15, "created", **about),
-        Happening(now - 10, "started", worker="w", **about),
-        Happening(now - 5, "progress", worker="w", detail="1/4", **about),
-        Happening(now - 5, "log", worker="w", detail="a line", **about),
-        Happening(now - 5, "progress", worker="w", detail="2.5/4", **about),
-        Happening(now, "done", worker="w", **about),
+        EventRecord(now - 15, "created", **about),
+        EventRecord(now - 10, "started", worker="w", **about),
+        EventRecord(now - 5, "progress", worker="w", detail="1/4", **about),
+        EventRecord(now - 5, "log", worker="w", detail="a line", **about),
+        EventRecord(now - 5, "progress", worker="w", detail="2.5/4", **about),
+        EventRecord(now, "done", worker="w", **about),
     ]
     assert not batch.missed
     assert listener.read() == Batch([], batch.cursor)
@@ -262,7 +262,7 @@ def test_a_slow_reader_misses_the_oldest_and_is_told(store: Store, listener: Lis
     assert 10_000 <= len(batch.events) < 13_000
     assert batch.events[-1].job == "12 999"
     put(store, "last")
-    assert listener.read() == Batch([Happening(batch.events[-1].at, "created", "last", "task", "default")],
+    assert listener.read() == Batch([EventRecord(batch.events[-1].at, "created", "last", "task", "default")],
                                     listener.cursor)  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def test_only_known_words_are_used(store: Store, worker: Worker, listener: Liste
         put(store, str(i))
         worker.run_one(kind, delay=10**6)
         store.run(store.cancel([str(i)]))
-    assert {event.what for event in listener.heard()} <= set(HAPPENINGS)
+    assert {event.what for event in listener.heard()} <= set(EVENT_KINDS)
 
 
 # -- nobody listens --
@@ -328,7 +328,7 @@ def live(make_store: Callable[..., Store]) -> Store:
 
 def test_an_ear_hears_of_events_and_of_nothing_else(live: Store) -> None:
     listener = Listener(live)
-    with closing(listener.events.hearer()) as ear:
+    with closing(listener.events.event_waiter()) as ear:
         ear.arm()
         assert listener.heard() == []
         assert not ear.wait(0.02)
@@ -352,7 +352,7 @@ def test_progress_alone_wakes_an_ear(live: Store) -> None:
     put(live, "a")
     lease = worker.take_one()
     listener = Listener(live)
-    with closing(listener.events.hearer()) as ear:
+    with closing(listener.events.event_waiter()) as ear:
         ear.arm()
         worker.report(saying(lease, progress=(1, 2)))
         assert ear.wait(5)
@@ -361,7 +361,7 @@ def test_progress_alone_wakes_an_ear(live: Store) -> None:
 
 def test_an_ear_can_be_poked(live: Store) -> None:
     Listener(live)
-    with closing(facet(live, Events).hearer()) as ear:
+    with closing(facet(live, Events).event_waiter()) as ear:
         ear.arm()
         timer = threading.Timer(0.02, ear.poke)
         timer.start()
@@ -375,7 +375,7 @@ def test_an_ear_on_an_event_loop(live: Store) -> None:
     async def listen() -> list[tuple[str, str]]:
         events = facet(live, Events)
         cursor = await live.arun(events.listen())
-        with closing(events.hearer()) as ear:
+        with closing(events.event_waiter()) as ear:
             ear.arm()
             assert not await ear.wait_async(0.02)
             await live.arun(live.put([new("a")]))
@@ -405,7 +405,7 @@ def test_a_reader_is_woken_by_another_process(entry: Entry, live: Store) -> None
         subprocess.Popen(
             [sys.executable, "-c", PRODUCER, live.url], stdin=subprocess.PIPE, text=True, env=environment()
         ) as process,
-        closing(listener.events.hearer()) as ear,
+        closing(listener.events.event_waiter()) as ear,
     ):
         producer = cast("Any", process.stdin)
         for i in range(20):

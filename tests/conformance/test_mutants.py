@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Charge, Event, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
+from headrace.records import Charge, HistoryRecord, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
 
@@ -529,7 +529,7 @@ class TellsOfAStartThatWasNone(Model):
 
 @mutant
 class TellsTwoStartsOfOneMomentAsOne(Model):
-    def _history(self, job_id: str) -> list[Event]:
+    def _history(self, job_id: str) -> list[HistoryRecord]:
         return list(dict.fromkeys(super()._history(job_id)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.records import Charge, Event, IfFailed, Kind, State
+from headrace.records import Charge, HistoryRecord, IfFailed, Kind, State
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
@@ -179,7 +179,7 @@ def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, cloc
     assert told(store, "a")[-1] == "crashed"
 
 
-@pytest.mark.parametrize("how", ["timed out", "crashed"])
+@pytest.mark.parametrize("how", ["taken back", "crashed"])
 @pytest.mark.needs(Facet.HISTORY)
 @pytest.mark.needs(Facet.EDIT)
 def test_a_run_that_was_taken_away_is_told_with_its_start(
@@ -193,8 +193,8 @@ def test_a_run_that_was_taken_away_is_told_with_its_start(
         begins = clock.now()
         clock.advance(10)
         worker.report(saying(lease, log=[(clock.steady(), f"line {run}")]))
-        if how == "timed out":
-            store.run(store.time_out(["a"]))
+        if how == "taken back":
+            store.run(store.take_back(["a"]))
         else:
             worker.close(crashed=None)
         events = store.run(store.history("a"))
@@ -312,9 +312,9 @@ def test_log_lines_are_added_to_the_history_at_the_time_they_were_written(
     worker.report(saying(lease, log=[(steady - 5, "three")]))
     lines = [event for event in store.run(store.history("a")) if event.what == "log"]
     assert lines == [
-        Event(now - 20, "log", "one", "w"),
-        Event(now - 10, "log", "zwei ü\n", "w"),
-        Event(now - 5, "log", "three", "w"),
+        HistoryRecord(now - 20, "log", "one", "w"),
+        HistoryRecord(now - 10, "log", "zwei ü\n", "w"),
+        HistoryRecord(now - 5, "log", "three", "w"),
     ]
 
 
@@ -384,7 +384,7 @@ def test_a_run_is_told_once_whatever_becomes_of_the_job_later(store: Store, work
     clock.advance(5)
     store.run(store.cancel(["a"]))
     assert told(store, "a") == ["created", "started", "failed", "revived", "cancelled"]
-    assert store.run(store.history("a"))[-1] == Event(clock.now(), "cancelled", "", "")
+    assert store.run(store.history("a"))[-1] == HistoryRecord(clock.now(), "cancelled", "", "")
     store.run(store.revive(["a"]))
     assert told(store, "a") == ["created", "started", "failed", "revived", "cancelled", "revived"]
     worker.settle(worker.take_one(), began=clock.steady(), ended=clock.steady())
@@ -408,7 +408,7 @@ def test_two_starts_in_one_millisecond_are_two_lines(store: Store, worker: Worke
     worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), error=b"", group="g")
     store.run(store.revive(["a"]))
     lines = [e for e in store.run(store.history("a")) if e.what == "started"]
-    assert lines == [Event(clock.now(), "started", "", "w")] * 3
+    assert lines == [HistoryRecord(clock.now(), "started", "", "w")] * 3
 
 
 @pytest.mark.needs(Facet.HISTORY)

@@ -32,9 +32,9 @@ def settings(store: Store) -> dict[str, int]:
 
 def test_nothing_is_set_until_somebody_sets_it(store: Store) -> None:
     assert settings(store) == {}
-    set_(store, jobs_history=5_000, heartbeat=2_000)
-    store.run(store.set_settings({"heartbeat:mail": 3_000, "heartbeat": None, "max-job-history": None}))
-    assert settings(store) == {"jobs-history": 5_000, "heartbeat:mail": 3_000}
+    set_(store, jobs_history=5_000, session_timeout=2_000)
+    store.run(store.set_settings({"session-timeout:mail": 3_000, "session-timeout": None, "max-job-history": None}))
+    assert settings(store) == {"jobs-history": 5_000, "session-timeout:mail": 3_000}
     set_(store, jobs_history=6_000)
     assert settings(store)["jobs-history"] == 6_000
 
@@ -42,15 +42,15 @@ def test_nothing_is_set_until_somebody_sets_it(store: Store) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"job-history": 5}, "There is no setting 'job-history'. There are heartbeat,"),
-        ({"heartbeat": 999}, "heartbeat goes from 1 second to 1 day, not 999 ms."),
-        ({"heartbeat": 0}, "not 0 ms"),
+        ({"job-history": 5}, "There is no setting 'job-history'. There are session-timeout,"),
+        ({"session-timeout": 999}, "session-timeout goes from 1 second to 1 day, not 999 ms."),
+        ({"session-timeout": 0}, "not 0 ms"),
         ({"max-job-history": 10_001}, "max-job-history goes from 2 to 10,000, not 10,001."),
         ({"jobs-history-count": -1}, "jobs-history-count goes from 0 to 10,000,000, not -1."),
         ({"jobs-history": 1.5}, "jobs-history is a whole number, not 1.5."),
         ({"jobs-history": True}, "is a whole number, not True."),
         ({"jobs-history:mail": 5}, "jobs-history is one for all: it cannot be set for the queue 'mail'."),
-        ({"heartbeat:": 5_000}, "A queue needs a name"),
+        ({"session-timeout:": 5_000}, "A queue needs a name"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_of_it_is_set(
@@ -64,7 +64,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_of_it_is_set(
 def test_the_scripts_know_the_same_defaults(store: Store) -> None:
     found = dict(re.findall(r"\['([\w-]+)'\] = (\d+)", NATIVE.text("settings")))
     defaults = {name: str(d.default) for name, d in DEFINITIONS.items() if d.default is not None}
-    assert found == {name: value for name, value in defaults.items() if name != "heartbeat"}
+    assert found == {name: value for name, value in defaults.items() if name != "session-timeout"}
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_by_default_that_is_a_day(store: Store, worker: Worker, clock: ManualClo
 
 def test_the_time_out_of_a_session_is_the_shortest_of_its_queues(store: Store) -> None:
     assert session_timeout(store, ("default",)) == 15_000
-    set_(store, heartbeat=20_000)
-    store.run(store.set_settings({"heartbeat:slow": 60_000, "heartbeat:quick": 5_000}))
+    set_(store, session_timeout=20_000)
+    store.run(store.set_settings({"session-timeout:slow": 60_000, "session-timeout:quick": 5_000}))
     assert session_timeout(store, ("default", "slow")) == 20_000
     assert session_timeout(store, ("slow",)) == 60_000
     assert session_timeout(store, ("slow", "quick", "default")) == 5_000

@@ -170,7 +170,7 @@ def test_a_cancelled_job_of_its_own_is_news_to_a_worker(store: Store, worker: Wo
 def test_a_final_state_is_news_to_a_watcher(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
     lease = worker.take_one()
-    with closing(store.watcher("a")) as ear:
+    with closing(store.job_waiter("a")) as ear:
         ear.arm()
         assert not state(store, "a").final
         worker.settle(lease, kind)
@@ -180,7 +180,7 @@ def test_a_final_state_is_news_to_a_watcher(store: Store, worker: Worker, kind: 
 
 def test_a_cancellation_is_news_to_a_watcher(store: Store) -> None:
     put(store, "a")
-    with closing(store.watcher("a")) as ear:
+    with closing(store.job_waiter("a")) as ear:
         ear.arm()
         store.run(store.cancel(["a"]))
         assert woken(ear)
@@ -189,7 +189,7 @@ def test_a_cancellation_is_news_to_a_watcher(store: Store) -> None:
 def test_the_last_crash_is_news_to_a_watcher(store: Store, worker: Worker) -> None:
     put(store, "a", max_crashes=1)
     worker.take_one()
-    with closing(store.watcher("a")) as ear:
+    with closing(store.job_waiter("a")) as ear:
         ear.arm()
         worker.close(crashed=None)
         assert woken(ear)
@@ -201,7 +201,7 @@ def test_a_watcher_in_another_thread_sees_the_result(store: Store, worker: Worke
     seen: list[State] = []
 
     def watch() -> None:
-        with closing(store.watcher("a")) as ear:
+        with closing(store.job_waiter("a")) as ear:
             while True:
                 ear.arm()
                 now = state(store, "a")
@@ -269,7 +269,7 @@ def test_a_wait_that_timed_out_goes_on_listening(store: Store, worker: Worker) -
 
 def test_a_watcher_can_be_poked_too(store: Store) -> None:
     put(store, "a")
-    with closing(store.watcher("a")) as ear:
+    with closing(store.job_waiter("a")) as ear:
         ear.arm()
         ear.poke()
         assert woken(ear)
@@ -409,7 +409,7 @@ def test_a_watcher_hears_another_process_finish_the_job(entry: Entry, store: Sto
     with other_process(entry, store, FINISHER) as finisher:
         for i in range(volume(20)):
             put(store, f"job {i}")
-            with closing(store.watcher(f"job {i}")) as ear:
+            with closing(store.job_waiter(f"job {i}")) as ear:
                 finisher.stdin.write("next\n")
                 while True:
                     ear.arm()

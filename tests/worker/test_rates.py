@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Task
-from headrace.records import Kind, Outcome, Take, Turn
+from headrace.records import ExchangeReply, Kind, Outcome, Take
 from headrace.store import Operation
 from headrace.values.clock import SystemClock
 from processes import Mark, Witness, eventually
@@ -56,7 +56,9 @@ def test_a_worker_that_is_slow_to_start_jobs_gives_them_back_and_asks_for_more_t
     settled: list[Outcome] = []
     exchange = app.store.exchange
 
-    def heard(session: str, number: int, outcomes: Any = (), take: Take | None = None, **more: Any) -> Operation[Turn]:
+    def heard(
+        session: str, number: int, outcomes: Any = (), take: Take | None = None, **more: Any
+    ) -> Operation[ExchangeReply]:
         asked.extend([] if take is None else [take])
         settled.extend(outcomes)
         return exchange(session, number, outcomes, take, **more)

@@ -20,7 +20,7 @@ from headrace.cli.doctor import SURVIVES
 from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
 from headrace.job import Job
-from headrace.records import Event, SessionSnapshot, State
+from headrace.records import HistoryRecord, SessionSnapshot, State
 from headrace.values.text import length
 
 if TYPE_CHECKING:
@@ -211,6 +211,6 @@ class Tour:
         self._console.print(f"  {text}", style=style, markup=False, soft_wrap=True)
 
 
-def _clock(event: Event) -> str:
+def _clock(event: HistoryRecord) -> str:
     at = time.localtime(event.at / 1000)
     return f"{time.strftime('%H:%M:%S', at)}.{event.at % 1000:03d}"

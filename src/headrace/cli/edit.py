@@ -1,4 +1,4 @@
-"""`headrace edit` and `headrace time-out`: change jobs that wait, take away jobs that run."""
+"""`headrace edit` and `headrace take-back`: change jobs that wait, take away jobs that run."""
 
 from __future__ import annotations
 
@@ -205,22 +205,22 @@ def _refused(job: Job[Any], why: str, done: list[str]) -> str:
     return f"{refused}; but {' and '.join(done)}" if done else refused
 
 
-@click.command("time-out")
+@click.command("take-back")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @store_options
 @json_option
-def time_out_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+def take_back_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
     """Take running jobs away from their workers.
 
     They go back in line. No attempt is spent. The worker is told; what its run still does is in vain.
 
     \b
     Example:
-      headrace time-out 01a1dd94962e700582fd831738a1847e
+      headrace take-back 01a1dd94962e700582fd831738a1847e
     """
     with existing_store(store, app_path) as opened:
         whole = whole_ids(opened, ids)
-        done = opened.run(facet(opened, Editing).time_out(whole))
+        done = opened.run(facet(opened, Editing).take_back(whole))
         found = opened.run(opened.get(whole))
     outcomes = [
         "back in line" if good else "not found" if job is None else f"refused: it is {job.state}"

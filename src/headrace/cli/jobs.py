@@ -15,7 +15,7 @@ from headrace.store.contract import Facet
 from headrace.values.text import ago, iso, length, local, now_ms, percent
 
 if TYPE_CHECKING:
-    from headrace.records import Event, Lane, Snapshot
+    from headrace.records import HistoryRecord, Lane, Snapshot
     from headrace.store import Store
 
 
@@ -167,7 +167,7 @@ def show_job(job: Snapshot) -> None:
     )
 
 
-def show_history(history: list[Event]) -> None:
+def show_history(history: list[HistoryRecord]) -> None:
     """What happened, oldest first."""
     now = now_ms()
     click.echo()

@@ -47,18 +47,18 @@ def settings_command(
 ) -> None:
     """Show and change what all workers of the store go by.
 
-    They are kept in the store, and hold for all who use it, from now on. Workers read the heartbeat when they start.
+    They are kept in the store, and hold for all who use it, from now on. Workers read session-timeout when they start.
 
     \b
     Examples:
       headrace settings
       headrace settings jobs-history '3 days'
-      headrace settings heartbeat 60s --queue reports
+      headrace settings session-timeout 60s --queue reports
       headrace settings max-concurrency 4 --queue mail
       headrace settings jobs-history --unset
     """
     if name is None and queue is not None:
-        raise click.UsageError("Which setting of this queue? There is heartbeat, and max-concurrency.")
+        raise click.UsageError("Which setting of this queue? There is session-timeout, and max-concurrency.")
     if unset and (name is None or value is not None):
         raise click.UsageError("Say which one to unset, without a value: headrace settings NAME --unset")
     with existing_store(store, app_path) as opened:

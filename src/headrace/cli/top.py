@@ -456,7 +456,7 @@ class _Follower:
         self._store = store
         self._facet = facet(store, Events)
         self._cursor = store.run(self._facet.listen())
-        self._ear = self._facet.hearer()
+        self._ear = self._facet.event_waiter()
         self._attention = threading.Event()
 
     def look(self) -> Overview:

@@ -43,7 +43,7 @@ GRACE = 30_000
 @click.option(
     "--session-timeout",
     type=DURATION,
-    help="After how long a silent worker counts as dead.  [default: as 'headrace settings heartbeat' says: 15s]",
+    help="After how long a silent worker counts as dead.  [default: as 'headrace settings session-timeout' says: 15s]",
 )
 @click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process that has started so many jobs.")

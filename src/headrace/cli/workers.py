@@ -121,7 +121,7 @@ def _show_worker(session: SessionSnapshot) -> None:
             ("tasks", ", ".join(session.info.tasks)),
             ("started", local(session.opened, now)),
             ("last seen", local(session.seen, now)),
-            ("heartbeat", f"silent for {length(session.info.timeout)}, it counts as dead"),
+            ("time-out", f"silent for {length(session.info.timeout)}, it counts as dead"),
             ("running", str(session.running)),
         ]
     )

@@ -11,7 +11,7 @@ from msgspec import Struct
 from headrace.records import Counts, Filter, SessionSnapshot, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.facets import Events, Happening, Queues, facet
+from headrace.store.facets import EventRecord, Events, Queues, facet
 from headrace.store.paging import whole_page
 from headrace.values.text import now_ms
 
@@ -94,7 +94,7 @@ class Rates:
         self._moments: deque[tuple[float, str, bool]] = deque()
         self._began = time.monotonic()
 
-    def hear(self, events: Sequence[Happening]) -> None:
+    def hear(self, events: Sequence[EventRecord]) -> None:
         now = time.monotonic()
         self._moments.extend(
             (now, event.queue, event.what in self.COMES)
@@ -118,7 +118,7 @@ def measure_rates(store: Store, seconds: float) -> Rates | None:
         return None
     events = facet(store, Events)
     cursor = store.run(events.listen())
-    ear = events.hearer()
+    ear = events.event_waiter()
     rates = Rates()
     try:
         end = time.monotonic() + seconds

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -36,7 +37,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
 )
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Store(Protocol):
     def counts(self) -> Operation[list[Counts]]:
         """How many jobs are where, per queue."""
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         """What happened to a job, oldest first."""
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -223,7 +223,7 @@ class Store(Protocol):
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """Put failed or cancelled jobs back in line with their counters at zero. True: it was one of these."""
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         """An ear for one job: news when it reaches a final state."""
 
     # -- workers --
@@ -243,7 +243,7 @@ class Store(Protocol):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         """Settle, then take, in one step. Renews the session.
 
         `steady` is the worker's steady clock at sending; `started` names spare leases that have been

@@ -120,7 +120,7 @@ class Editing(Protocol):
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         """Change waiting jobs (scheduled, ready, blocked). False: not there, or not waiting."""
 
-    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
+    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """Take running jobs away from their workers, as if given back: back in line, uncharged. False: not running."""
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
@@ -221,9 +221,9 @@ class Settings(Protocol):
 # -- events ------------------------------------------------------------------------------------------
 
 
-HAPPENINGS = (
+EVENT_KINDS = (
     "created", "started", "progress", "log", "done", "failed", "retried", "deferred", "released", "crashed", "moved",
-    "waiting", "cancelling", "cancelled", "revived", "edited", "deleted", "lost", "timed out",
+    "waiting", "cancelling", "cancelled", "revived", "edited", "deleted", "lost", "taken back",
 )  # fmt: skip
 """What may happen to a job, as docs/contract.md tells."""
 
@@ -231,12 +231,12 @@ DETAIL = 1_000
 """The most bytes that are kept of an event's detail."""
 
 
-class Happening(Struct, frozen=True, gc=False):
+class EventRecord(Struct, frozen=True, gc=False):
     """Something that happened to a job, as those who listen are told."""
 
     at: int
     what: str
-    """One of `HAPPENINGS`."""
+    """One of `EVENT_KINDS`."""
     job: str
     task: str = ""
     queue: str = ""
@@ -250,7 +250,7 @@ class Happening(Struct, frozen=True, gc=False):
 class Batch(Struct, frozen=True):
     """Events in order, and where to go on."""
 
-    events: list[Happening]
+    events: list[EventRecord]
     cursor: str
     missed: bool = False
     """Some before these were not kept: the reader was slow, or the store had forgotten that it listens."""
@@ -265,7 +265,7 @@ class Events(Protocol):
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
         """What happened since. Does not wait."""
 
-    def hearer(self) -> Waiter:
+    def event_waiter(self) -> Waiter:
         """An ear for events: news when there may be some."""
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 MOST = 3_650 * DAY
-HEARTBEAT = 15 * SECOND
+SESSION_TIMEOUT = 15 * SECOND
 SIZES = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 RESULTS_KEPT = 10 * MINUTE
 """A done job that returned a value is kept at least this long, however many there are (`jobs-history-count`)."""
@@ -54,8 +54,9 @@ DEFINITIONS = {
     definition.name: definition
     for definition in (
         Definition(
-            "heartbeat", "how long a worker may be silent before its jobs go to others; read when a worker starts",
-            HEARTBEAT, SECOND, DAY, per_queue=True,
+            "session-timeout",
+            "how long a worker may be silent before its jobs go to others; read when a worker starts",
+            SESSION_TIMEOUT, SECOND, DAY, per_queue=True,
         ),
         Definition("jobs-history", "how long done jobs are kept", 7 * DAY, 0, MOST),
         Definition(
@@ -82,7 +83,7 @@ CONCURRENCY = "max-concurrency"
 
 
 def definition_of(name: str) -> Definition:
-    """What a name stands for; `heartbeat:mail` is the heartbeat of a queue."""
+    """What a name stands for; `session-timeout:mail` is that of a queue."""
     base, colon, queue = name.partition(":")
     if base not in DEFINITIONS:
         raise ConfigurationError(f"There is no setting {base!r}. There are {', '.join((*DEFINITIONS, CONCURRENCY))}.")
@@ -96,8 +97,8 @@ def definition_of(name: str) -> Definition:
 def checked(changes: Mapping[str, int | None]) -> dict[str, int | None]:
     """Changes as a store may keep them, or `ConfigurationError` in words.
 
-    >>> checked({"jobs-history-count": 1_000, "heartbeat:mail": None})
-    {'jobs-history-count': 1000, 'heartbeat:mail': None}
+    >>> checked({"jobs-history-count": 1_000, "session-timeout:mail": None})
+    {'jobs-history-count': 1000, 'session-timeout:mail': None}
     >>> checked({"max-job-history": 1})
     Traceback (most recent call last):
     headrace.errors.ConfigurationError: max-job-history goes from 2 to 10,000, not 1.
@@ -187,8 +188,8 @@ def session_timeout(store: Store, queues: Sequence[str]) -> int:
     A pattern asks for the shortest that is set for a queue that it stands for.
     """
     found = found_in(store) if Facet.SETTINGS in store.facets else {}
-    common = found.get("heartbeat", HEARTBEAT)
-    prefix = "heartbeat:"
+    common = found.get("session-timeout", SESSION_TIMEOUT)
+    prefix = "session-timeout:"
     own = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
     asked = [min((own[name] for name in own if fits(queue, name)), default=common) for queue in queues]
     return min(asked, default=common)
@@ -202,9 +203,9 @@ class AppSettings(MutableMapping[str, "timedelta | int | None"]):
     >>> app.settings["jobs-history"]
     datetime.timedelta(days=7)
     >>> app.settings["jobs-history"] = "12 hours"
-    >>> app.settings["heartbeat:mail"] = 30
+    >>> app.settings["session-timeout:mail"] = 30
     >>> app.settings.changed()
-    {'heartbeat:mail': datetime.timedelta(seconds=30), 'jobs-history': datetime.timedelta(seconds=43200)}
+    {'jobs-history': datetime.timedelta(seconds=43200), 'session-timeout:mail': datetime.timedelta(seconds=30)}
     >>> del app.settings["jobs-history"]
     """
 

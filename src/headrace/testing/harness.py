@@ -42,7 +42,7 @@ class TestingStore(SqliteStore):
 
     __test__ = False
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         raise HeadraceError(
             f"Job {job_id} has not ended, and in testing nothing runs by itself: call run_all() before you ask for "
             "its result."

@@ -46,7 +46,7 @@ class Worker:
     `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
     `session_timeout`: how long after its last sign of life others may take over its jobs; unless given, as the store's
-    settings say (`heartbeat`).
+    settings say (`session-timeout`).
     `monitor`: whether it looks after jobs of workers that have died; if nobody does, those stay where they are.
 
     >>> from headrace import Headrace

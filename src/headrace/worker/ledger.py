@@ -74,9 +74,9 @@ class Ledger:
             self._map[place] = 0
             self._free.append(place)
 
-    def say_farewell(self, *, makes_way: bool) -> None:
-        """All is settled or given back: this is not a crash. `makes_way`: another process should go on."""
-        struct.pack_into("<Q", self._map, 8, 2 if makes_way else 1)
+    def say_farewell(self, *, recycling: bool) -> None:
+        """All is settled or given back: this is not a crash. `recycling`: another process should go on."""
+        struct.pack_into("<Q", self._map, 8, 2 if recycling else 1)
 
     # -- the supervisor's side --
 
@@ -91,7 +91,7 @@ class Ledger:
         return bool(struct.unpack_from("<Q", self._map, 8)[0])
 
     @property
-    def makes_way(self) -> bool:
+    def recycling(self) -> bool:
         """Whether it left work for a successor."""
         return bool(struct.unpack_from("<Q", self._map, 8)[0] == 2)
 

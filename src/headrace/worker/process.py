@@ -129,7 +129,7 @@ def _run(config: ProcessConfig) -> int:
     except HeadraceError as error:
         log.error("%s", error)
         return 1
-    ledger.say_farewell(makes_way=pump.makes_way)
+    ledger.say_farewell(recycling=pump.recycling)
     return EXIT_OK
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace import crashpoints
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreError, StoreUnavailable
-from headrace.records import Kind, Lease, Outcome, Ref, Take, Turn, Verdict
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Take, Verdict
 from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
 from headrace.values.clock import Clock, SystemClock
@@ -104,7 +104,7 @@ class Pump:
         self.slots = slots
         self.burst = burst
         self._monitor = monitor
-        self.makes_way = False
+        self.recycling = False
         self.payload_limit = app.payload_limit
         self.steady = (clock or SystemClock()).steady
         self._store: Store = app.store
@@ -163,7 +163,7 @@ class Pump:
         self._ticks_rest = 0
         self._tick_pause = TICK_AGAIN
         self._hungry = True
-        self._told = False
+        self._news_pending = False
         self._renewed: dict[str, Context] = {}
         """Whose leases were renewed into new tokens while their outcomes may have been under way, by job."""
         self._threads = ThreadExecutor(self, slots)
@@ -270,7 +270,7 @@ class Pump:
     def _make_way(self, why: str) -> None:
         """Stop taking, let everything that runs finish, and leave the rest to a fresh process."""
         log.info("%s: making way for a fresh process", why)
-        self.makes_way = True
+        self.recycling = True
         self.stop(grace=3600.0)
 
     def abandon(self) -> None:
@@ -329,7 +329,7 @@ class Pump:
             if self._hungry or self._ripe():
                 self._exchange()
                 if self._hungry or self._outcomes or self.stopping:
-                    self._told = self._told or self._waiter.wait(0)
+                    self._news_pending = self._news_pending or self._waiter.wait(0)
                     continue
             if self._tick_has_come():
                 continue
@@ -385,15 +385,15 @@ class Pump:
         self._ahead.exchanged(time.monotonic() - begun)
         if take is not None:  # an expired session may settle
             self._is_alive(turn.ends, turn.now)
-        self._heed(outcomes, take, turn)
+        self._apply_reply(outcomes, take, turn)
 
-    def _heed(self, outcomes: list[Outcome], take: Take | None, turn: Turn) -> None:
+    def _apply_reply(self, outcomes: list[Outcome], take: Take | None, turn: ExchangeReply) -> None:
         """What the store has answered."""
         if crashpoints.armed:
             crashpoints.reach("exchange.after")
         self._unanswered = None
         self._turned = time.monotonic()
-        later = self._judge(outcomes, turn)
+        later = self._apply_verdicts(outcomes, turn)
         self._dispatch(turn)
         asked = 0 if take is None else take.slots + take.spare
         self._hungry = bool(asked) and len(turn.leases) == asked and not self.stopping
@@ -402,7 +402,7 @@ class Pump:
         if later and self._closed:
             time.sleep(LATER_SECONDS)
         elif later and self._waiter.wait(LATER_SECONDS):
-            self._hungry = self._told = True
+            self._hungry = self._news_pending = True
 
     # -- schedules --
 
@@ -483,7 +483,7 @@ class Pump:
             if self._unanswered is not None:
                 number, outcomes = self._unanswered
                 request = self._store.exchange(self.session, number, outcomes, steady=self.steady())
-                self._heed(outcomes, None, self._insist(request))
+                self._apply_reply(outcomes, None, self._insist(request))
             self._settle_rest()
         except (SessionGone, StaleRequest) as error:
             self._lost = self._lost or not isinstance(error, CutOff)
@@ -506,7 +506,7 @@ class Pump:
                 started.append(run.lease.ref)
         return started
 
-    def _judge(self, outcomes: list[Outcome], turn: Turn) -> bool:
+    def _apply_verdicts(self, outcomes: list[Outcome], turn: ExchangeReply) -> bool:
         """Heed the verdicts. True: some outcomes are to be sent again, after a moment."""
         if turn.verdicts.count(Verdict.OK) == len(outcomes):
             return False
@@ -517,7 +517,7 @@ class Pump:
                 self._outcomes.append(outcome)
         return Verdict.LATER in turn.verdicts
 
-    def _dispatch(self, turn: Turn) -> None:
+    def _dispatch(self, turn: ExchangeReply) -> None:
         """Hand leases to the executors that can run them."""
         if not turn.leases:
             return
@@ -634,9 +634,9 @@ class Pump:
         """Now and then: learn what was cancelled or lost, sweep up after the dead."""
         now = time.monotonic()
         since = now - self._checked
-        if since >= self._renew_seconds or (self._told and since >= NEWS_SECONDS) or self._may_compare(now):
+        if since >= self._renew_seconds or (self._news_pending and since >= NEWS_SECONDS) or self._may_compare(now):
             self._checked = now
-            self._told = False
+            self._news_pending = False
             self._check_leases()
         if now - self._swept >= SWEEP_SECONDS:
             self._swept = now + random.uniform(0.0, 0.4)  # noqa: S311
@@ -744,12 +744,12 @@ class Pump:
             self._asleep = False
             return
         if self._may_wait_and_take():
-            self._threads.errand(self._wait_and_take)
+            self._threads.lend_thread(self._wait_and_take)
             return
         news = self._waiter.wait(self._patience(self._swept + SWEEP_SECONDS))
         self._asleep = False
         if news:
-            self._told = True
+            self._news_pending = True
         self._hungry = self._room > 0 and (news or self._due_now())
 
     def _patience(self, until: float) -> float:
@@ -761,7 +761,7 @@ class Pump:
             until = min(until, self._filled + (STUCK_SECONDS if self._hurried else SLOW_SECONDS))
         if self._spoken:
             until = min(until, self._reported + REPORT_SECONDS)
-        if self._told and self._running:
+        if self._news_pending and self._running:
             until = min(until, self._checked + NEWS_SECONDS)
         if self._stop_at is not None:
             until = min(until, self._stop_at)
@@ -796,9 +796,9 @@ class Pump:
         else:
             self._find_out_when(turn)
         self._is_alive(turn.ends, turn.now)
-        self._heed([], take, turn)
+        self._apply_reply([], take, turn)
 
-    def _find_out_when(self, turn: Turn) -> None:
+    def _find_out_when(self, turn: ExchangeReply) -> None:
         """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
         rated = [lease for lease in turn.leases if lease.start_within is not None]
         if rated:

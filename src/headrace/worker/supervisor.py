@@ -279,7 +279,7 @@ class Supervisor:
     def _bury(self, child: Child, code: int) -> None:
         started = child.ledger.entries()
         in_good_order = code == EXIT_OK and child.ledger.said_farewell
-        found_nothing = in_good_order and not (child.told_to_stop or child.ledger.makes_way)
+        found_nothing = in_good_order and not (child.told_to_stop or child.ledger.recycling)
         # What still ran when its process was told to stop is not to blame.
         crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
         self._inherit(child)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from headrace.records import Event
+from headrace.records import HistoryRecord
 from headrace.store.contract import Operation
-from headrace.store.facets import Happening, QueueControl, ScheduleRecord
+from headrace.store.facets import EventRecord, QueueControl, ScheduleRecord
 from headrace.values.clock import Clock, SystemClock
 
-from .ears import Ear
 from .records import Edge, Ended, Job, LaneRecord, Session
+from .waiters import ModelWaiter
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Core:
         self.jobs: dict[str, Job] = {}
         self.known_schedules: dict[str, ScheduleRecord] = {}
         self.known_sessions: dict[str, Session] = {}
-        self.ears: list[Ear] = []
+        self.ears: list[ModelWaiter] = []
         self.lock = threading.Lock()
         self.last_ref = 0
         self.edges: list[Edge] = []
@@ -53,7 +53,7 @@ class Core:
         """Queue, day, wait and run of all jobs that were ever done."""
         self.counted: Counter[tuple[str, str, int]] = Counter()
         self.listened_until = 0
-        self.happenings: list[Happening] = []
+        self.happenings: list[EventRecord] = []
         """Since somebody first listened."""
 
     def run(self, operation: Operation[T]) -> T:
@@ -69,4 +69,4 @@ class Core:
 
     def _note(self, job: Job, what: str, detail: str = "", at: int | None = None, worker: str = "") -> None:
         """Add a line to a job's history. `worker`: whose run it is about."""
-        job.events.append(Event(self.clock.now() if at is None else at, what, detail, worker))
+        job.events.append(HistoryRecord(self.clock.now() if at is None else at, what, detail, worker))

@@ -1,4 +1,4 @@
-"""edit, time_out, peek, circumstances: what people change in a line, and what they see of it."""
+"""edit, take_back, peek, circumstances: what people change in a line, and what they see of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Editing(Core):
         self._note(job, "edited", what)
         self._happened(job, "edited", what)
 
-    def time_out(self, ids: Sequence[str]) -> Step[list[bool]]:
+    def take_back(self, ids: Sequence[str]) -> Step[list[bool]]:
         return Step(lambda: self._and_work_off([self._time_out(i) for i in ids]))
 
     def _time_out(self, job_id: str) -> bool:
@@ -55,7 +55,7 @@ class Editing(Core):
         if job is None or job.state is not State.RUNNING:
             return False
         self._tell(session=job.session)
-        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "timed out")
+        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "taken back")
         job.token += 1
         return True
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.facets import DETAIL, Batch, Happening
+from headrace.store.facets import DETAIL, Batch, EventRecord
 from headrace.values.glob import any_fits
 
 from .core import Core, Step
-from .ears import Ear
 from .records import Job
+from .waiters import ModelWaiter
 
 LISTENS = 60_000
 EVENTS_KEPT = 10_000
@@ -33,24 +33,24 @@ class Events(Core):
         found = self.happenings[max(after, dropped) :][:limit]
         return Batch(found, str(max(after, dropped) + len(found)), missed)
 
-    def hearer(self) -> Ear:
-        return Ear(self.ears, events=True)
+    def event_waiter(self) -> ModelWaiter:
+        return ModelWaiter(self.ears, events=True)
 
     def _happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
         if self.clock.steady() < self.listened_until:
             detail = detail.encode()[:DETAIL].decode(errors="ignore")
             self.happenings.append(
-                Happening(self.clock.now(), what, job.id, job.task, job.queue, worker, detail, job.tracked)
+                EventRecord(self.clock.now(), what, job.id, job.task, job.queue, worker, detail, job.tracked)
             )
             for ear in self.ears:
                 if ear.events:
                     ear.hear()
 
-    def waiter(self, session: str, queues: Sequence[str]) -> Ear:
-        return Ear(self.ears, session=session, queues=queues)
+    def waiter(self, session: str, queues: Sequence[str]) -> ModelWaiter:
+        return ModelWaiter(self.ears, session=session, queues=queues)
 
-    def watcher(self, job_id: str) -> Ear:
-        return Ear(self.ears, job=job_id)
+    def job_waiter(self, job_id: str) -> ModelWaiter:
+        return ModelWaiter(self.ears, job=job_id)
 
     def _tell(self, *, queue: str = "", session: str = "", job: str = "") -> None:
         for ear in self.ears:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.records import Kind, Lease, Outcome, Ref, Report, State, Take, Turn, Verdict
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Verdict
 
 from .core import Core, Step
 from .records import Job, Session
@@ -21,7 +21,7 @@ class Exchange(Core):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Step[Turn]:
+    ) -> Step[ExchangeReply]:
         return Step(self._exchange, session, number, outcomes, take, steady, started)
 
     def _exchange(
@@ -32,7 +32,7 @@ class Exchange(Core):
         take: Take | None,
         steady: int,
         started: Sequence[Ref],
-    ) -> Turn:
+    ) -> ExchangeReply:
         session = self._live(session_id, settles=take is None)
         expired = self._expired(session)
         if not self._is_repeat(session, number):
@@ -45,7 +45,7 @@ class Exchange(Core):
             self._mark_seen(session)
         handed_out = [job for job in self._held(session) if job.handed_out[0] == number]
         scheduled = [job.due for job in self.jobs.values() if job.state is State.SCHEDULED]
-        return Turn(
+        return ExchangeReply(
             session.answer,
             [self._lease(job) for job in handed_out],
             self.clock.now(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from headrace.records import Counts, Event, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.values.glob import matcher
 
 from .core import Core, Step
@@ -48,10 +48,10 @@ class Looking(Core):
             for queue in queues
         ]
 
-    def history(self, job_id: str) -> Step[list[Event]]:
+    def history(self, job_id: str) -> Step[list[HistoryRecord]]:
         return Step(self._history, job_id)
 
-    def _history(self, job_id: str) -> list[Event]:
+    def _history(self, job_id: str) -> list[HistoryRecord]:
         events = self.jobs[job_id].events if job_id in self.jobs else []
         return events[:1] + events[1:][1 - self._setting("max-job-history") :]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.records import Charge, Event, Kind, Outcome, State
+from headrace.records import Charge, HistoryRecord, Kind, Outcome, State
 from headrace.store import limits
 from headrace.store.stats import DAY
 
@@ -29,7 +29,7 @@ class Outcomes(Core):
         if unbegun and job.events[-1].what == "started":
             del job.events[-1]
         else:
-            job.events[job.start_line] = Event(job.started, "started", "", job.worker)
+            job.events[job.start_line] = HistoryRecord(job.started, "started", "", job.worker)
             if not (cancelled or why or what in ("done", "failed")):
                 self._note(job, what, outcome.note, ended, job.worker)
         if why:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.records import Event, IfFailed, Lane, SessionInfo, State, Verdict
+from headrace.records import HistoryRecord, IfFailed, Lane, SessionInfo, State, Verdict
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 
@@ -66,7 +66,7 @@ class Job:
     """The jobs that name it among those they come after."""
     culprits: set[Job] = field(default_factory=set)
     """Those of the jobs it comes after because of which it has failed: it comes back when the last is revived."""
-    events: list[Event] = field(default_factory=list)
+    events: list[HistoryRecord] = field(default_factory=list)
     start_line: int = 0
     """Where in `events` the last run was started."""
 

@@ -213,7 +213,7 @@ class Audit:
             excused = (
                 (request.name == "delete" and job_id in request.about)
                 or (request.name == "sweep" and old.state.final)
-                or (request.name == "put" and any(makes_way(old, new) for new in request.about))
+                or (request.name == "put" and any(recycling(old, new) for new in request.about))
             )
             check(excused, f"I2: a job was lost {rule}", old)
         for job_id in after.keys() - self.before.keys():
@@ -226,7 +226,7 @@ class Audit:
             old, new = self.before[job_id], after[job_id]
             if request.name == "put" and new != old:
                 # Replaced by a job of the batch, and put anew behind it.
-                excused = any(makes_way(old, job) for job in request.about) and new.token == 0
+                excused = any(recycling(old, job) for job in request.about) and new.token == 0
                 excused |= old.state.final and new == msgspec.structs.replace(old, unique_key=None)
                 if not excused:  # a parent was replaced, or a lane put to another use
                     excused = (bool(old.after) or old.lane is not None) and new == msgspec.structs.replace(
@@ -279,6 +279,6 @@ def members(jobs: dict[str, Snapshot]) -> dict[tuple[str, str], list[Snapshot]]:
     return found
 
 
-def makes_way(old: Snapshot, new: NewJob) -> bool:
+def recycling(old: Snapshot, new: NewJob) -> bool:
     """Whether a put may remove this job."""
     return new.replace and old.id != new.id and old.unique_key == new.unique_key and old.state in WAITING

@@ -53,6 +53,6 @@ MARKS_TOGETHER = frozenset({
     "a queue was paused with jobs in it",
     "a queue's limit held a job back",
     "a waiting job was edited",
-    "a running job was timed out",
+    "a running job was taken back",
 })  # fmt: skip
 """With a store that has the facets of `scene.TOGETHER`."""

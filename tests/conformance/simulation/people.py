@@ -19,16 +19,16 @@ def tie(world: World) -> None:
     choose = world.choose
     waiting = [job.id for job in world.jobs.values() if job.state in WAITING]
     running = [job.id for job in world.jobs.values() if job.state is State.RUNNING]
-    act = choose.one(("edit", "depend", "time_out"))
+    act = choose.one(("edit", "depend", "take_back"))
     awaited = [job_id for job_id in waiting if any(job_id in job.after for job in world.jobs.values())]
-    likely = {"time_out": running, "depend": awaited}.get(act) or waiting
+    likely = {"take_back": running, "depend": awaited}.get(act) or waiting
     ids = [choose.one(likely or world.ids), choose.one(world.ids)][: 1 + choose.pick(2)]
     known = dict(world.jobs)
     if act == "edit":
         change = _change(world, ids)
         request = Request(act, f"edit {ids}: {change}", lambda _, store: store.edit(ids, change), ids)
-    elif act == "time_out":
-        request = Request(act, f"time out {ids}", lambda _, store: store.time_out(ids), ids)
+    elif act == "take_back":
+        request = Request(act, f"time out {ids}", lambda _, store: store.take_back(ids), ids)
     else:
         failed = [job.id for job in world.jobs.values() if job.state in (State.FAILED, State.CANCELLED)]
         add = (world.some_ids, lambda: tuple(failed[:1]), tuple)[choose.pick(3)]()
@@ -43,8 +43,8 @@ def tie(world: World) -> None:
         world.sometimes("dependencies were changed")
     elif act == "edit" and any(answer):
         world.sometimes("a waiting job was edited")
-    elif act == "time_out" and any(answer):
-        world.sometimes("a running job was timed out")
+    elif act == "take_back" and any(answer):
+        world.sometimes("a running job was taken back")
 
 
 def _change(world: World, ids: list[str]) -> Edit:

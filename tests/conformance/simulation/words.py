@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.records import Lease, NewJob, Snapshot, Turn
+from headrace.records import ExchangeReply, Lease, NewJob, Snapshot
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ def comparable(answer: Any, again: bool = False) -> Any:
     That is refs; the order of sessions and of jobs given back; and, in the answer to a repeated request, the order of
     those leases that are still held.
     """
-    if isinstance(answer, Turn):
+    if isinstance(answer, ExchangeReply):
         leases = [tuple(getattr(lease, f) for f in Lease.__struct_fields__ if f != "ref") for lease in answer.leases]
         if again:
             leases.sort(key=lambda lease: lease[:2])
@@ -44,7 +44,7 @@ def difference(pair: tuple[Snapshot, Snapshot]) -> str:
 def in_words(answer: Any) -> str:
     if isinstance(answer, Refused):
         return answer.why
-    if isinstance(answer, Turn):
+    if isinstance(answer, ExchangeReply):
         leases = [f"{lease.id}/{lease.token}{' spare' if lease.spare else ''}" for lease in answer.leases]
         return ", ".join([verdict.name for verdict in answer.verdicts] + leases) or "nothing"
     if isinstance(answer, list):

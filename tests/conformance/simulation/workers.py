@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.records import Charge, Kind, SessionInfo, State, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, SessionInfo, State, Verdict
 
 from .actors import Held, Request, Worker
 from .audit import check
@@ -93,7 +93,9 @@ def _hear(world: World, worker: Worker, request: Request, answers: tuple[Any, An
             world.sometimes("renewing told of a cancellation")
 
 
-def hear_turn(world: World, worker: Worker, request: Request, answers: tuple[Turn, Turn], again: bool) -> None:
+def hear_turn(
+    world: World, worker: Worker, request: Request, answers: tuple[ExchangeReply, ExchangeReply], again: bool
+) -> None:
     outcomes, started = request.about
     turn = answers[0]
     for held in started:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.dialects.bedrock.store import BedrockStore, Work
-from headrace.records import Lease, NewJob, Put, Renewal, Snapshot, Turn
+from headrace.records import ExchangeReply, Lease, NewJob, Put, Renewal, Snapshot
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Named(BedrockStore):
         return Work(lambda client: BedrockStore.delete(self, [self._ids.get(name, name) for name in ids]).work(client))
 
     def exchange(self, *arguments: Any, **options: Any) -> Any:
-        def name(turn: Turn) -> Turn:
+        def name(turn: ExchangeReply) -> ExchangeReply:
             return msgspec.structs.replace(turn, leases=[self._translate(lease) for lease in turn.leases])
 
         return _then(super().exchange(*arguments, **options), name)

@@ -313,17 +313,28 @@ def test_failures_are_counted_by_group(store: QlessStore) -> None:
 
 
 def test_settings_are_options(store: QlessStore, qless: Recorder) -> None:
-    assert store.run(store.settings()) == {"heartbeat": 60_000}
-    store.run(store.set_settings({"heartbeat": 30_000, "heartbeat:mail": 2_500, "stats-history": 3 * 86_400_000}))
+    assert store.run(store.settings()) == {"session-timeout": 60_000}
+    store.run(
+        store.set_settings({"session-timeout": 30_000, "session-timeout:mail": 2_500, "stats-history": 3 * 86_400_000})
+    )
     assert qless.redis.hgetall("ql:config") == {"heartbeat": "30", "mail-heartbeat": "2.5", "stats-history": "3"}
     qless("config.set", 1, "heartbeat-q", "7")
     qless("config.set", 1, "application", "shop")
-    found = {"heartbeat": 30_000, "heartbeat:mail": 2_500, "heartbeat:q": 7_000, "stats-history": 259_200_000}
+    found = {
+        "session-timeout": 30_000,
+        "session-timeout:mail": 2_500,
+        "session-timeout:q": 7_000,
+        "stats-history": 259_200_000,
+    }
     assert store.run(store.settings()) == found
-    store.run(store.set_settings({"heartbeat": None, "heartbeat:q": None}))
-    assert store.run(store.settings()) == {"heartbeat": 60_000, "heartbeat:mail": 2_500, "stats-history": 259_200_000}
+    store.run(store.set_settings({"session-timeout": None, "session-timeout:q": None}))
+    assert store.run(store.settings()) == {
+        "session-timeout": 60_000,
+        "session-timeout:mail": 2_500,
+        "stats-history": 259_200_000,
+    }
     with pytest.raises(Unsupported, match="Qless has no option that does what failed-history says"):
-        store.set_settings({"heartbeat": 1_000, "failed-history": 1})
+        store.set_settings({"session-timeout": 1_000, "failed-history": 1})
 
 
 # -- editing --
@@ -368,7 +379,7 @@ def test_an_edit_keeps_attempts_and_dependencies(store: QlessStore, qless: Recor
 def test_timing_out_takes_a_job_away_and_costs_nothing(store: QlessStore, qless: Recorder) -> None:
     put(store, new("a"), new("b"))
     (lease,) = take(store, 1, slots=1)
-    assert store.run(store.time_out(["a", "b", "nope"])) == [True, False, False]
+    assert store.run(store.take_back(["a", "b", "nope"])) == [True, False, False]
     qless("get", 1, "a")
     assert (
         f"ql:w:{worker_name('s1')}",

@@ -140,6 +140,6 @@ def test_the_store_works_and_shows_what_counts(qless: Recorder, server: Server, 
         app.worker(queues=["q"]).run_until_empty()
         assert app.job(handle.id).state is State.DONE
         settings = app.store.run(app.store.settings())
-        assert settings["heartbeat"] == (60_000 if value == "nan" else 10**12)
+        assert settings["session-timeout"] == (60_000 if value == "nan" else 10**12)
         app.store.run(app.store.controls())
         app.store.run(app.store.circumstances(handle.id))

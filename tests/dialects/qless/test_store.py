@@ -424,7 +424,7 @@ def test_the_second_run_of_a_job_that_was_taken_away_is_heard(store: QlessStore)
     take = Take(("q",), 1, 0)
     (first,) = store.run(store.exchange("s1", 1, (), take)).leases
     store.run(store.report("s1", 2, [Report(ref="a", token=first.token, id="a", data=b"1")]))
-    assert store.run(store.time_out(["a"])) == [True]
+    assert store.run(store.take_back(["a"])) == [True]
     (second,) = store.run(store.exchange("s1", 3, (), take)).leases
     assert second.data == b"1"
     assert list(store.run(store.exchange("s1", 4, [done("a", first.token)])).verdicts) == [Verdict.STALE]

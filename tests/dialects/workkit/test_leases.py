@@ -12,7 +12,7 @@ from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.address import make_settings, url_of
 from headrace.dialects.workkit.payload import canonical
 from headrace.errors import MaybeApplied, SessionGone, StaleRequest, StoreCorrupt
-from headrace.records import Charge, Kind, Lease, Outcome, Renewal, SessionInfo, State, Take, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Renewal, SessionInfo, State, Take, Verdict
 from headrace.values.clock import ManualClock
 from store.redis import servers
 from store.redis.servers import Server
@@ -35,7 +35,7 @@ class Listener:
         self.store, self.id, self.number = store, f"session of {name}", 0
         store.run(store.open(SessionInfo(id=self.id, name=name, tasks=("a/run", "a/other"))))
 
-    def exchange(self, *outcomes: Outcome, slots: int = 0, spare: int = 0, number: int | None = None) -> Turn:
+    def exchange(self, *outcomes: Outcome, slots: int = 0, spare: int = 0, number: int | None = None) -> ExchangeReply:
         self.number = number or self.number + 1
         take = Take(("default",), slots, spare) if slots or spare else None
         return self.store.run(self.store.exchange(self.id, self.number, outcomes, take))

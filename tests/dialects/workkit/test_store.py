@@ -165,7 +165,7 @@ def test_what_the_wire_cannot_carry_is_refused_before_anything_is_written(
 
 def test_what_is_not_kept_is_refused_in_words(app: Headrace) -> None:
     store = app.store
-    for act in (lambda: store.history("x"), lambda: store.revive(["x"]), lambda: store.watcher("x")):
+    for act in (lambda: store.history("x"), lambda: store.revive(["x"]), lambda: store.job_waiter("x")):
         with pytest.raises(Unsupported, match="WorkKit schedule keeps no"):
             act()
 

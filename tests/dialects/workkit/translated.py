@@ -16,7 +16,7 @@ import msgspec
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.payload import canonical, job_id
 from headrace.dialects.workkit.times import cron_of
-from headrace.records import Lease, NewJob, Put, Renewal, Snapshot, Turn
+from headrace.records import ExchangeReply, Lease, NewJob, Put, Renewal, Snapshot
 from headrace.store.redis.operation import Steps
 
 
@@ -60,7 +60,7 @@ class Translated:
         return self._store.delete([self._ids.get(name, name) for name in ids])
 
     def exchange(self, *arguments: Any, **options: Any) -> Any:
-        def read(turn: Turn) -> Turn:
+        def read(turn: ExchangeReply) -> ExchangeReply:
             return msgspec.structs.replace(turn, leases=[_original(lease) for lease in turn.leases])
 
         return _then(self._store.exchange(*arguments, **options), read)

@@ -14,7 +14,7 @@ from headrace.store.redis import damage, requests
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.redis.troubles import DamagedJob, UnknownList
-from headrace.store.redis.wakeup import Ear
+from headrace.store.redis.wakeup import RedisWaiter
 from headrace.store.stats import DAY
 from headrace.values.clock import ManualClock
 
@@ -30,7 +30,7 @@ CROWDED = (
     "put in a crowd", "exchange in a crowd", "exchange by pattern", "exchange by list", "close in a crowd",
     "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
-    "edit", "edit a body", "time_out", "pause", "resume", "limit", "controls", "lane", "peek",
+    "edit", "edit a body", "take_back", "pause", "resume", "limit", "controls", "lane", "peek",
     "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
@@ -48,7 +48,7 @@ def list_of_queues(store: RedisStore) -> Script[None]:
 Request = Callable[[], Operation[object]]
 
 
-def question(ear: Ear) -> Script[tuple[bool, int]]:
+def question(ear: RedisWaiter) -> Script[tuple[bool, int]]:
     """What an ear asks before it waits."""
     ear.close()
     return ear._question
@@ -72,7 +72,7 @@ class Scene:
         put(store, "long gone")
         worker.run_one()
         store.run(store.delete(["long gone"]))
-        store.run(store.set_settings({"results-history": 900, "heartbeat:q": 2_000}))
+        store.run(store.set_settings({"results-history": 900, "session-timeout:q": 2_000}))
         put(store, "old", tags=("ancient",))
         put(store, "unique done", unique_key="k done", unique_for=60_000)
         worker.run_one(result=b"R")
@@ -99,7 +99,7 @@ class Scene:
         clock.advance(1_000)
         worker.renew()
         Worker(store, clock, "listener", "elsewhere").take(1)
-        store.run(question(store.watcher("run 1")))
+        store.run(question(store.job_waiter("run 1")))
         store.driver.command("PEXPIRE", store.keys.events, "30000")
 
     def keep_schedules(self) -> None:
@@ -174,7 +174,7 @@ class Scene:
             "revive": lambda: store.revive(["failed", "cancelled"]),
             "listen": lambda: question(store.waiter("session of listener", ["nothing here"])),
             "listen to a pattern": lambda: question(store.waiter("session of listener", ["nothing*", "here"])),
-            "watch": lambda: question(store.watcher("run 2")),
+            "watch": lambda: question(store.job_waiter("run 2")),
             "hear": lambda: store.events(self.cursor),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
@@ -190,7 +190,7 @@ class Scene:
             "failures": store.failures,
             "settings": store.settings,
             "stats": lambda: store.stats("default", self.clock.now() // DAY),
-            "set settings": lambda: store.set_settings({"jobs-history": 5_000, "heartbeat:q": None}),
+            "set settings": lambda: store.set_settings({"jobs-history": 5_000, "session-timeout:q": None}),
             "schedule_put": lambda: store.put_schedule(self.record(), 1),
             "schedule_delete": lambda: store.delete_schedule("waiting"),
             "schedules by name": lambda: store.schedules(["new", "nobody"]),
@@ -312,7 +312,7 @@ class Crowd(Scene):
                 Edit(queue="elsewhere", priority=3, delay=7, body=LARGE, options=b"P", data=LARGE),
             ),
             "edit a body": lambda: store.edit(["replaceable", "in the line", "soon"], Edit(body=b"B", options=b"")),
-            "time_out": lambda: store.time_out(["limited 1", "rated 1", "sequence 1", "parent", "run 1", "nobody"]),
+            "take_back": lambda: store.take_back(["limited 1", "rated 1", "sequence 1", "parent", "run 1", "nobody"]),
             "pause": lambda: store.pause("elsewhere", "me"),
             "resume": lambda: store.resume("stopped"),
             "limit": lambda: store.limit("elsewhere", 5),

@@ -12,7 +12,7 @@ from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
 from headrace import Headrace
 from headrace.errors import StoreCorrupt
-from headrace.records import Lease, SessionInfo, State, Turn
+from headrace.records import ExchangeReply, Lease, SessionInfo, State
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.redis.store import RedisStore
@@ -48,7 +48,7 @@ def looks(worker: Worker, slots: int, *queues: str, round_robin: bool = False) -
     pytest.fail("it never comes to an end")
 
 
-def look_again(turn: Turn) -> bool:
+def look_again(turn: ExchangeReply) -> bool:
     return turn.next_due is not None and turn.next_due <= turn.now
 
 

@@ -236,13 +236,13 @@ def test_events_on_a_cluster_are_heard_at_once(nodes: list[Server], clock: Manua
     for _ in range(4):
         with (
             closing(RedisStore(cluster_url(nodes), clock=clock)) as store,
-            closing(store.hearer()) as hearer,
+            closing(store.event_waiter()) as event_waiter,
         ):
-            hearer.arm()  # before anything has told where the keys are
+            event_waiter.arm()  # before anything has told where the keys are
             store.run(store.listen())
-            while hearer.wait(0.1):
-                hearer.arm()
+            while event_waiter.wait(0.1):
+                event_waiter.arm()
             put(store, "a")
             began = time.monotonic()
-            assert hearer.wait(10)
+            assert event_waiter.wait(10)
             assert time.monotonic() - began < 0.5

@@ -93,7 +93,7 @@ def test_another_type_at_the_key_is_named(server: Server, lone: RedisStore) -> N
 
 def test_an_ear_blocks_and_does_not_poll(server: Server, lone: RedisStore) -> None:
     listener = Listener(lone)
-    with closing(listener.events.hearer()) as ear:
+    with closing(listener.events.event_waiter()) as ear:
         ear.arm()
         assert calls(server, lambda: ear.wait(1.0)) == {}
         put(lone, "a")
@@ -105,7 +105,7 @@ def test_an_ear_goes_on_blocking_when_the_server_lets_go(
 ) -> None:
     monkeypatch.setattr(wakeup, "PING_SECONDS", 0.3)
     listener = Listener(lone)
-    with closing(listener.events.hearer()) as ear:
+    with closing(listener.events.event_waiter()) as ear:
         ear.arm()
         assert calls(server, lambda: ear.wait(1.5))["xread"] >= 2
         put(lone, "a")
@@ -114,7 +114,7 @@ def test_an_ear_goes_on_blocking_when_the_server_lets_go(
 
 def test_an_ear_survives_its_server(server: Server, lone: RedisStore) -> None:
     listener = Listener(lone)
-    with closing(listener.events.hearer()) as ear:
+    with closing(listener.events.event_waiter()) as ear:
         ear.arm()
         server.kill()
         assert ear.wait(5), "the broken connection is news"
@@ -133,7 +133,7 @@ def test_a_user_who_may_not_block_is_served_all_the_same(server: Server) -> None
     server.command("ACL", "SETUSER", "weak", "on", ">d", "~*", "&*", "+@all", "-xread")
     with closing(RedisStore(f"unix://weak:d@{server.socket}?ns=lone")) as store:
         listener = Listener(store)
-        with closing(listener.events.hearer()) as ear:
+        with closing(listener.events.event_waiter()) as ear:
             for job_id in "ab":
                 ear.arm()
                 put(store, job_id)

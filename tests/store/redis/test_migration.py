@@ -113,6 +113,11 @@ def test_migrated_it_is_as_it_was(namespace: RedisStore) -> None:
     assert contents(namespace) == before
 
 
+def test_the_setting_of_the_session_timeout_has_its_new_name(namespace: RedisStore) -> None:
+    namespace.run(namespace.migrate())
+    assert namespace.run(namespace.settings()) == {"results-history": 900, "session-timeout:q": 2_000}
+
+
 def test_jobs_come_after_the_same_as_before(namespace: RedisStore) -> None:
     more = namespace.driver.command("HGETALL", f"{namespace.keys.prefix}more")
     before = {

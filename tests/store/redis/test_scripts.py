@@ -376,7 +376,7 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
             "pause",
             "resume",
             "limit",
-            "time_out",
+            "take_back",
             "get",
             "find",
             "counts",

@@ -14,10 +14,10 @@ import pytest
 
 from conformance.helpers import Worker, put, state
 from headrace import Headrace
-from headrace.records import Ref, Renewal, State, Take, Turn
+from headrace.records import ExchangeReply, Ref, Renewal, State, Take
 from headrace.store import Operation
 from headrace.store.redis.store import RedisStore
-from headrace.store.redis.wakeup import WorkerEar
+from headrace.store.redis.wakeup import WorkerWaiter
 from headrace.values.clock import SystemClock
 from processes import environment
 
@@ -43,13 +43,13 @@ class Blocked(threading.Thread):
         self.store = store
         self.worker = Worker(store, SystemClock(), "blocked")
         ear = store.waiter(self.worker.id, ["default"])
-        assert isinstance(ear, WorkerEar)
+        assert isinstance(ear, WorkerWaiter)
         self.ear = ear
         self.ear.arm()
         self.number = 1
         assert not store.run(self.request()).leases
         self.timeout = timeout
-        self.answers: list[Turn | None] = []
+        self.answers: list[ExchangeReply | None] = []
 
     def request(self):  # type: ignore[no-untyped-def]
         self.number += 1

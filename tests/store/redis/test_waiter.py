@@ -203,7 +203,7 @@ def test_a_watcher_costs_nothing_when_there_is_none(server: Server, lone: RedisS
     server.command("CONFIG", "RESETSTAT")
     worker.run_one(kind)
     assert "cmdstat_publish" not in server.client().info("commandstats")
-    with closing(lone.watcher("b")) as ear:
+    with closing(lone.job_waiter("b")) as ear:
         ear.arm()
         assert not ear.wait(0.01)
         worker.run_one(kind)

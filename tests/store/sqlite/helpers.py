@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from headrace.records import Kind, Lease, NewJob, Outcome, SessionInfo, Take, Turn
+from headrace.records import ExchangeReply, Kind, Lease, NewJob, Outcome, SessionInfo, Take
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import Clock, SystemClock
 
@@ -34,10 +34,10 @@ class Session:
     def take(self, slots: int = 1, **options: Any) -> list[Lease]:
         return list(self.exchange((), Take(("default",), slots, **options)).leases)
 
-    def settle(self, *leases: Lease, kind: Kind = Kind.DONE, **fields: Any) -> Turn:
+    def settle(self, *leases: Lease, kind: Kind = Kind.DONE, **fields: Any) -> ExchangeReply:
         return self.exchange([Outcome(ref=x.ref, token=x.token, id=x.id, kind=kind, **fields) for x in leases])
 
-    def exchange(self, outcomes: Any = (), take: Take | None = None, clock: Clock | None = None) -> Turn:
+    def exchange(self, outcomes: Any = (), take: Take | None = None, clock: Clock | None = None) -> ExchangeReply:
         steady = (clock or SystemClock()).steady()
         return self.store.run(self.store.exchange(self.id, next(self._numbers), outcomes, take, steady=steady))
 

@@ -16,7 +16,7 @@ from conformance.helpers import put
 from conformance.test_events import Listener
 from headrace.store.sqlite import ringing
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.wakeup import Poll
+from headrace.store.sqlite.wakeup import PollingWaiter
 from headrace.values.clock import ManualClock
 from processes import environment
 
@@ -51,7 +51,7 @@ def bellless(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def refuse(*_: Any) -> None:
         raise OSError("no bells here")
 
-    monkeypatch.setattr(ringing, "Bells", refuse)
+    monkeypatch.setattr(ringing, "WaiterMap", refuse)
     made: list[SqliteStore] = []
 
     def make(**options: Any) -> SqliteStore:
@@ -86,8 +86,8 @@ def test_without_bells_a_row_says_that_somebody_listens(bellless: Callable[..., 
 def test_without_bells_a_reader_that_reads_does_not_wake_itself(bellless: Callable[..., SqliteStore]) -> None:
     reader, writer = bellless(), bellless()
     listener = Listener(reader)
-    ear = reader.hearer()
-    assert isinstance(ear, Poll)
+    ear = reader.event_waiter()
+    assert isinstance(ear, PollingWaiter)
     ear.arm()
     assert listener.heard() == []
     assert not ear.wait(0.05)
@@ -100,7 +100,7 @@ import os, sys
 from headrace.store import open_store
 store = open_store(sys.argv[1])
 store.run(store.listen())
-ear = store.hearer()
+ear = store.event_waiter()
 ear.arm()
 print("listening", flush=True)
 ear.wait(60)

@@ -11,7 +11,7 @@ from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sqlite import put, sessions, sweep
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.wakeup import Bell, queue_key
+from headrace.store.sqlite.wakeup import SocketWaiter, queue_key
 from headrace.values.clock import ManualClock, SystemClock
 from volume import volume
 
@@ -164,7 +164,7 @@ def woken(waiters: list[Waiter]) -> int:
     """How many of them were rung. (Each look at the database would find the job, too.)"""
     rung = 0
     for waiter in waiters:
-        assert isinstance(waiter, Bell)
+        assert isinstance(waiter, SocketWaiter)
         waiter._look = lambda: False
         rung += waiter.wait(0.01)
         waiter.close()
@@ -194,7 +194,7 @@ def test_a_worker_that_is_full_is_not_woken_for_work_but_to_stop_a_job(store: Sq
     others = asleep(store, 2)
     store.run(store.put(jobs(1)))
     assert woken(others) == 1
-    assert isinstance(full, Bell)
+    assert isinstance(full, SocketWaiter)
     assert not full.wait(0.01)
     store.run(store.cancel([lease.id]))
     assert woken(waiters) == 1

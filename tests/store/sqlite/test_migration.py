@@ -49,6 +49,14 @@ def test_a_migrated_file_has_the_schema_of_a_new_one(old: Path, tmp_path: Path, 
     connection.close()
 
 
+def test_the_setting_of_the_session_timeout_has_its_new_name(old: Path, open_store: OpenStore) -> None:
+    connection = apsw.Connection(str(old))
+    connection.execute("INSERT INTO setting VALUES ('heartbeat', 20000), ('heartbeat:mail', 5000)").fetchall()
+    connection.close()
+    store = open_store()
+    assert store.run(store.settings()) == {"session-timeout": 20_000, "session-timeout:mail": 5_000}
+
+
 def test_the_jobs_of_a_migrated_file_go_on(old: Path, open_store: OpenStore) -> None:
     store = open_store()
     found = store.run(store.find(Filter(limit=100))).jobs

@@ -16,7 +16,7 @@ import pytest
 from headrace import Headrace
 from headrace.records import Kind, NewJob, SessionInfo, State
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.wakeup import BUSY, FREE, Bells
+from headrace.store.sqlite.wakeup import BUSY, FREE, WaiterMap
 from processes import environment, eventually
 from volume import volume
 
@@ -119,7 +119,7 @@ def test_a_fork_does_not_touch_its_parents_connections(path: Path) -> None:
         "def put(name): store.run(store.put([NewJob(id=name, task='t', body=b'{}')]))\n"
         "store = SqliteStore('sqlite:///' + sys.argv[1])\n"
         "put('before')\n"
-        "watcher = store.watcher('x')\n"
+        "watcher = store.job_waiter('x')\n"
         "pid = os.fork()\n"
         "if pid == 0:\n    put('child')\n    sys.exit(0)\n"
         "assert os.waitpid(pid, 0)[1] == 0\n"
@@ -136,7 +136,7 @@ def test_a_fork_does_not_touch_its_parents_connections(path: Path) -> None:
 # -- bells --
 
 
-def bells(store: SqliteStore) -> Bells:
+def bells(store: SqliteStore) -> WaiterMap:
     found = store._ringer.bells()
     assert found is not None
     return found
@@ -185,7 +185,7 @@ def test_bells_of_the_dead_are_taken_down(path: Path, store: SqliteStore) -> Non
 
 def test_threads_hang_up_bells_of_their_own(store: SqliteStore) -> None:
     with ThreadPoolExecutor(16) as pool:
-        waiters = list(pool.map(lambda _: store.watcher("job"), range(64)))
+        waiters = list(pool.map(lambda _: store.job_waiter("job"), range(64)))
     assert len({waiter.slot for waiter in waiters}) == 64  # type: ignore[attr-defined]
     for waiter in waiters:
         waiter.close()
@@ -201,7 +201,7 @@ def test_where_no_bell_can_be_hung(
         def refuse(*_: object) -> None:
             raise OSError("this file system has no sockets")
 
-        monkeypatch.setattr(Bells, "hang", refuse)
+        monkeypatch.setattr(WaiterMap, "hang", refuse)
     else:
         Path(f"{path}-run").touch()
     app = Headrace(f"sqlite:///{path}")

@@ -27,7 +27,7 @@ PAUSE = 1.0
 """Seconds between two looks where a server does not wait, or does not answer."""
 
 
-class Ear:
+class BedrockWaiter:
     """A worker's ear at a Bedrock server."""
 
     def __init__(self, client: Client, session: Session) -> None:

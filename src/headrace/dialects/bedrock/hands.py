@@ -32,7 +32,7 @@ from headrace.dialects.bedrock.mapping import (
 from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, MOST_TRIES
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
-from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
 from headrace.task import Overrides
 from headrace.values.clock import Clock
 
@@ -103,7 +103,7 @@ class Session:
         """How many more jobs the worker would take: none while its slots are full."""
         self.queues: tuple[str, ...] = ()
         self._number = 0
-        self._answer: Turn | None = None
+        self._answer: ExchangeReply | None = None
         self._verdicts: dict[int, Verdict] = {}
         self._ended: dict[int, tuple[int, Kind]] = {}
         """The last ends that Bedrock was told of: tokens and kinds."""
@@ -117,7 +117,7 @@ class Session:
 
     # -- exchange --
 
-    def exchange(self, client: Client, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Turn:
+    def exchange(self, client: Client, number: int, outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
         """Settle, then take. Repeated after a failure, it goes on where it was."""
         if number < self._number:
             raise StaleRequest(f"Request {number} came after request {self._number}.")
@@ -131,7 +131,7 @@ class Session:
         finally:
             self.write_down()
         verdicts = [self._verdicts[index] for index in range(len(outcomes))]
-        self._answer = Turn(verdicts=verdicts, leases=leases, now=self._clock.now(), next_due=None)
+        self._answer = ExchangeReply(verdicts=verdicts, leases=leases, now=self._clock.now(), next_due=None)
         return self._answer
 
     def write_down(self) -> None:

@@ -12,7 +12,7 @@ from headrace.dialects.bedrock.client import Client
 from headrace.dialects.bedrock.mapping import Tasks, milliseconds_of, read_name, read_state, split_data, wire_name
 from headrace.dialects.bedrock.moments import write_moment
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
-from headrace.records import Counts, Event, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 
 COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB)"
 """As bytes: one value that is not UTF-8 must not keep all others from being seen."""
@@ -86,16 +86,16 @@ def counts(client: Client, tasks: Tasks, now: int) -> list[Counts]:
     return [Counts(queue, by_queue[queue]) for queue in sorted(by_queue)]
 
 
-def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[Event]:
+def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[HistoryRecord]:
     """What can be told from a job's row."""
     (job,) = get(client, [job_id], tasks, now)
     if job is None:
         return []
-    events = [Event(job.created, "created")]
+    events = [HistoryRecord(job.created, "created")]
     if job.started is not None:
-        events.append(Event(job.started, "started"))
+        events.append(HistoryRecord(job.started, "started"))
     if job.state in (State.FAILED, State.CANCELLED):
-        events.append(Event(job.started or job.created, job.state.value))
+        events.append(HistoryRecord(job.started or job.created, job.state.value))
     return events
 
 

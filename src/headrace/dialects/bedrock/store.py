@@ -13,15 +13,16 @@ import msgspec
 from headrace.dialects.bedrock import looking
 from headrace.dialects.bedrock.calls import BedrockError, DoesNotExist, IllegalAction
 from headrace.dialects.bedrock.client import Client
-from headrace.dialects.bedrock.ear import Ear, Nap
+from headrace.dialects.bedrock.ear import BedrockWaiter, Nap
 from headrace.dialects.bedrock.hands import Session
 from headrace.dialects.bedrock.mapping import Tasks, check, first_run, merge_data, retry_after, wire_name
 from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
 from headrace.errors import ConfigurationError, SessionGone
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -35,7 +36,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
 )
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import shown_url
@@ -157,7 +157,7 @@ class BedrockStore:
     def counts(self) -> Operation[list[Counts]]:
         return Work(lambda client: looking.counts(client, self._tasks, self._clock.now()))
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         return Work(lambda client: looking.history(client, job_id, self._tasks, self._clock.now()))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -208,7 +208,7 @@ class BedrockStore:
                 return True
         return False
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         return Nap()
 
     # -- workers --
@@ -245,7 +245,7 @@ class BedrockStore:
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         return Work(lambda client: self._session(session).exchange(client, number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
@@ -308,7 +308,7 @@ class BedrockStore:
         return Work(look)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return Ear(self.client, self._session(session))
+        return BedrockWaiter(self.client, self._session(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         return Work(lambda client: Swept())

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.records import Event, Lease, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.records import HistoryRecord, Lease, SessionInfo, SessionSnapshot, Snapshot, State
 from headrace.values.codec import ErrorText, encode_error
 
 Fields = dict[bytes, bytes]
@@ -162,15 +162,15 @@ def progress(job: Fields) -> tuple[float, float] | None:
         return None
 
 
-def history(job: Snapshot | None) -> list[Event]:
+def history(job: Snapshot | None) -> list[HistoryRecord]:
     """The protocol keeps none: what can be told from the job as it is."""
     if job is None:
         return []
-    events = [Event(job.created, "created")] if job.created else []
+    events = [HistoryRecord(job.created, "created")] if job.created else []
     if job.started is not None:
-        events.append(Event(job.started, "started", "", job.worker))
+        events.append(HistoryRecord(job.started, "started", "", job.worker))
     if job.finished is not None:
-        events.append(Event(job.finished, job.state.value, job.group or "", job.worker))
+        events.append(HistoryRecord(job.finished, job.state.value, job.group or "", job.worker))
     return events
 
 

@@ -13,8 +13,9 @@ from headrace.dialects.gearmonkey.mapping import Shapes
 from headrace.errors import Unsupported
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -28,7 +29,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
     Verdict,
 )
 from headrace.store.contract import Facet, Operation, Waiter
@@ -107,8 +107,8 @@ class GearMonkeyStore(OnRedis):
     def counts(self) -> Operation[list[Counts]]:
         return Steps(looking.counts)
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
-        def read(reply: Reply, _: bool) -> list[Event]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
+        def read(reply: Reply, _: bool) -> list[HistoryRecord]:
             return records.history(records.snapshot(job_id, reply[0], self.shapes) if reply[0] else None)
 
         return Script("get", (job_id.encode(),), read)
@@ -122,7 +122,7 @@ class GearMonkeyStore(OnRedis):
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _yes_or_no("revive", ids)
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         return waiter.for_job(self.driver, job_id)
 
     # -- workers --
@@ -139,8 +139,8 @@ class GearMonkeyStore(OnRedis):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
-        def read(reply: Reply, _: bool) -> Turn:
+    ) -> Operation[ExchangeReply]:
+        def read(reply: Reply, _: bool) -> ExchangeReply:
             now, due, verdicts, entries, dropped = reply
             for outcome in outcomes:
                 self._runs.pop(outcome.ref, None)
@@ -153,7 +153,7 @@ class GearMonkeyStore(OnRedis):
             self._has_room[session] = take is not None and len(leases) < take.slots
             if leases:
                 self._taken[session] = self._taken.get(session, 0) + 1
-            return Turn([_VERDICTS[code] for code in verdicts], leases, now, due if due >= 0 else None)
+            return ExchangeReply([_VERDICTS[code] for code in verdicts], leases, now, due if due >= 0 else None)
 
         arguments = (
             session.encode(),

@@ -25,7 +25,7 @@ from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN
-from headrace.store.redis.wakeup import Ear
+from headrace.store.redis.wakeup import RedisWaiter
 
 LOOK_AGAIN = (0.002, 0.02, 0.2)
 """Seconds after an event at which to look for the job that it told of."""
@@ -37,7 +37,7 @@ ENOUGH = 16_384
 """Bytes heard without having room, after which a worker stops listening: some hundred events."""
 
 
-class ChannelEar(Ear):
+class ChannelWaiter(RedisWaiter):
     """Hears of messages that contain one of `marks`, on all of its channels.
 
     `channels` tells both when it subscribes. `taken` counts the batches of jobs that were found: whoever has found
@@ -118,7 +118,7 @@ def for_worker(
     queues: Sequence[str],
     has_room: Callable[[], bool | None],
     taken: Callable[[], int],
-) -> ChannelEar:
+) -> ChannelWaiter:
     """Hears of new jobs of the functions that a session accepts, of jobs put back, and of jobs of its own cancelled."""
 
     def channels() -> tuple[list[str], list[bytes]]:
@@ -131,10 +131,10 @@ def for_worker(
     question: Script[tuple[bool, int]] = Script(
         "listen", (session.encode(),), lambda reply, _: (bool(reply[0]), int(reply[1]))
     )
-    return ChannelEar(driver, channels, question, has_room, taken)
+    return ChannelWaiter(driver, channels, question, has_room, taken)
 
 
-def for_job(driver: Driver, job_id: str) -> ChannelEar:
+def for_job(driver: Driver, job_id: str) -> ChannelWaiter:
     """Hears of the end of one job."""
 
     def channels() -> tuple[list[str], list[bytes]]:
@@ -145,4 +145,4 @@ def for_job(driver: Driver, job_id: str) -> ChannelEar:
         return [channel(function.decode())], [b"finish:%s\r\n" % number]
 
     question: Script[tuple[bool, int]] = Script("watch", (job_id.encode(),), lambda reply, _: (bool(reply), -1))
-    return ChannelEar(driver, channels, question, lambda: None)
+    return ChannelWaiter(driver, channels, question, lambda: None)

@@ -19,7 +19,7 @@ from headrace.dialects.gearmonkey.protocol import check_function
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.strict import StrictLoop, load_script
 from headrace.errors import ConfigurationError, HeadraceError, MaybeApplied, SessionGone, StoreError, StoreUnavailable
-from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, SessionInfo, Take, Token, Verdict
 from headrace.store import Operation
 from headrace.values.clock import SystemClock
 from headrace.values.codec import describe_error, encode_error
@@ -199,12 +199,12 @@ class Loop:
             if self._gone:
                 raise SessionGone(f"Session {self._info.id} was taken for dead.")
 
-    def _exchange(self, outcomes: list[Outcome], take: Take | None) -> Turn:
+    def _exchange(self, outcomes: list[Outcome], take: Take | None) -> ExchangeReply:
         if crashpoints.armed:
             crashpoints.reach("exchange.before")
         sent: list[int] = []
 
-        def describe(number: int) -> Operation[Turn]:
+        def describe(number: int) -> Operation[ExchangeReply]:
             sent.append(number)
             return self._store.exchange(self._info.id, number, outcomes, take, steady=self._steady())
 

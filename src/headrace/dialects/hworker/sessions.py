@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.hworker.requests import Record
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Ref, SessionInfo, SessionSnapshot, Token, Turn
+from headrace.records import ExchangeReply, Ref, SessionInfo, SessionSnapshot, Token
 
 if TYPE_CHECKING:
     from headrace.worker.custody import Custody
@@ -45,7 +45,7 @@ class Session:
         """When what rests must be kept alive again: milliseconds on the server's clock."""
         self.has_room: bool | None = None
         """Whether the last take left room; None: there was none yet."""
-        self.turn: Turn | None = None
+        self.turn: ExchangeReply | None = None
         self.number = 0
         self.asked = 0
         """The last request that was sent, answered or not."""

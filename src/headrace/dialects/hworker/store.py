@@ -21,8 +21,9 @@ from headrace.dialects.hworker.wire import new_id, write
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -37,7 +38,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Steps
@@ -132,7 +132,7 @@ class HworkerStore(OnRedis):
 
         return Steps(work)
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         raise Unsupported("An hworker queue keeps no history: messages are only logged, never written to Redis.")
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -144,7 +144,7 @@ class HworkerStore(OnRedis):
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return Steps(lambda: looking.act(self.catalogue, ids, (FAILED, BROKEN), again=True))
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         raise Unsupported("An hworker job leaves no result: messages are only logged, never written to Redis.")
 
     # -- workers --
@@ -182,7 +182,7 @@ class HworkerStore(OnRedis):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         return Steps(lambda: self._turns.exchange(session, number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:

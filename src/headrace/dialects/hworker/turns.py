@@ -18,7 +18,7 @@ from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.requests import Record, Work, batches
 from headrace.dialects.hworker.sessions import Resting, Session, Sessions
 from headrace.dialects.hworker.wire import BrokenEntry, read
-from headrace.records import Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
 from headrace.worker.custody import Crashes
 
 log = logging.getLogger("headrace.hworker")
@@ -47,7 +47,9 @@ class Turns:
 
     # -- exchange --
 
-    def exchange(self, session_id: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Work[Turn]:
+    def exchange(
+        self, session_id: str, number: int, outcomes: Sequence[Outcome], take: Take | None
+    ) -> Work[ExchangeReply]:
         session = self._sessions.find(session_id)
         if session.repeats(number) and session.turn is not None:
             return session.turn
@@ -85,7 +87,7 @@ class Turns:
         if take is not None:
             session.has_room = len(done.taken) < take.slots or bool(broken)
         next_due = self._come_back(session)
-        session.number, session.turn = number, Turn(answers, leases, self._server_now, next_due)
+        session.number, session.turn = number, ExchangeReply(answers, leases, self._server_now, next_due)
         if broken:  # should this fail, a monitor will bring them again
             yield requests.exchange([(record, requests.IS_BROKEN) for record in broken], 0, (), 0)
         return session.turn

@@ -116,8 +116,8 @@ class Managing(Asking):
             answers |= {job_id: code == 1 for job_id, code in zip(left, codes, strict=True) if code != 2}
         return [answers[job_id] for job_id in ids]
 
-    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("time_out", list(ids))
+    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return self._yes_or_no("take_back", list(ids))
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(_: float, jobs: Any) -> list[Snapshot]:

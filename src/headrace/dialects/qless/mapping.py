@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import Unsupported
-from headrace.records import Charge, Event, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.records import Charge, HistoryRecord, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.task import decode_overrides
 from headrace.values.codec import decode_error
@@ -375,13 +375,13 @@ def _tally(summary: dict[str, Any]) -> Tally:
     return Tally(count, mean * count, spread + count * mean**2, bars=tuple(bars))
 
 
-def event(entry: dict[str, Any], first: bool) -> Event:
+def event(entry: dict[str, Any], first: bool) -> HistoryRecord:
     """One line of a history."""
     what = str(entry["what"])
     known = EVENTS.get(what)
     detail = str(entry.get("q") or entry.get("group") or "") if known else what
     word = "moved" if what == "put" and not first else known or "log"
-    return Event(milliseconds(entry["when"]), word, detail, str(entry.get("worker", "")))
+    return HistoryRecord(milliseconds(entry["when"]), word, detail, str(entry.get("worker", "")))
 
 
 def milliseconds(seconds: float | str) -> int:

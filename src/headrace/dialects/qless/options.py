@@ -1,4 +1,4 @@
-"""The settings of a store and the options of a Qless installation: the same names, in other units."""
+"""The settings of a store and the options of a Qless installation: other units, and `heartbeat` for session-timeout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.errors import Unsupported
 from headrace.store.settings import DEFINITIONS
 
 UNITS = {
-    "heartbeat": 1_000,
+    "session-timeout": 1_000,
     "jobs-history": 1_000,
     "jobs-history-count": 1,
     "max-job-history": 1,
@@ -29,16 +29,16 @@ _MOST = 1e9
 """As the script reads it: no option is larger, whatever it says."""
 
 HEARTBEAT = 60_000
-"""What Qless takes for the heartbeat if nothing is set. All other defaults are those of headrace."""
+"""Qless' default for its heartbeat, our session time-out. All other defaults are those of headrace."""
 
 
 def known(stored: Mapping[str, str]) -> dict[str, int]:
     """What an installation's options say, as settings. What is none, or no sensible number, is passed over.
 
     >>> known({"mail-heartbeat": "2.5", "stats-history": "7", "application": "shop"})
-    {'heartbeat': 60000, 'heartbeat:mail': 2500, 'stats-history': 604800000}
+    {'session-timeout': 60000, 'session-timeout:mail': 2500, 'stats-history': 604800000}
     """
-    found: dict[str, int] = {"heartbeat": HEARTBEAT}
+    found: dict[str, int] = {"session-timeout": HEARTBEAT}
     for option, text in sorted(stored.items()):
         name = _setting(option)
         try:
@@ -53,17 +53,19 @@ def known(stored: Mapping[str, str]) -> dict[str, int]:
 
 def _setting(option: str) -> str:
     """The setting that an option is: the published name of a queue's heartbeat gives way to the deployed one."""
+    if option == "heartbeat":
+        return "session-timeout"
     if option.endswith("-heartbeat"):
-        return f"heartbeat:{option.removesuffix('-heartbeat')}"
+        return f"session-timeout:{option.removesuffix('-heartbeat')}"
     if option.startswith("heartbeat-"):
-        return f"heartbeat:{option.removeprefix('heartbeat-')}"
+        return f"session-timeout:{option.removeprefix('heartbeat-')}"
     return option
 
 
 def changes(wanted: Mapping[str, int | None]) -> list[list[str | None]]:
     """Options to set, or (None) to unset.
 
-    >>> changes({"heartbeat:mail": 2_500, "jobs-history": None})
+    >>> changes({"session-timeout:mail": 2_500, "jobs-history": None})
     [['mail-heartbeat', '2.5'], ['jobs-history', None]]
     """
     made: list[list[str | None]] = []
@@ -71,7 +73,7 @@ def changes(wanted: Mapping[str, int | None]) -> list[list[str | None]]:
         base, _, queue = name.partition(":")
         if base in ABSENT:
             raise Unsupported(ABSENT[base])
-        option = f"{queue}-heartbeat" if queue else base
+        option = f"{queue}-heartbeat" if queue else "heartbeat" if base == "session-timeout" else base
         if value is None:
             made.append([option, None])
             if queue:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     Lease,
     NewJob,
     Outcome,
@@ -27,7 +28,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
     Verdict,
 )
 from headrace.store import limits
@@ -130,8 +130,8 @@ class QlessStore(Managing, Scheduling):
 
         return self._script("counts", {}, read)
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
-        def read(_: float, jobs: Any) -> list[Event]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
+        def read(_: float, jobs: Any) -> list[HistoryRecord]:
             entries = (jobs[0]["history"] or []) if jobs[0] else []
             return [mapping.event(entry, first=i == 0) for i, entry in enumerate(entries)]
 
@@ -146,7 +146,7 @@ class QlessStore(Managing, Scheduling):
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return self._yes_or_no("revive", list(ids))
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         return waiter.for_job(self.driver, job_id)
 
     # -- workers --
@@ -168,12 +168,12 @@ class QlessStore(Managing, Scheduling):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         return Steps(lambda: self._turn(session, number, outcomes, take))
 
     def _turn(
         self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Generator[Script[Any], Any, Turn]:
+    ) -> Generator[Script[Any], Any, ExchangeReply]:
         if take is not None and any(map(is_glob, take.queues)):
             # Qless knows all its queues: those that are meant are named.
             known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
@@ -182,7 +182,7 @@ class QlessStore(Managing, Scheduling):
                 named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
             take = replace(take, queues=tuple(named))
         unreadable: list[Any] = []
-        turn: Turn = yield self._exchange(session, number, outcomes, take, unreadable)
+        turn: ExchangeReply = yield self._exchange(session, number, outcomes, take, unreadable)
         if unreadable:
             # Nobody could run them, and nobody would settle them: they fail, and the others go on.
             arguments = {"session": session, "jobs": unreadable}
@@ -191,8 +191,8 @@ class QlessStore(Managing, Scheduling):
 
     def _exchange(
         self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, unreadable: list[Any]
-    ) -> Script[Turn]:
-        def read(now: float, answer: Any) -> Turn:
+    ) -> Script[ExchangeReply]:
+        def read(now: float, answer: Any) -> ExchangeReply:
             for settled in outcomes:
                 self._in_hand.pop((settled.ref, settled.token), None)
             slots = take.slots if take is not None else 0
@@ -208,7 +208,7 @@ class QlessStore(Managing, Scheduling):
             due = answer.get("due")
             verdicts = [_VERDICTS[code] for code in answer["verdicts"] or []]
             ends = min((job["expires"] for job in answer["jobs"] or []), default=None)
-            return Turn(
+            return ExchangeReply(
                 verdicts,
                 leases,
                 mapping.milliseconds(now),

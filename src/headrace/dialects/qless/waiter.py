@@ -31,7 +31,7 @@ HINT_PAUSE = 0.05
 Message = dict[str, Any]
 
 
-class Ear:
+class QlessWaiter:
     """A waiter. `judge` says of a message on a channel whether it is news (2), may be (1), or not (0)."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Ear:
             self._connection = None
 
 
-def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> Ear:
+def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> QlessWaiter:
     """Hears of work in these queues, and of jobs that this worker has lost."""
 
     def judge(channel: str, message: Message) -> int:
@@ -145,13 +145,13 @@ def for_worker(driver: QlessDriver, worker: str, queues: Sequence[str]) -> Ear:
                 return 1
         return 0
 
-    return Ear(driver, ["ql:log", f"ql:w:{worker}"], judge, looks=True)
+    return QlessWaiter(driver, ["ql:log", f"ql:w:{worker}"], judge, looks=True)
 
 
-def for_job(driver: QlessDriver, jid: str) -> Ear:
+def for_job(driver: QlessDriver, jid: str) -> QlessWaiter:
     """Hears of the end of one job. (One that runs out of retries by `retry` ends in silence: a look finds it.)"""
 
     def judge(_: str, message: Message) -> int:
         return 2 if message.get("jid") == jid and message.get("event") in ("completed", "failed", "canceled") else 0
 
-    return Ear(driver, ["ql:log"], judge, looks=True)
+    return QlessWaiter(driver, ["ql:log"], judge, looks=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
-from headrace.store.redis.wakeup import Ear
+from headrace.store.redis.wakeup import RedisWaiter
 
 LOOK_SECONDS = 0.65
 """Peers publish nothing. With what keeps a session alive this makes less than two commands a second."""
 
 
-class ScheduleEar(Ear):
+class ScheduleWaiter(RedisWaiter):
     """A subscription to the schedule's channel, and a look now and then.
 
     `look` describes the look anew each time: what can be run here may have changed.

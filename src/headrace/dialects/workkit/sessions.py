@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Lease, Ref, SessionInfo, Turn
+from headrace.records import ExchangeReply, Lease, Ref, SessionInfo
 from headrace.schedule import Calendar
 
 from .payload import member_of
@@ -71,10 +71,10 @@ class Session:
         self.custody: Custody | None = None
         self._settled: dict[Ref, int] = {}
         self._number = 0
-        self._turn: Turn | None = None
+        self._turn: ExchangeReply | None = None
         self._sent = 0
 
-    def answered(self, number: int) -> Turn | None:
+    def answered(self, number: int) -> ExchangeReply | None:
         """The turn that this number was answered with, if it was."""
         if number == self._number:
             return self._turn
@@ -88,7 +88,7 @@ class Session:
         self._sent = number
         return again
 
-    def answer(self, number: int, turn: Turn | None) -> None:
+    def answer(self, number: int, turn: ExchangeReply | None) -> None:
         """Remember an answer. (None: a report, whose number only counts.)"""
         self._number = number
         self._turn = turn

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -23,7 +24,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
@@ -34,7 +34,7 @@ from . import reading, views
 from .address import Keys, parse_url
 from .arguments import by_position
 from .driver import ScheduleDriver
-from .ear import ScheduleEar
+from .ear import ScheduleWaiter
 from .handlers import Handlers
 from .names import wire_name
 from .orphans import Orphanage
@@ -179,7 +179,7 @@ class WorkKitStore(OnRedis):
     def counts(self) -> Operation[list[Counts]]:
         return Steps(lambda: reading.counts(self))
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         return _refuse("A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.")
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -192,7 +192,7 @@ class WorkKitStore(OnRedis):
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _refuse("A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.")
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         return _refuse("A WorkKit schedule keeps no results, and tells nobody when a job has run.")
 
     # -- workers --
@@ -222,7 +222,7 @@ class WorkKitStore(OnRedis):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         return Steps(lambda: self._turns.exchange(self._sessions.get(session), number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
@@ -285,7 +285,7 @@ class WorkKitStore(OnRedis):
         def look() -> Script[tuple[bool, int]]:
             return self.wire.look(self.handlers.likenesses, self._turns.skip, judge)
 
-        return ScheduleEar(self.driver, self.keys.channel, look, lambda: self._room(session))
+        return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self._room(session))
 
     def _room(self, session: str) -> bool | None:
         known = self._sessions.find(session)

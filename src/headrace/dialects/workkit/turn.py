@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.records import Charge, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
 from headrace.schedule import ScheduleError
 from headrace.store.redis.operation import Script
 from headrace.worker.custody import Crashes
@@ -69,7 +69,7 @@ class Turns:
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Generator[Script[Any], Any, Turn]:
+    ) -> Generator[Script[Any], Any, ExchangeReply]:
         """One numbered exchange."""
         answered = session.answered(number)
         if answered is not None:
@@ -112,7 +112,7 @@ class Turns:
         session.has_room = take is not None and len(leases) < take.slots
         session.next_due = reply.next_due
         session.seen = reply.now
-        turn = Turn([verdicts[place] for place in range(len(outcomes))], leases, reply.now, reply.next_due)
+        turn = ExchangeReply([verdicts[place] for place in range(len(outcomes))], leases, reply.now, reply.next_due)
         if Verdict.LATER in turn.verdicts:
             time.sleep(INSTANT)  # the pump sends it again at once: an instant is what the other one needs
         session.answer(number, turn)

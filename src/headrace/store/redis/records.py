@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Event, IfFailed, Lane, Lease, Snapshot, State
-from headrace.store.facets import Happening, LaneSnapshot, QueueControl
+from headrace.records import HistoryRecord, IfFailed, Lane, Lease, Snapshot, State
+from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
 
 STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
 
@@ -252,21 +252,21 @@ def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
     )
 
 
-def happening(entry: bytes) -> Happening | None:
+def happening(entry: bytes) -> EventRecord | None:
     """An entry of the stream of events; None for one that is not ours."""
     try:
         (at,) = _TIME.unpack_from(entry)
         reader = _Reader(entry, _TIME.size)
         what, job_id, task, queue, worker = (text(reader.short()) for _ in range(5))
         detail = reader.short().decode(errors="ignore")  # may have been cut in the middle of a character
-        return Happening(int(at), what, job_id, task, queue, worker, detail, entry[reader.at] == 1)
+        return EventRecord(int(at), what, job_id, task, queue, worker, detail, entry[reader.at] == 1)
     except (StructError, IndexError, ValueError):
         return None
 
 
-def event(entry: bytes) -> Event:
+def event(entry: bytes) -> HistoryRecord:
     """A line of a job's history."""
     (at,) = _TIME.unpack_from(entry)
     reader = _Reader(entry, _TIME.size)
     what, detail, worker = reader.short(), reader.long(), reader.short()
-    return Event(int(at), text(what), text(detail), text(worker))
+    return HistoryRecord(int(at), text(what), text(detail), text(worker))

@@ -15,7 +15,7 @@ TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
     "edit", "exchange", "few", "get", "hear", "history", "lane", "listen", "most", "names", "open", "peek", "put",
     "put_plain", "renew", "report", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
-    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "time_out", "walk",
+    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "walk",
     "watch",
 )  # fmt: skip
 MIGRATION = (

@@ -10,8 +10,9 @@ import msgspec
 from headrace.errors import ConfigurationError, StoreReadOnly
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     Lease,
     NewJob,
     Outcome,
@@ -27,7 +28,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
     Verdict,
 )
 from headrace.store import damaged, limits
@@ -60,7 +60,7 @@ try:
     from headrace.store.redis.driver import Driver, is_write
     from headrace.store.redis.shared import OnRedis
     from headrace.store.redis.troubles import may_not
-    from headrace.store.redis.wakeup import Ear, Hearer, WorkerEar
+    from headrace.store.redis.wakeup import EventWaiter, RedisWaiter, WorkerWaiter
 except ModuleNotFoundError as missing:
     raise ConfigurationError(
         "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
@@ -153,8 +153,8 @@ class RedisStore(OnRedis):
     def counts(self) -> Operation[list[Counts]]:
         return Steps(_count)
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
-        def read(reply: Reply, _: bool) -> list[Event]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
+        def read(reply: Reply, _: bool) -> list[HistoryRecord]:
             if not reply:
                 return []
             record, runner, entries, most = reply
@@ -201,8 +201,8 @@ class RedisStore(OnRedis):
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return _most("groups", limit)
 
-    def watcher(self, job_id: str) -> Waiter:
-        return Ear.for_job(self.driver, job_id)
+    def job_waiter(self, job_id: str) -> Waiter:
+        return RedisWaiter.for_job(self.driver, job_id)
 
     def listen(self) -> Operation[str]:
         return Script("hear", (b"", b"1"), lambda reply, _: str(reply[0].decode()))
@@ -215,8 +215,8 @@ class RedisStore(OnRedis):
 
         return Script("hear", (cursor.encode(), b"%d" % limit), read)
 
-    def hearer(self) -> Waiter:
-        return Hearer(self.driver)
+    def event_waiter(self) -> Waiter:
+        return EventWaiter(self.driver)
 
     # -- workers --
 
@@ -232,12 +232,12 @@ class RedisStore(OnRedis):
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
-        def read(reply: Reply, _: bool) -> Turn:
+    ) -> Operation[ExchangeReply]:
+        def read(reply: Reply, _: bool) -> ExchangeReply:
             now, due, verdicts, ids, found, values, tick = reply
             leases = self._leases(ids, found, values)
             self._has_room[session] = take is not None and len(leases) < take.slots
-            return Turn(
+            return ExchangeReply(
                 [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
                 int(tick) if tick else None,
             )  # fmt: skip
@@ -321,7 +321,7 @@ class RedisStore(OnRedis):
         return Steps(look)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        return WorkerEar(self.driver, session, queues, lambda: self._has_room.get(session), lambda: self._crowd)
+        return WorkerWaiter(self.driver, session, queues, lambda: self._has_room.get(session), lambda: self._crowd)
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         def work() -> Generator[Script[Any], Any, Swept]:
@@ -399,8 +399,8 @@ class RedisStore(OnRedis):
         )
         return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
 
-    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _yes_or_no("time_out", ids, repeatable=False)
+    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return _yes_or_no("take_back", ids, repeatable=False)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:

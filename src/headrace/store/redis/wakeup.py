@@ -46,7 +46,7 @@ PONG = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 """How a ping is answered to one who is subscribed."""
 
 
-class Ear:
+class RedisWaiter:
     """A waiter.
 
     `question` is a script that says whether there is news already, and in how many milliseconds there will be (or -1).
@@ -80,7 +80,7 @@ class Ear:
         """This user may not subscribe to anything: all that is left is to ask, now and then."""
 
     @classmethod
-    def for_job(cls, driver: Driver, job_id: str) -> Ear:
+    def for_job(cls, driver: Driver, job_id: str) -> RedisWaiter:
         """Hears of the end of one job."""
         arguments = (job_id.encode(), b"%d" % WATCH_MILLISECONDS)
         question = Script("watch", arguments, lambda reply, _: (bool(reply), -1))
@@ -316,7 +316,7 @@ class Ear:
             self._connection = None
 
 
-class WorkerEar(Ear):
+class WorkerWaiter(RedisWaiter):
     """Hears of work in some queues, and of cancelled jobs of one session; and may take as it waits.
 
     `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
@@ -408,7 +408,7 @@ class WorkerEar(Ear):
         super().close()
 
 
-class Hearer(Ear):
+class EventWaiter(RedisWaiter):
     """An ear for events: blocks at the end of their stream, on a connection of its own."""
 
     def __init__(self, driver: Driver) -> None:

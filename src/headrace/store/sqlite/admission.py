@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.store.sqlite import lanes, schedules
-from headrace.store.sqlite.lanes import Standing, standing
+from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
     AFTER,
@@ -26,7 +26,7 @@ REVIVED = 8
 """It came back from its end."""
 
 
-def enter(tx: Transaction, job: Standing, due: int, *, was_due: bool = False) -> None:
+def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -> None:
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
     later = due > tx.now and not was_due
     tx.news(job.queue, EVERYONE if later else 1)
@@ -40,13 +40,13 @@ def enter(tx: Transaction, job: Standing, due: int, *, was_due: bool = False) ->
         tx.execute(SQL["stand"], (job.seq, SCHEDULED if later else READY, due))
 
 
-def end_of_run(tx: Transaction, job: Standing, queue: str, due: int, *, was_due: bool = False) -> None:
+def end_of_run(tx: Transaction, job: Placement, queue: str, due: int, *, was_due: bool = False) -> None:
     """A job that ran wants to run again, perhaps in another queue."""
     change_queue(tx, job, queue)
     enter(tx, job._replace(queue=queue), due, was_due=was_due)
 
 
-def change_queue(tx: Transaction, job: Standing, queue: str) -> None:
+def change_queue(tx: Transaction, job: Placement, queue: str) -> None:
     """Out of its place in its lane; into the lane of the same key if the queue is another."""
     if job.flags & LANED:
         if queue == job.queue:
@@ -56,7 +56,7 @@ def change_queue(tx: Transaction, job: Standing, queue: str) -> None:
             lanes.join(tx, job.seq, queue)
 
 
-def ended(tx: Transaction, job: Standing, how: int) -> None:
+def ended(tx: Transaction, job: Placement, how: int) -> None:
     """A job has come to an end: whom does that concern?"""
     if job.flags & PRECEDES:
         tx.execute(SQL["ended_note"], (job.seq, job.id, how))
@@ -68,7 +68,7 @@ def ended(tx: Transaction, job: Standing, how: int) -> None:
 
 def removed(tx: Transaction, seq: int) -> None:
     """A job is about to be removed, from whatever state."""
-    job = standing(tx, seq)
+    job = placement(tx, seq)
     if job.flags & AFTER:
         tx.execute(SQL["edges_delete"], (seq,))
         tx.execute(SQL["culprits_delete"], (seq,))
@@ -98,7 +98,7 @@ def promote(tx: Transaction, own: Sequence[str]) -> None:
     """
     found = tx.rows(SQL["laned_due"], (tx.now, DUE_AT_ONCE))
     for (seq,) in found:
-        lanes.fall_due(tx, standing(tx, seq))
+        lanes.fall_due(tx, placement(tx, seq))
     if len(found) < DUE_AT_ONCE:
         left = DUE_AT_ONCE
         for queue in own[:OWN_QUEUES]:

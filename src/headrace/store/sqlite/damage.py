@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.store import damaged
 from headrace.store.sqlite import admission, dependents, history, stats
-from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import DONE, FAILED, RESUMED, RUNNING, STATES, Transaction
 
@@ -25,12 +25,12 @@ def set_aside(tx: Transaction) -> list[str]:
     """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
     found = tx.rows(SQL["damaged"], (_ALL_FLAGS, AT_ONCE))
     for seq, job_id, queue, state, priority, due, flags, token in found:
-        _set_aside(tx, Standing(seq, job_id, queue, state, priority, due, flags), token)
+        _set_aside(tx, Placement(seq, job_id, queue, state, priority, due, flags), token)
     dependents.work_off(tx)
     return [row[1] for row in found]
 
 
-def _set_aside(tx: Transaction, job: Standing, token: int) -> None:
+def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
     words = f"Its row in the table `job` says what cannot be: state {job.state}, flags {job.flags}, token {token}."
     tx.execute(SQL["damaged_parents"], (job.seq,))
     job = job._replace(flags=tx.rows(SQL["damaged_flags"], (job.seq,))[0][0])

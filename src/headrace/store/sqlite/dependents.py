@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.store import limits
 from headrace.store.sqlite import admission, relations, reviving
-from headrace.store.sqlite.lanes import Standing, standing
+from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import BLOCKED, DONE, FAILED, Transaction
 
@@ -21,7 +21,7 @@ def work_off(tx: Transaction) -> bool:
             if left <= 0:
                 tx.execute(SQL["ended_seen"], (note, seen))
                 break
-            job = Standing(child, job_id, queue, state, 0, due, flags)
+            job = Placement(child, job_id, queue, state, 0, due, flags)
             left -= 1
             if how == admission.REVIVED:
                 left -= _forgive(tx, job, parent)
@@ -33,7 +33,7 @@ def work_off(tx: Transaction) -> bool:
     return False
 
 
-def _look_at(tx: Transaction, edge: int, policy: int, child: Standing, parent: tuple[int, str, int]) -> None:
+def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: tuple[int, str, int]) -> None:
     how = parent[2]
     met = how == DONE or policy == relations.RUN
     fails = not met and (how == admission.REMOVED or policy == relations.FAIL)
@@ -46,10 +46,10 @@ def _look_at(tx: Transaction, edge: int, policy: int, child: Standing, parent: t
     if fails:
         relations.fail_with(tx, child, *parent)
     elif not relations.waits(tx, child.seq):
-        relations.release(tx, standing(tx, child.seq))
+        relations.release(tx, placement(tx, child.seq))
 
 
-def _forgive(tx: Transaction, child: Standing, parent: int) -> int:
+def _forgive(tx: Transaction, child: Placement, parent: int) -> int:
     """A culprit was revived. Without the last of them, the job that failed with them waits again.
 
     Answers with what that costs beyond the look itself.

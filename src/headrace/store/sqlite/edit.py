@@ -8,7 +8,7 @@ from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sqlite import admission, dependents, history, lanes, relations
-from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.settle import set_body, settle
 from headrace.store.sqlite.statements import SQL
@@ -28,10 +28,10 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
 
 
 def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
-    found = tx.rows(SQL["standing_by_id"], (job_id,))
+    found = tx.rows(SQL["placement_by_id"], (job_id,))
     if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
         return False
-    job = Standing(*found[0])
+    job = Placement(*found[0])
     tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
@@ -46,7 +46,7 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     return True
 
 
-def _new_due(tx: Transaction, job: Standing, change: Edit) -> int:
+def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:
     if change.run_at is None and change.delay is None:
         return lanes.own_due(tx, job)
     if job.flags & AFTER:
@@ -55,19 +55,19 @@ def _new_due(tx: Transaction, job: Standing, change: Edit) -> int:
     return change.run_at if change.run_at is not None else tx.now + (change.delay or 0)
 
 
-def time_out(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = [_time_out_one(tx, job_id) for job_id in ids]
+def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    answers = [_take_back_one(tx, job_id) for job_id in ids]
     dependents.work_off(tx)
     return answers
 
 
-def _time_out_one(tx: Transaction, job_id: str) -> bool:
+def _take_back_one(tx: Transaction, job_id: str) -> bool:
     found = tx.rows(SQL["running_by_id"], (job_id,))
     if not found:
         return False
     seq, token, holder = found[0]
     session = Session(*tx.rows(SQL["session_by_seq"], (holder,))[0])
-    settle(tx, session, Outcome(ref=seq, token=token, id=job_id, kind=Kind.RELEASED), 0, what="timed out")
+    settle(tx, session, Outcome(ref=seq, token=token, id=job_id, kind=Kind.RELEASED), 0, what="taken back")
     tx.execute(SQL["bump_token"], (seq,))
     tx.stop = True
     return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.store.facets import Batch, Happening
+from headrace.store.facets import Batch, EventRecord
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
-from headrace.store.sqlite.wakeup import Bells
+from headrace.store.sqlite.wakeup import WaiterMap
 from headrace.values.clock import Clock
 
 KEPT = 10_000
@@ -26,7 +26,7 @@ _SOON = 50_000
 class Audience:
     """Those who listen to one database."""
 
-    def __init__(self, bells: Callable[[], Bells | None], in_memory: bool) -> None:
+    def __init__(self, bells: Callable[[], WaiterMap | None], in_memory: bool) -> None:
         self._bells = bells
         self._in_memory = in_memory
         self._until = 0
@@ -86,7 +86,7 @@ class Audience:
         reached = rows[-1][0] if rows else last
         missed = missed or (rows[0][0] if rows else last + 1) > after + 1
         events = [
-            Happening(at, what, job, task, queue, worker, detail, tracked == 1)
+            EventRecord(at, what, job, task, queue, worker, detail, tracked == 1)
             for _, at, what, job, task, queue, worker, detail, tracked in rows
         ]
         return Batch(events, str(reached), missed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.records import Counts, Event, Filter, Page, Snapshot, State
+from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.history import complete_history
 from headrace.store.sqlite import schedules
 from headrace.store.sqlite.lanes import laned
@@ -162,12 +162,14 @@ def counts(tx: Transaction) -> list[Counts]:
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]
 
 
-def history(tx: Transaction, job_id: str) -> list[Event]:
+def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
     rows = tx.rows(f"{SQL['snapshot']} WHERE job.id = ?1", (job_id,))
     if not rows:
         return []
     recorded = tx.rows(SQL["history_of"], (rows[0][0],)) if rows[0][23] & HISTORY else []
-    return complete_history(_snapshot(tx, rows[0]), [Event(*line) for line in recorded], tx.number("max-job-history"))
+    return complete_history(
+        _snapshot(tx, rows[0]), [HistoryRecord(*line) for line in recorded], tx.number("max-job-history")
+    )
 
 
 def settings(tx: Transaction) -> dict[str, int]:

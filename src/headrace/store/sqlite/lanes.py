@@ -62,7 +62,7 @@ class Laned(NamedTuple):
         return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
 
 
-class Standing(NamedTuple):
+class Placement(NamedTuple):
     """What admission needs to know about a job."""
 
     seq: int
@@ -74,8 +74,8 @@ class Standing(NamedTuple):
     flags: int
 
 
-def standing(tx: Transaction, seq: Ref) -> Standing:
-    return Standing(*tx.rows(SQL["standing"], (seq,))[0])
+def placement(tx: Transaction, seq: Ref) -> Placement:
+    return Placement(*tx.rows(SQL["placement"], (seq,))[0])
 
 
 def _find(tx: Transaction, queue: str, key: str) -> Record | None:
@@ -148,7 +148,7 @@ def _look_again_at_front(tx: Transaction, lane: Record) -> None:
     front, lane.front = lane.front, None
     if front is None:
         return
-    job = standing(tx, front)
+    job = placement(tx, front)
     due = job.due if lane.front_due is None else lane.front_due
     if front == lane.turn:
         _make_front(tx, lane, front, due)
@@ -214,7 +214,7 @@ def _forget(tx: Transaction, seq: int) -> None:
 # -- admission ---------------------------------------------------------------------------------------
 
 
-def enter(tx: Transaction, job: Standing, due: int, later: bool) -> None:
+def enter(tx: Transaction, job: Placement, due: int, later: bool) -> None:
     """A job of a lane wants to run: now, or `later`, when it is due."""
     lane = _record(tx, job.queue, laned(tx, job.seq).definition)
     if lane.turn == job.seq:
@@ -227,7 +227,7 @@ def enter(tx: Transaction, job: Standing, due: int, later: bool) -> None:
     _save(tx, lane)
 
 
-def own_due(tx: Transaction, job: Standing) -> int:
+def own_due(tx: Transaction, job: Placement) -> int:
     """When a job is due by itself, whatever its lane says of its front."""
     if job.flags & LANED:
         lane = _find(tx, job.queue, laned(tx, job.seq).key)
@@ -243,7 +243,7 @@ def admit(tx: Transaction, seq: int, queue: str) -> None:
     _save(tx, lane)
 
 
-def fall_due(tx: Transaction, job: Standing) -> None:
+def fall_due(tx: Transaction, job: Placement) -> None:
     """The time of a scheduled job of a lane has come."""
     lane = _record(tx, job.queue, laned(tx, job.seq).definition)
     if lane.front == job.seq:
@@ -253,7 +253,7 @@ def fall_due(tx: Transaction, job: Standing) -> None:
         enter(tx, job, job.due, later=False)
 
 
-def _join_line(tx: Transaction, lane: Record, job: Standing, due: int) -> None:
+def _join_line(tx: Transaction, lane: Record, job: Placement, due: int) -> None:
     tx.execute(SQL["stand"], (job.seq, BLOCKED, due))
     _put_at(tx, lane, job.seq, IN_LINE, *((0, 0) if lane.sequence else (-job.priority, due)))
 
@@ -276,13 +276,13 @@ def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
     seq, due = head[0]
     if lane.sequence:
         lane.turn = seq
-        job = standing(tx, seq)
+        job = placement(tx, seq)
         _begin_turn(tx, lane, job, job.due, job.due > tx.now)
     else:
         _make_front(tx, lane, seq, due, taken)
 
 
-def _begin_turn(tx: Transaction, lane: Record, job: Standing, due: int, later: bool) -> None:
+def _begin_turn(tx: Transaction, lane: Record, job: Placement, due: int, later: bool) -> None:
     if later:
         _schedule(tx, lane, job.seq, due)
     else:
@@ -331,7 +331,7 @@ def start_within(tx: Transaction, seq: int) -> int | None:
     return within
 
 
-def never_started(tx: Transaction, job: Standing, handed_out: int) -> None:
+def never_started(tx: Transaction, job: Placement, handed_out: int) -> None:
     """A job is given back unstarted: its rate need not count it."""
     within = start_within(tx, job.seq)
     lane = _find(tx, job.queue, laned(tx, job.seq).key)
@@ -360,7 +360,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
     if lane is None or (not lane.unfinished and (lane.forget_at or 0) <= tx.now):
         return None
     if lane.sequence:
-        running = [] if lane.turn is None else [standing(tx, lane.turn).id]
+        running = [] if lane.turn is None else [placement(tx, lane.turn).id]
     else:
         running = [job_id for (job_id,) in tx.rows(SQL["laned_running"], (lane.seq, limits.SHOWN))]
     earliest = _earliest(tx, lane)
@@ -369,7 +369,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         lane=lane.definition,
         running=tuple(running),
         runs=len(running) if lane.sequence else lane.running,
-        front=None if lane.front is None else standing(tx, lane.front).id,
+        front=None if lane.front is None else placement(tx, lane.front).id,
         blocked=tx.rows(SQL["laned_blocked"], (lane.seq,))[0][0],
         next_start=earliest if earliest > tx.now else None,
     )

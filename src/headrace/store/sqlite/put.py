@@ -8,7 +8,7 @@ from headrace.errors import NoWorkers
 from headrace.records import IfFailed, NewJob, Put
 from headrace.store import limits
 from headrace.store.sqlite import admission, dependents, history, lanes, relations, reviving, schedules, stats
-from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import (
@@ -142,10 +142,10 @@ def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _cancel_one(tx: Transaction, job_id: str) -> bool:
-    found = tx.rows(SQL["standing_by_id"], (job_id,))
+    found = tx.rows(SQL["placement_by_id"], (job_id,))
     if not found:
         return False
-    job = Standing(*found[0])
+    job = Placement(*found[0])
     seq, state, flags = job.seq, job.state, job.flags
     if state == RUNNING:
         tx.execute(SQL["cancel_running"], (seq,))

@@ -10,7 +10,7 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
 from headrace.store.sqlite import admission, history, lanes, stats
-from headrace.store.sqlite.lanes import Standing, standing
+from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, DONE, FAILED, LANED, RUNNING, Transaction
 
@@ -25,7 +25,7 @@ def is_related(new: NewJob) -> bool:
 
 def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
     """A new job that comes after others, or into a lane, finds its place."""
-    job = standing(tx, seq)
+    job = placement(tx, seq)
     if new.lane is not None:
         lanes.arrive(tx, seq, new.queue, new.lane)
     culprit = None
@@ -96,7 +96,7 @@ def is_needed(tx: Transaction, seq: int, state: int) -> bool:
     return len(found) == limits.FOLLOWERS_IN_A_STEP
 
 
-def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
+def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
     """Whether one of these is the job, or waits for it, by whatever detour."""
     ahead = [row[0] for job_id in ids for row in tx.rows(SQL["by_id"], (job_id,))]
     seen = set(ahead)
@@ -119,10 +119,10 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Standing) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
-    found = tx.rows(SQL["standing_by_id"], (job_id,))
+    found = tx.rows(SQL["placement_by_id"], (job_id,))
     if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
         return False
-    job = Standing(*found[0])
+    job = Placement(*found[0])
     if add and job.flags & LANED:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
@@ -147,7 +147,7 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
     return True
 
 
-def _change(tx: Transaction, job: Standing, add: Sequence[str], remove: Sequence[str]) -> int:
+def _change(tx: Transaction, job: Placement, add: Sequence[str], remove: Sequence[str]) -> int:
     """Change what a job comes after, but for the edges that are new. Answers with its policy."""
     before = tx.rows(SQL["relation_get"], (job.seq,))
     named = msgspec.json.decode(before[0][0], type=list[str]) if before else []
@@ -166,7 +166,7 @@ def _change(tx: Transaction, job: Standing, add: Sequence[str], remove: Sequence
 # -- children ----------------------------------------------------------------------------------------
 
 
-def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> bool:
+def wait_for_children(tx: Transaction, job: Placement, ids: Sequence[str]) -> bool:
     """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
     why = _why_not_wait(tx, job, ids)
     if why:
@@ -181,7 +181,7 @@ def wait_for_children(tx: Transaction, job: Standing, ids: Sequence[str]) -> boo
     return True
 
 
-def _why_not_wait(tx: Transaction, job: Standing, ids: Sequence[str]) -> str:
+def _why_not_wait(tx: Transaction, job: Placement, ids: Sequence[str]) -> str:
     if job.flags & LANED:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
@@ -214,7 +214,7 @@ def follow_again(tx: Transaction, seq: int) -> int:
 # -- the two ways out of waiting ----------------------------------------------------------------------
 
 
-def release(tx: Transaction, job: Standing) -> None:
+def release(tx: Transaction, job: Placement) -> None:
     """The last one is met."""
     _, _, delay = tx.rows(SQL["relation_get"], (job.seq,))[0]
     if delay is not None:
@@ -222,7 +222,7 @@ def release(tx: Transaction, job: Standing) -> None:
     admission.enter(tx, job, job.due if delay is None else tx.now + delay)
 
 
-def fail_with(tx: Transaction, job: Standing, parent: int, parent_id: str, how: int) -> None:
+def fail_with(tx: Transaction, job: Placement, parent: int, parent_id: str, how: int) -> None:
     if how == FAILED:
         found = tx.rows(SQL["failure_of"], (parent,))
         error, passed_on = found[0] if found else (None, False)
@@ -232,7 +232,7 @@ def fail_with(tx: Transaction, job: Standing, parent: int, parent_id: str, how: 
         _fail(tx, job, limits.dependency_error(words.format(parent_id)))
 
 
-def _fail(tx: Transaction, job: Standing, error: bytes) -> None:
+def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
     tx.execute(SQL["fail_dependent"], (job.seq, tx.now, error))
     if job.state != RUNNING:
         history.remember_sudden_end(tx, job.seq, "failed", limits.DEPENDENCY)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.store.sqlite import admission, history, lanes, relations
-from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, CANCELLED, DONE, FAILED, LANED, PRECEDES, UNIQUE, Transaction
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     """In the order of arrival: one that comes after another of them waits for it."""
-    found = {row[1]: Standing(*row) for job_id in ids for row in tx.rows(SQL["standing_by_id"], (job_id,))}
+    found = {row[1]: Placement(*row) for job_id in ids for row in tx.rows(SQL["placement_by_id"], (job_id,))}
     revived = {job.id for job in sorted(found.values()) if _revive_one(tx, job)}
     answers = []
     for job_id in ids:
@@ -21,7 +21,7 @@ def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     return answers
 
 
-def _revive_one(tx: Transaction, job: Standing) -> bool:
+def _revive_one(tx: Transaction, job: Placement) -> bool:
     if job.state not in (FAILED, CANCELLED) or key_is_taken(tx, job):
         return False
     if job.flags & AFTER:
@@ -30,7 +30,7 @@ def _revive_one(tx: Transaction, job: Standing) -> bool:
     return True
 
 
-def key_is_taken(tx: Transaction, job: Standing) -> bool:
+def key_is_taken(tx: Transaction, job: Placement) -> bool:
     """A job that lost its key to a newer one comes back without it, but not beside it."""
     if not job.flags & UNIQUE:
         return False
@@ -39,7 +39,7 @@ def key_is_taken(tx: Transaction, job: Standing) -> bool:
     return bool(holder) and holder[0][0] != job.seq and holder[0][2] < DONE
 
 
-def bring_back(tx: Transaction, job: Standing, due: int) -> int:
+def bring_back(tx: Transaction, job: Placement, due: int) -> int:
     """Into line again, as if it were new. What failed because of it follows.
 
     Answers with how many jobs it comes after: so many have been looked up.
@@ -55,5 +55,5 @@ def bring_back(tx: Transaction, job: Standing, due: int) -> int:
     if job.flags & LANED:
         lanes.join(tx, job.seq, job.queue)
     if job.flags & (AFTER | LANED):
-        admission.enter(tx, lanes.standing(tx, job.seq), due)
+        admission.enter(tx, lanes.placement(tx, job.seq), due)
     return parents

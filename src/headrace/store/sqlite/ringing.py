@@ -8,12 +8,12 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from headrace.locks import reentrant_lock
-from headrace.records import NewJob, Turn
+from headrace.records import ExchangeReply, NewJob
 from headrace.store.contract import Waiter
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.settle import Request
 from headrace.store.sqlite.step import EVERYONE, Transaction
-from headrace.store.sqlite.wakeup import WORKER, Bell, Bells, Gong, Poll, queue_key
+from headrace.store.sqlite.wakeup import WORKER, PollingWaiter, SocketWaiter, ThreadWaiter, WaiterMap, queue_key
 
 
 class Ringer:
@@ -24,21 +24,21 @@ class Ringer:
         self._folder = folder
         self._find_work = find_work
         """Which queues have work that could be taken, and how many workers should look."""
-        self._bells: Bells | None = None
-        self._old_bells: list[Bells] = []
+        self._bells: WaiterMap | None = None
+        self._old_bells: list[WaiterMap] = []
         self._trying = reentrant_lock()
         self._tried = not folder
-        self._gongs: set[Gong] = set()
-        self._workers: WeakValueDictionary[str, Bell] = WeakValueDictionary()
+        self._gongs: set[ThreadWaiter] = set()
+        self._workers: WeakValueDictionary[str, SocketWaiter] = WeakValueDictionary()
         """The bells of this process' workers, by session."""
         self._swept = 0
 
-    def bells(self) -> Bells | None:
+    def bells(self) -> WaiterMap | None:
         if not self._tried:
             with self._trying:
                 if not self._tried:
                     with suppress(OSError):
-                        self._bells = Bells(Path(self._folder), self._db.mode())
+                        self._bells = WaiterMap(Path(self._folder), self._db.mode())
                     self._tried = True
         return self._bells
 
@@ -78,7 +78,7 @@ class Ringer:
         if bells is not None and bells.some_worker_sleeps(first):
             bells.ring_workers(self._find_work(), first)
 
-    def note_room(self, request: Request, turn: Turn) -> None:
+    def note_room(self, request: Request, turn: ExchangeReply) -> None:
         """After an exchange: a worker that is full is not rung for work.
 
         One that got all that it asked for may have left some to others. One that got nothing may have been rung in the
@@ -98,18 +98,18 @@ class Ringer:
     def worker(self, session: str, queues: tuple[str, ...], look: Callable[[], bool]) -> Waiter:
         """What a worker waits with."""
         waiter = self.waiter(WORKER, queue_key(queues), look)
-        if isinstance(waiter, Bell):
+        if isinstance(waiter, SocketWaiter):
             waiter.pass_on = self.ring_for_work
             self._workers[session] = waiter
         return waiter
 
     def waiter(self, kind: int, key: int, look: Callable[[], bool]) -> Waiter:
         if self._db.in_memory:
-            return Gong(self._gongs)
+            return ThreadWaiter(self._gongs)
         if (bells := self.bells()) is not None:
             with suppress(OSError):
                 return bells.hang(kind, key, look)
-        return Poll(self._db.change_counter())
+        return PollingWaiter(self._db.change_counter())
 
     # -- sweeps --
 

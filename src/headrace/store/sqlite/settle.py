@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Charge, Kind, Lease, Outcome, Ref, Report, Take, Token, Turn, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, Take, Token, Verdict
 from headrace.store.sqlite import admission, dependents, history, lanes, queues, relations, schedules, stats
 from headrace.store.sqlite.find import large_value
-from headrace.store.sqlite.lanes import standing
+from headrace.store.sqlite.lanes import placement
 from headrace.store.sqlite.sessions import (
     Session,
     find_session,
@@ -42,7 +42,7 @@ from headrace.store.sqlite.step import (
     RUNNING,
     SCHEDULED,
     SPARE,
-    Otherwise,
+    Redo,
     Transaction,
 )
 from headrace.store.sqlite.take import Handing, hand_out
@@ -66,7 +66,7 @@ class Request(NamedTuple):
     started: Sequence[Ref]
 
 
-def nothing_to_take(tx: Transaction, request: Request) -> Turn | None:
+def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
     assert request.names is not None
     session = find_session(tx, request.session)
@@ -80,7 +80,7 @@ def nothing_to_take(tx: Transaction, request: Request) -> Turn | None:
         return None
     if any(tx.rows(SQL["ready_count"], (queue, 1))[0][0] for queue in request.names.with_work(tx, 1)):
         return None
-    return Turn([], [], tx.now, next_due, next_tick)
+    return ExchangeReply([], [], tx.now, next_due, next_tick)
 
 
 def _answered(session: Session, unrecorded: int) -> Session:
@@ -88,7 +88,7 @@ def _answered(session: Session, unrecorded: int) -> Session:
     return session._replace(number=unrecorded, answer=b"") if unrecorded > session.number else session
 
 
-def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> Turn:
+def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> ExchangeReply:
     _, number, unrecorded, outcomes, take, names, steady, started = request
     session = _answered(find_session(tx, request.session, settles=take is None), unrecorded)
     seen: tuple[int | None, int | None] = tx.steady, tx.now
@@ -100,12 +100,12 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         verdicts = [VERDICTS[code] for code in session.answer]
         leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
         unreleased = bool(tx.rows(SQL["ended_first"]))
-        return Turn(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
+        return ExchangeReply(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     try:
         verdicts = _settle_all(tx, session, outcomes, lag, one_by_one)
     except _Unclear:
-        raise Otherwise(lambda tx: exchange(tx, request, one_by_one=True)) from None
+        raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
     some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
     unreleased = some_ended and dependents.work_off(tx)
@@ -125,7 +125,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, unreleased)
     tx.execute(SQL["session_answer"], (session.seq, *seen, number, bytes(verdicts)))
-    return Turn(verdicts, leases, tx.now, next_due, next_tick)
+    return ExchangeReply(verdicts, leases, tx.now, next_due, next_tick)
 
 
 def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
@@ -340,7 +340,7 @@ def settle(
         new_state = READY
     moved = kind is Kind.MOVED and new_state != CANCELLED
     hooked = flags & HOOKED or new_state == BLOCKED
-    before = standing(tx, outcome.ref) if hooked else None
+    before = placement(tx, outcome.ref) if hooked else None
     if unstarted and before is not None and flags & LANED:
         lanes.never_started(tx, before, handed_out)
     if new_state == FAILED:
@@ -430,7 +430,7 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
         if not found or found[0][:3] != (outcome.token, RUNNING, session.seq):
             return _refusal(session, outcome, found[0] if found else None)
         tx.execute(SQL["done"], (*values[:-1], 0))
-        admission.ended(tx, standing(tx, outcome.ref), DONE)
+        admission.ended(tx, placement(tx, outcome.ref), DONE)
     if values[7]:
         tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
     tx.ended.append(outcome.id)

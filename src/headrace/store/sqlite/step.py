@@ -125,27 +125,27 @@ class Transaction:
 class Step(Operation[T], Generic[T]):
     """An operation on a SQLite store.
 
-    `glance`, in a read transaction, may find the answer without writing: None means that it takes `work`.
+    `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
     `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("glance", "then", "work", "writes")
+    __slots__ = ("then", "try_read_only", "work", "writes")
 
     def __init__(
         self,
         work: Callable[[Transaction], T],
         *,
         writes: bool = True,
-        glance: Callable[[Transaction], T | None] | None = None,
+        try_read_only: Callable[[Transaction], T | None] | None = None,
         then: Callable[[T], None] | None = None,
     ) -> None:
         self.work = work
         self.writes = writes
-        self.glance = glance
+        self.try_read_only = try_read_only
         self.then = then
 
 
-class Otherwise(Exception):
+class Redo(Exception):
     """The work has to be done in another way, and from its beginning: what it has written is taken back."""
 
     def __init__(self, work: Callable[[Transaction], Any]) -> None:

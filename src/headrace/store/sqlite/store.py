@@ -14,8 +14,9 @@ import apsw
 from headrace.errors import ConfigurationError, HeadraceError, StoreReplaced
 from headrace.records import (
     Counts,
-    Event,
+    ExchangeReply,
     Filter,
+    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -30,7 +31,6 @@ from headrace.records import (
     Swept,
     Take,
     Token,
-    Turn,
 )
 from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
@@ -69,7 +69,7 @@ from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.queues import Names
 from headrace.store.sqlite.ringing import Ringer
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Otherwise, PutOne, Step, Transaction
+from headrace.store.sqlite.step import PutOne, Redo, Step, Transaction
 from headrace.store.sqlite.wakeup import HEARER, WATCHER, job_key
 from headrace.values.clock import Clock, SystemClock
 
@@ -156,7 +156,7 @@ class SqliteStore:
                     raise
 
     def _set_aside(self) -> list[str]:
-        ids = self._run(Step(damage.set_aside, glance=damage.nothing_to_set_aside))
+        ids = self._run(Step(damage.set_aside, try_read_only=damage.nothing_to_set_aside))
         for job_id in ids:
             damaged.tell(job_id)
         return ids
@@ -174,8 +174,8 @@ class SqliteStore:
             step = cast("Step[T]", Step(lambda tx: put.put(tx, jobs, self._run_folder)))
         if not step.writes:
             return self._db.read(lambda connection: step.work(self._begin(connection)))
-        if (glance := step.glance) is not None:
-            seen = self._db.read(lambda connection: glance(self._with_audience(connection, Transaction())))
+        if (try_read_only := step.try_read_only) is not None:
+            seen = self._db.read(lambda connection: try_read_only(self._with_audience(connection, Transaction())))
             if seen is not None:
                 if step.then is not None:
                     step.then(seen)
@@ -183,7 +183,7 @@ class SqliteStore:
         tx = Transaction()
         try:
             answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
-        except Otherwise as other:
+        except Redo as other:
             return self._run(Step[T](other.work))
         self._ringer.ring(tx)
         if step.then is not None:
@@ -235,7 +235,7 @@ class SqliteStore:
     def counts(self) -> Operation[list[Counts]]:
         return Step(find.counts, writes=False)
 
-    def history(self, job_id: str) -> Operation[list[Event]]:
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         return Step(lambda tx: find.history(tx, job_id), writes=False)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
@@ -271,7 +271,7 @@ class SqliteStore:
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: find.failures(tx, limit), writes=False)
 
-    def watcher(self, job_id: str) -> Waiter:
+    def job_waiter(self, job_id: str) -> Waiter:
         return self._ringer.waiter(WATCHER, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
 
     # -- relations, queues, editing, why --
@@ -299,8 +299,8 @@ class SqliteStore:
         limits.check_moment(change.run_at, change.delay)
         return Step(lambda tx: edit.edit(tx, ids, change))
 
-    def time_out(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.time_out(tx, ids))
+    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: edit.take_back(tx, ids))
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         return Step(lambda tx: find.peek(tx, queue, limit), writes=False)
@@ -316,16 +316,16 @@ class SqliteStore:
     def listen(self) -> Operation[str]:
         return Step(
             lambda tx: str(self._audience.listen(tx, may_write=True)),
-            glance=lambda tx: self._audience.listen(tx, may_write=False),
+            try_read_only=lambda tx: self._audience.listen(tx, may_write=False),
         )
 
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
         return Step(
             lambda tx: cast("Batch", self._audience.read(tx, cursor, limit, may_write=True)),
-            glance=lambda tx: self._audience.read(tx, cursor, limit, may_write=False),
+            try_read_only=lambda tx: self._audience.read(tx, cursor, limit, may_write=False),
         )
 
-    def hearer(self) -> Waiter:
+    def event_waiter(self) -> Waiter:
         seen = self.run(Step(events.newest, writes=False))
 
         def look(tx: Transaction) -> bool:
@@ -355,19 +355,21 @@ class SqliteStore:
         *,
         steady: int = 0,
         started: Sequence[Ref] = (),
-    ) -> Operation[Turn]:
+    ) -> Operation[ExchangeReply]:
         names = None if take is None else self._names(take.queues)
         request = settle.Request(
             session, number, self._unrecorded.get(session, 0), outcomes, take, names, steady, started
         )
 
-        def then(turn: Turn) -> None:
+        def then(turn: ExchangeReply) -> None:
             self._ringer.note_room(request, turn)
 
         if outcomes or started or take is None:
             return Step(lambda tx: settle.exchange(tx, request), then=then)
         return Step(
-            lambda tx: settle.exchange(tx, request), glance=lambda tx: self._nothing_to_take(tx, request), then=then
+            lambda tx: settle.exchange(tx, request),
+            try_read_only=lambda tx: self._nothing_to_take(tx, request),
+            then=then,
         )
 
     def _names(self, queues: Sequence[str]) -> Names:
@@ -378,7 +380,7 @@ class SqliteStore:
             self._last_names = queues, names
         return names
 
-    def _nothing_to_take(self, tx: Transaction, request: settle.Request) -> Turn | None:
+    def _nothing_to_take(self, tx: Transaction, request: settle.Request) -> ExchangeReply | None:
         """An exchange that settles nothing and finds nothing writes nothing. A repeat of it is known all the same."""
         turn = settle.nothing_to_take(tx, request)
         if turn is not None:
@@ -399,7 +401,7 @@ class SqliteStore:
     ) -> Operation[Renewal]:
         return Step(
             lambda tx: sessions.renew(tx, session, held, started, complete),
-            glance=lambda tx: sessions.renew_idle(tx, session, held),
+            try_read_only=lambda tx: sessions.renew_idle(tx, session, held),
         )
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
@@ -431,7 +433,7 @@ class SqliteStore:
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         begun = False
 
-        def glance(tx: Transaction) -> Swept | None:
+        def try_read_only(tx: Transaction) -> Swept | None:
             nonlocal begun
             if every is not None and self._ringer.swept <= tx.steady < self._ringer.swept + every:
                 return sweep.swept_already(tx)
@@ -449,7 +451,7 @@ class SqliteStore:
             if begun:  # what was not rung for, or in vain, waits no longer than to the next sweep
                 self._ringer.ring_for_work()
 
-        return Step(work, glance=glance, then=then)
+        return Step(work, try_read_only=try_read_only, then=then)
 
     # -- schedules --
 

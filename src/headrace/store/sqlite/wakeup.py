@@ -78,7 +78,7 @@ def make_run_folder(folder: Path, mode: int) -> None:
         folder.chmod(mode | (mode & 0o444) >> 2)
 
 
-class Bells:
+class WaiterMap:
     """The map of all waiters on one database file."""
 
     def __init__(self, folder: Path, mode: int = 0o666) -> None:
@@ -192,7 +192,7 @@ class Bells:
             return f"/proc/self/fd/{self._directory}/bell-{slot}"
         return str(self._folder / f"bell-{slot}")
 
-    def hang(self, kind: int, key: int, look: Callable[[], bool]) -> Bell:
+    def hang(self, kind: int, key: int, look: Callable[[], bool]) -> SocketWaiter:
         """Hang up a bell. Raises OSError where that cannot be done. `look` says whether there is news after all."""
         ear = _datagram_socket()
         try:
@@ -201,7 +201,7 @@ class Bells:
         except BaseException:
             ear.close()
             raise
-        return Bell(self, slot, ear, kind, look)
+        return SocketWaiter(self, slot, ear, kind, look)
 
     def _hang_at_free_slot(self, ear: socket.socket, key: int) -> int:
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -260,13 +260,13 @@ def _datagram_socket() -> socket.socket:
     return made
 
 
-class Bell:
+class SocketWaiter:
     """A waiter woken by other processes."""
 
     pass_on: Callable[[], None] | None = None
     """Rings another worker: for one that was rung and can take nothing."""
 
-    def __init__(self, bells: Bells, slot: int, ear: socket.socket, kind: int, look: Callable[[], bool]) -> None:
+    def __init__(self, bells: WaiterMap, slot: int, ear: socket.socket, kind: int, look: Callable[[], bool]) -> None:
         self._bells = bells
         self._kind = kind
         self._look = look
@@ -349,7 +349,7 @@ class Bell:
                 self._ear.close()
 
 
-class Poll:
+class PollingWaiter:
     """A waiter where no bell can be hung: looks at the file's change counter, at growing intervals."""
 
     SHORTEST, LONGEST = 0.001, 0.05
@@ -400,10 +400,10 @@ class Poll:
         self._change_counter.close()
 
 
-class Gong:
+class ThreadWaiter:
     """A waiter on an in-memory database: everyone is in this process, so every change wakes everyone."""
 
-    def __init__(self, gongs: set[Gong]) -> None:
+    def __init__(self, gongs: set[ThreadWaiter]) -> None:
         self._gongs = gongs
         self._stirred = threading.Event()
         self._poked = False

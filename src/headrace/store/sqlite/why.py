@@ -6,7 +6,7 @@ from headrace.records import Snapshot, State
 from headrace.store import limits
 from headrace.store.facets import Circumstances
 from headrace.store.sqlite import find, lanes, queues
-from headrace.store.sqlite.lanes import Standing
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import AFTER, ALL, DONE, LANED, STATES, Transaction
@@ -17,7 +17,7 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
     (snapshot,) = find.get(tx, [job_id])
     if snapshot is None:
         return None
-    job = Standing(*tx.rows(SQL["standing_by_id"], (job_id,))[0])
+    job = Placement(*tx.rows(SQL["placement_by_id"], (job_id,))[0])
     control = queues.control(tx, job.queue)
     waits_for, unmet = _unmet(tx, job)
     running: list[tuple[str, str]] = []
@@ -40,7 +40,7 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
     )
 
 
-def _unmet(tx: Transaction, job: Standing) -> tuple[tuple[tuple[str, State], ...], int]:
+def _unmet(tx: Transaction, job: Placement) -> tuple[tuple[tuple[str, State], ...], int]:
     if not job.flags & AFTER or job.state >= DONE:
         return (), 0
     some = tx.rows(SQL["waits_for"], (job.seq, limits.SHOWN))

@@ -49,7 +49,7 @@ class ThreadExecutor:
         elif len(self._asleep) == len(self._threads):
             self._wake(1)
 
-    def errand(self, work: Callable[[], None]) -> None:
+    def lend_thread(self, work: Callable[[], None]) -> None:
         """Have a thread do something, and wait for that. A run that is submitted on the way it can start at once."""
         back = threading.Lock()
         back.acquire()

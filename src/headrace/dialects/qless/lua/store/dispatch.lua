@@ -53,8 +53,8 @@ elseif operation == 'resume' then
   answer = call('SREM', 'ql:paused_queues', arguments)
 elseif operation == 'edit' then
   answer = Qless.Managing.edit(now, arguments.jobs, arguments.change)
-elseif operation == 'time_out' then
-  answer = Qless.Managing.time_out(now, arguments)
+elseif operation == 'take_back' then
+  answer = Qless.Managing.take_back(now, arguments)
 elseif operation == 'peek' then
   answer = Qless.Managing.peek(now, arguments.queue, arguments.limit)
 elseif operation == 'circumstances' then

@@ -169,9 +169,9 @@ function Managing.edit(now, jobs, change)
   return answers
 end
 
--- time_out jids
+-- take_back jids
 -- Reply: a list, 1 for those that were running.
-function Managing.time_out(now, jids)
+function Managing.take_back(now, jids)
   return each(jids, function(jid)
     if call('HGET', 'ql:j:' .. jid, 'state') == 'running' then
       Qless.Change.time_out(now, {jid})

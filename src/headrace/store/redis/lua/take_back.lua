@@ -1,4 +1,4 @@
--- time_out: take running jobs away from their workers, as if they had been given back.
+-- take_back: take running jobs away from their workers, as if they had been given back.
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1, or 0 if it does not run
@@ -17,7 +17,7 @@ for i, id in ipairs(ids) do
     if not session or session.closed then
       session = { name = '', held = PREFIX .. 'held:' .. (holder or '') }
     end
-    end_run(session, job, { kind = K_RELEASED, charge = 0, delay = 0, what = 'timed out' })
+    end_run(session, job, { kind = K_RELEASED, charge = 0, delay = 0, what = 'taken back' })
     job.token = job.token + 1
     if session.id then
       plan.tell[session.id] = true

@@ -7,11 +7,17 @@ import threading
 from collections.abc import Sequence
 
 
-class Ear:
+class ModelWaiter:
     """News and pokes are told apart: arming forgets old news, but never a poke."""
 
     def __init__(
-        self, ears: list[Ear], *, session: str = "", queues: Sequence[str] = (), job: str = "", events: bool = False
+        self,
+        ears: list[ModelWaiter],
+        *,
+        session: str = "",
+        queues: Sequence[str] = (),
+        job: str = "",
+        events: bool = False,
     ) -> None:
         self.session, self.queues, self.job, self.events = session, tuple(queues), job, events
         self.changed = threading.Condition()
