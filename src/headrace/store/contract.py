@@ -133,7 +133,7 @@ class Waiter(Protocol):
 class TakingWaiter(Waiter, Protocol):
     """A waiter of a store where waiting and taking can be one: the store works on a request when there is news."""
 
-    def turn(self, request: Operation[T], meanwhile: Callable[[], float | None]) -> T | None:
+    def wait_and_run(self, request: Operation[T], meanwhile: Callable[[], float | None]) -> T | None:
         """Wait for news or a poke; then run the request, an exchange without outcomes.
 
         `meanwhile` is called at first, and again after as many seconds as it said; None from it ends the wait.

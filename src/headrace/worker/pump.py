@@ -786,7 +786,7 @@ class Pump:
         sent = self._asked = self.steady()
         request = self._store.exchange(self.session, number, (), take, steady=sent)
         self._unanswered = number, []
-        turn = self._taking.turn(request, self._meanwhile)
+        turn = self._taking.wait_and_run(request, self._meanwhile)
         self._sent = sent
         self._asleep = False
         if self._closed:

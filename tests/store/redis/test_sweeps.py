@@ -103,7 +103,7 @@ def test_where_there_are_many_a_sleeper_asks_less_often(make: Callable[..., Redi
         monitor = server.client().connection_pool.make_connection()
         monitor.send_command("MONITOR")
         monitor.read_response()
-        waiter.turn(request, meanwhile)
+        waiter.wait_and_run(request, meanwhile)
         waiter.close()
         while not heard or heard[-1][0] != "BLPOP":
             heard.append(list(monitor.read_response().decode("latin-1").split('"')[1::2]))

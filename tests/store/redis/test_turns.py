@@ -56,7 +56,7 @@ class Blocked(threading.Thread):
         return self.store.exchange(self.worker.id, self.number, take=Take(("default",), 4))
 
     def run(self) -> None:
-        self.answers.append(self.ear.turn(self.request(), within(self.timeout)))
+        self.answers.append(self.ear.wait_and_run(self.request(), within(self.timeout)))
 
     def ids(self) -> list[str]:
         self.join(10)
@@ -125,7 +125,7 @@ def test_two_hints_are_one_entry_and_leave_nothing(server: Server, lone: RedisSt
         put(lone, "c")
         assert server.client().llen(lone.keys.bell(sleeper.worker.id)) <= 1
         assert lone.run(sleeper.request()).leases
-        second = sleeper.ear.turn(sleeper.request(), within(0.001))
+        second = sleeper.ear.wait_and_run(sleeper.request(), within(0.001))
         assert second is not None
         assert server.client().exists(lone.keys.bell(sleeper.worker.id)) == 0
 
@@ -167,7 +167,7 @@ def test_a_user_who_may_not_block_asks_as_before(server: Server) -> None:
         sleeper = Blocked(store)
         with closing(sleeper.ear):
             put(store, "a")
-            assert sleeper.ear.turn(sleeper.request(), within(1)) is None
+            assert sleeper.ear.wait_and_run(sleeper.request(), within(1)) is None
             assert not sleeper.ear._may_block
             sleeper.number -= 1
             assert [lease.id for lease in store.run(sleeper.request()).leases] == ["a"]

@@ -342,7 +342,7 @@ class WorkerWaiter(RedisWaiter):
     def _ask_seconds(self) -> float:
         return ASK_SECONDS * min(max(self._crowd(), 1), SELDOM)
 
-    def turn(self, request: Script[T], meanwhile: Callable[[], float | None]) -> T | None:
+    def wait_and_run(self, request: Script[T], meanwhile: Callable[[], float | None]) -> T | None:
         """Wait for a hint, a poke or an end to `meanwhile`, and run a request at the server in that very moment.
 
         None: that could not be done, or it is not known whether it was. The request must be one that can be repeated.
