@@ -1,20 +1,5 @@
-"""The SQL files beside this module, by name, without their comments: who runs a statement hashes its text each time."""
+"""The statements of the folder `sql`, by name."""
 
-from __future__ import annotations
+from headrace.store import statements
 
-import re
-from importlib.resources import files
-
-_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
-
-
-def _load() -> dict[str, str]:
-    folder = files("headrace.store.sqlite") / "sql"
-    return {
-        entry.name.removesuffix(".sql"): _COMMENT.sub("", entry.read_text(encoding="utf-8"))
-        for entry in folder.iterdir()
-        if entry.name.endswith(".sql")
-    }
-
-
-SQL = _load()
+SQL = statements.load("headrace.store.sqlite", "sql", {})
