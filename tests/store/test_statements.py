@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import headrace
+from headrace.store.sqlite import codes
 from headrace.store.statements import load
+
+PACKAGE = Path(headrace.__file__).parent
+SQLITE = PACKAGE / "store" / "sqlite"
+BARE_NUMBER = re.compile(
+    r"""\b(state|flags|place|how|if_failed)\b \s* ( [=<>!&|]+ \s* ~? | (NOT\ )? (IN\ \( | BETWEEN\ ) ) \d
+    | \bkind \s* = \s* \d
+    | ~ \s* \d
+    | \d \s* \* \s* \(? EXISTS
+    | \b WHEN \s \d""",
+    re.VERBOSE,
+)
 
 
 @pytest.fixture
@@ -45,3 +60,35 @@ def test_a_name_stands_for_one_statement(package: Path) -> None:
     (package / "settle.sql").write_text("-- name: done\nSELECT 2\n")
     with pytest.raises(ValueError, match="Two statements of made_up_database are named done"):
         load("made_up_database", "statements", {})
+
+
+def test_the_package_has_few_files_of_statements() -> None:
+    assert len(list(PACKAGE.rglob("*.sql"))) <= 60
+
+
+@pytest.mark.parametrize(
+    "text", ["state = 4", "state >= 4", "flags & 8", "flags & ~35", "state IN (1, 2)", "4 * EXISTS (", "place = 1"]
+)
+def test_a_bare_number_is_found(text: str) -> None:
+    assert BARE_NUMBER.search(f"WHERE {text}")
+
+
+def sql(file: Path) -> str:
+    """All of a file of statements, or what is in the strings of a Python file."""
+    text = file.read_text(encoding="utf-8")
+    return re.sub(r"--.*", "", text) if file.suffix == ".sql" else "\n".join(re.findall(r'"[^"\n]+"', text))
+
+
+@pytest.mark.parametrize("file", [*SQLITE.rglob("*.sql"), *SQLITE.glob("*.py")], ids=lambda file: file.name)
+def test_states_and_flags_are_named_in_sql(file: Path) -> None:
+    found = BARE_NUMBER.search(sql(file))
+    assert found is None, f"{file.name} has {found[0]!r}: write the name of the number, as in codes.py"
+
+
+def test_the_statements_of_sqlite_are_those_that_it_uses() -> None:
+    used = set()
+    for file in SQLITE.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
+                used |= {part.value for part in ast.walk(node.slice) if isinstance(part, ast.Constant)}
+    assert used == set(load("headrace.store.sqlite", "statements", vars(codes)))

@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.store.sqlite import lanes, schedules
+from headrace.store.sqlite.codes import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, REMOVED, SCHEDULED
 from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import (
-    AFTER,
-    BLOCKED,
-    DONE,
-    EVERYONE,
-    LANED,
-    PRECEDES,
-    READY,
-    RECURRING,
-    SCHEDULED,
-    Transaction,
-)
-
-REMOVED = 7
-"""How a job ended that was removed before it was done: `ended.how`."""
-REVIVED = 8
-"""It came back from its end."""
+from headrace.store.sqlite.step import EVERYONE, Transaction
 
 
 def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -> None:

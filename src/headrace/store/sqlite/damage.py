@@ -6,24 +6,24 @@ import msgspec
 
 from headrace.store import damaged
 from headrace.store.sqlite import admission, dependents, history, stats
+from headrace.store.sqlite.codes import DONE, FAILED, FAILURES, RUNNING, STATES
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import DONE, FAILED, RESUMED, RUNNING, STATES, Transaction
+from headrace.store.sqlite.step import Transaction
 
 SYMPTOMS = (LookupError, ValueError, TypeError, msgspec.MsgspecError)
 """What a request raises that believes such a row."""
 AT_ONCE = 500
-_ALL_FLAGS = 2 * RESUMED - 1
 
 
 def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
     """Asked first, in a read transaction: looking at all jobs keeps nobody from writing."""
-    return None if tx.rows(SQL["damaged"], (_ALL_FLAGS, 1)) else []
+    return None if tx.rows(SQL["damaged"], (1,)) else []
 
 
 def set_aside(tx: Transaction) -> list[str]:
     """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
-    found = tx.rows(SQL["damaged"], (_ALL_FLAGS, AT_ONCE))
+    found = tx.rows(SQL["damaged"], (AT_ONCE,))
     for seq, job_id, queue, state, priority, due, flags, token in found:
         _set_aside(tx, Placement(seq, job_id, queue, state, priority, due, flags), token)
     dependents.work_off(tx)
@@ -39,6 +39,6 @@ def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
         history.remember_sudden_end(tx, job.seq, "failed", damaged.GROUP)
     tx.happened(job.seq, "failed", damaged.GROUP)
     tx.ended.append(job.id)
-    stats.count(tx, job.queue, tx.now, stats.FAILURES)
+    stats.count(tx, job.queue, tx.now, FAILURES)
     if job.state < DONE or job.state not in STATES:
         admission.ended(tx, job, FAILED)

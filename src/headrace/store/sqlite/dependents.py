@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from headrace.store import limits
-from headrace.store.sqlite import admission, relations, reviving
+from headrace.store.sqlite import relations, reviving
+from headrace.store.sqlite.codes import BLOCKED, DONE, FAIL, FAILED, REMOVED, REVIVED, RUN
 from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import BLOCKED, DONE, FAILED, Transaction
+from headrace.store.sqlite.step import Transaction
 
 
 def work_off(tx: Transaction) -> bool:
@@ -23,7 +24,7 @@ def work_off(tx: Transaction) -> bool:
                 break
             job = Placement(child, job_id, queue, state, 0, due, flags)
             left -= 1
-            if how == admission.REVIVED:
+            if how == REVIVED:
                 left -= _forgive(tx, job, parent)
             else:
                 _look_at(tx, edge, policy, job, (parent, parent_id, how))
@@ -35,9 +36,9 @@ def work_off(tx: Transaction) -> bool:
 
 def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: tuple[int, str, int]) -> None:
     how = parent[2]
-    met = how == DONE or policy == relations.RUN
-    fails = not met and (how == admission.REMOVED or policy == relations.FAIL)
-    if met or how == admission.REMOVED:
+    met = how == DONE or policy == RUN
+    fails = not met and (how == REMOVED or policy == FAIL)
+    if met or how == REMOVED:
         tx.execute(SQL["edge_delete"], (edge,))
     if fails:
         tx.execute(SQL["culprit_put"], (child.seq, parent[0]))

@@ -8,11 +8,12 @@ from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sqlite import admission, dependents, history, lanes, relations
+from headrace.store.sqlite.codes import AFTER, DONE, RUNNING
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.settle import set_body, settle
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, DONE, RUNNING, Transaction
+from headrace.store.sqlite.step import Transaction
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:

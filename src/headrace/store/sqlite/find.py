@@ -8,25 +8,29 @@ from typing import Any
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.history import complete_history
 from headrace.store.sqlite import schedules
-from headrace.store.sqlite.lanes import laned
-from headrace.store.sqlite.queues import Names, control, free
-from headrace.store.sqlite.relations import parents
-from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import (
+from headrace.store.sqlite.codes import (
     AFTER,
+    BODY,
     CANCELLING,
     DROPPED,
     HISTORY,
     LANED,
     LARGE_BODY,
     LARGE_RESULT,
+    READY,
     RECURRING,
+    RESULT,
+    RUNNING,
     STATES,
     TAGGED,
     TRACKED,
     UNIQUE,
-    Transaction,
 )
+from headrace.store.sqlite.lanes import laned
+from headrace.store.sqlite.queues import Names, control, free
+from headrace.store.sqlite.relations import parents
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import Transaction
 
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[Snapshot | None]:
@@ -41,9 +45,9 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
         max_crashes, token, worker, data, done, total, result, error, failure, flags, deferred_since,
     ) = row  # fmt: skip
     if flags & LARGE_BODY:
-        body = large_value(tx, seq, 0)
+        body = large_value(tx, seq, BODY)
     if flags & LARGE_RESULT:
-        result = large_value(tx, seq, 1)
+        result = large_value(tx, seq, RESULT)
     keys = tx.rows(SQL["unique_of"], (seq,)) if flags & UNIQUE else []
     schedule, tick = schedules.of_job(tx, seq) if flags & RECURRING else (None, None)
     return Snapshot(
@@ -130,6 +134,8 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
             str(number) for number, state in STATES.items() if state in wanted.states
         ]  # written out, to fit the indexes of states
         conditions.append(f"state = {numbers[0]}" if len(numbers) == 1 else f"state IN ({', '.join(numbers)})")
+    if wanted.worker is not None:
+        conditions.append(f"state = {RUNNING}")
     if wanted.tracked is not None:
         conditions.append(f"job.flags & {TRACKED} {'!=' if wanted.tracked else '='} 0")
     for condition, value in (
@@ -139,7 +145,7 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
         ("failure = ?", wanted.group),
         ("tag.tag = ?", wanted.tag),
         ("job.seq IN (SELECT job FROM recurring WHERE schedule = ?)", wanted.schedule),
-        ("state = 2 AND job.session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?)", wanted.worker),
+        ("job.session IN (SELECT seq FROM session WHERE closed IS NULL AND name = ?)", wanted.worker),
     ):
         if value is not None:
             conditions.append(condition)
@@ -178,5 +184,5 @@ def settings(tx: Transaction) -> dict[str, int]:
 
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
     """What stands in line, in its order."""
-    statement = f"{SQL['snapshot']} WHERE state = 1 AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
+    statement = f"{SQL['snapshot']} WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
     return [_snapshot(tx, row) for row in tx.rows(statement, (queue, limit))]

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from headrace.records import Lane, NewJob, Ref
 from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
+from headrace.store.sqlite.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, READY, RUNS, SCHEDULED
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import BLOCKED, EVERYONE, LANED, READY, SCHEDULED, Transaction
+from headrace.store.sqlite.step import EVERYONE, Transaction
 
-ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)
-"""Where a job is in its lane: `laned.place`."""
 FORGOTTEN_AT_ONCE = 500
 
 

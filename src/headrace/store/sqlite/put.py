@@ -8,18 +8,14 @@ from headrace.errors import NoWorkers
 from headrace.records import IfFailed, NewJob, Put
 from headrace.store import limits
 from headrace.store.sqlite import admission, dependents, history, lanes, relations, reviving, schedules, stats
-from headrace.store.sqlite.lanes import Placement
-from headrace.store.sqlite.sessions import live_listeners
-from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import (
+from headrace.store.sqlite.codes import (
     AFTER,
+    BODY,
     CANCELLED,
     CANCELLING,
     DONE,
-    EVERYONE,
     FAILED,
     HISTORY,
-    INLINE,
     LANED,
     LARGE_BODY,
     LARGE_RESULT,
@@ -31,8 +27,11 @@ from headrace.store.sqlite.step import (
     TAGGED,
     TRACKED,
     UNIQUE,
-    Transaction,
 )
+from headrace.store.sqlite.lanes import Placement
+from headrace.store.sqlite.sessions import live_listeners
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import EVERYONE, INLINE, Transaction
 
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
@@ -107,7 +106,7 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
     if tx.connection.changes():
         tx.happened(tx.connection.last_insert_rowid(), "created")
         if len(job.body) > INLINE:
-            tx.execute(SQL["blob_put"], (job.id, 0, job.body))
+            tx.execute(SQL["blob_put"], (job.id, BODY, job.body))
         for tag in job.tags:
             tx.execute(SQL["tag_add"], (job.id, tag))
         if job.schedule is not None:

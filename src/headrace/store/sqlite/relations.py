@@ -10,11 +10,11 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
 from headrace.store.sqlite import admission, history, lanes, stats
+from headrace.store.sqlite.codes import AFTER, DONE, FAIL, FAILED, FAILURES, LANED, REMOVED, RUN, RUNNING, WAIT
 from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, DONE, FAILED, LANED, RUNNING, Transaction
+from headrace.store.sqlite.step import Transaction
 
-WAIT, FAIL, RUN = range(3)
 POLICIES = {IfFailed.WAIT: WAIT, IfFailed.FAIL: FAIL, IfFailed.RUN: RUN}
 
 
@@ -228,7 +228,7 @@ def fail_with(tx: Transaction, job: Placement, parent: int, parent_id: str, how:
         error, passed_on = found[0] if found else (None, False)
         _fail(tx, job, limits.failed_with(parent_id, error, passed_on=bool(passed_on)))
     else:
-        words = limits.REMOVED_PARENT if how == admission.REMOVED else limits.CANCELLED_PARENT
+        words = limits.REMOVED_PARENT if how == REMOVED else limits.CANCELLED_PARENT
         _fail(tx, job, limits.dependency_error(words.format(parent_id)))
 
 
@@ -238,5 +238,5 @@ def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
         history.remember_sudden_end(tx, job.seq, "failed", limits.DEPENDENCY)
     tx.happened(job.seq, "failed", limits.DEPENDENCY)
     tx.ended.append(job.id)
-    stats.count(tx, job.queue, tx.now, stats.FAILURES)
+    stats.count(tx, job.queue, tx.now, FAILURES)
     admission.ended(tx, job, FAILED)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.store.sqlite import admission, history, lanes, relations
+from headrace.store.sqlite.codes import AFTER, CANCELLED, DONE, FAILED, LANED, PRECEDES, REVIVED, UNIQUE
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import AFTER, CANCELLED, DONE, FAILED, LANED, PRECEDES, UNIQUE, Transaction
+from headrace.store.sqlite.step import Transaction
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
@@ -51,7 +52,7 @@ def bring_back(tx: Transaction, job: Placement, due: int) -> int:
     tx.news(job.queue)
     parents = relations.follow_again(tx, job.seq) if job.flags & AFTER else 0
     if job.flags & PRECEDES:
-        tx.execute(SQL["ended_note"], (job.seq, job.id, admission.REVIVED))
+        tx.execute(SQL["ended_note"], (job.seq, job.id, REVIVED))
     if job.flags & LANED:
         lanes.join(tx, job.seq, job.queue)
     if job.flags & (AFTER | LANED):

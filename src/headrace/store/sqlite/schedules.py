@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from headrace.errors import StoreCorrupt
 from headrace.records import NewJob, Ref
 from headrace.store.facets import Definition, ScheduleLook, ScheduleRecord
+from headrace.store.sqlite.codes import DONE
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import DONE, EVERYONE, Transaction
+from headrace.store.sqlite.step import EVERYONE, Transaction
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode

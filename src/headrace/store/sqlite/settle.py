@@ -11,6 +11,29 @@ import msgspec
 
 from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, Take, Token, Verdict
 from headrace.store.sqlite import admission, dependents, history, lanes, queues, relations, schedules, stats
+from headrace.store.sqlite.codes import (
+    AFTER,
+    BLOCKED,
+    BODY,
+    CANCELLED,
+    CANCELLING,
+    DONE,
+    FAILED,
+    FAILURES,
+    HISTORY,
+    HOOKED,
+    LANED,
+    LARGE_BODY,
+    LARGE_RESULT,
+    READY,
+    RECURRING,
+    RESULT,
+    RESUMED,
+    RETRIES,
+    RUNNING,
+    SCHEDULED,
+    SPARE,
+)
 from headrace.store.sqlite.find import large_value
 from headrace.store.sqlite.lanes import placement
 from headrace.store.sqlite.sessions import (
@@ -22,29 +45,7 @@ from headrace.store.sqlite.sessions import (
     mark_started,
 )
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import (
-    AFTER,
-    BLOCKED,
-    CANCELLED,
-    CANCELLING,
-    DONE,
-    EVERYONE,
-    FAILED,
-    HISTORY,
-    HOOKED,
-    INLINE,
-    LANED,
-    LARGE_BODY,
-    LARGE_RESULT,
-    READY,
-    RECURRING,
-    RESUMED,
-    RUNNING,
-    SCHEDULED,
-    SPARE,
-    Redo,
-    Transaction,
-)
+from headrace.store.sqlite.step import EVERYONE, INLINE, Redo, Transaction
 from headrace.store.sqlite.take import Handing, hand_out
 
 VERDICTS = tuple(Verdict)
@@ -214,7 +215,7 @@ def _in_turn(lines: list[list[Any]]) -> list[Any]:
 def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     return [
         Lease(
-            ref, token, job_id, task, queue, large_value(tx, ref, 0) if flags & LARGE_BODY else body, options,
+            ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
             schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
@@ -344,9 +345,9 @@ def settle(
     if unstarted and before is not None and flags & LANED:
         lanes.never_started(tx, before, handed_out)
     if new_state == FAILED:
-        stats.count(tx, queue, ended, stats.FAILURES)
+        stats.count(tx, queue, ended, FAILURES)
     elif kind is Kind.AGAIN and attempts and new_state != CANCELLED:
-        stats.count(tx, queue, ended, stats.RETRIES)
+        stats.count(tx, queue, ended, RETRIES)
     if moved:
         attempts, crashes, queue = None, 0, outcome.queue or queue
     flags &= ~(CANCELLING | SPARE)
@@ -432,7 +433,7 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
         tx.execute(SQL["done"], (*values[:-1], 0))
         admission.ended(tx, placement(tx, outcome.ref), DONE)
     if values[7]:
-        tx.execute(SQL["blob_put"], (outcome.id, 1, outcome.result))
+        tx.execute(SQL["blob_put"], (outcome.id, RESULT, outcome.result))
     tx.ended.append(outcome.id)
     tx.happened(outcome.ref, "done", worker=session.name)
     return Verdict.OK
@@ -451,9 +452,9 @@ def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
     large = len(body) > INLINE
     tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
     if large:
-        tx.execute(SQL["blob_put"], (job_id, 0, body))
+        tx.execute(SQL["blob_put"], (job_id, BODY, body))
     else:
-        tx.execute(SQL["blob_delete"], (seq, 0))
+        tx.execute(SQL["blob_delete"], (seq, BODY))
 
 
 def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], crashed: bool) -> None:

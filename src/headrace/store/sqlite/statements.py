@@ -1,5 +1,6 @@
-"""The statements of the folder `sql`, by name."""
+"""The statements of this database, by name."""
 
 from headrace.store import statements
+from headrace.store.sqlite import codes
 
-SQL = statements.load("headrace.store.sqlite", "sql", {})
+SQL = statements.load("headrace.store.sqlite", "statements", vars(codes))

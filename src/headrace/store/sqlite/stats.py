@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.store.facets import DayStats, Tally
+from headrace.store.sqlite.codes import FAILURES, RETRIES, RUN_TIMES, WAITS
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
 from headrace.store.stats import DAY, LONGEST, add, bucket_of
 
-WAITS, RUNS, RETRIES, FAILURES = range(4)
 ALL = -1
 """The bucket of what has no histogram."""
 
@@ -43,7 +43,7 @@ def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
         day, wait, run = finished // DAY, started - due, finished - started
         key = queue, day, WAITS, wait if 0 <= wait <= LONGEST else min(max(wait, 0), LONGEST)
         numbers[key] = numbers.get(key, 0) + 1
-        key = queue, day, RUNS, run if 0 <= run <= LONGEST else min(max(run, 0), LONGEST)
+        key = queue, day, RUN_TIMES, run if 0 <= run <= LONGEST else min(max(run, 0), LONGEST)
         numbers[key] = numbers.get(key, 0) + 1
     return numbers
 
@@ -66,7 +66,7 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
     with_buckets = day >= first_day(tx, "histogram-history")
     waits, runs = (
         tally if with_buckets else Tally(tally.count, tally.total, tally.squares)
-        for tally in (tallies[WAITS], tallies[RUNS])
+        for tally in (tallies[WAITS], tallies[RUN_TIMES])
     )
     return DayStats(
         queue=queue,

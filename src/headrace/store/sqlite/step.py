@@ -7,41 +7,17 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from headrace.records import NewJob, Put, Ref, State
+from headrace.records import NewJob, Put, Ref
 from headrace.store.contract import Operation
 from headrace.store.facets import DETAIL
 from headrace.store.settings import DEFINITIONS
+from headrace.store.sqlite.codes import TRACKED
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
 
-STATES = {
-    0: State.SCHEDULED,
-    1: State.READY,
-    2: State.RUNNING,
-    3: State.BLOCKED,
-    4: State.DONE,
-    5: State.FAILED,
-    6: State.CANCELLED,
-}
-"""By their numbers. (A dict: what another program has written may be -1.)"""
-SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
-
-CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
-AFTER, PRECEDES, LANED, TAGGED, TRACKED, RECURRING = 64, 128, 256, 512, 1024, 2048
-"""Comes after others, comes before others, is in a lane, has tags, is tracked, belongs to a schedule."""
-DROPPED = 4096
-"""Its result is no longer kept."""
-RESUMED = 8192
-"""It has waited for children."""
-HOOKED = PRECEDES | LANED | RECURRING
-"""Whose end is of interest to more than itself: not settled in bulk."""
-
 EVERYONE = 1 << 30
 """All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
-
-ALL = -1
-"""As a limit in SQL: none."""
 
 INLINE = 1_000
 """Values up to this many bytes are carried along in the job's row."""

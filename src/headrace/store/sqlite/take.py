@@ -7,8 +7,9 @@ from typing import Any
 from headrace.records import Take
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite import lanes, queues
+from headrace.store.sqlite.codes import LANED, SPARE
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import LANED, SPARE, Transaction
+from headrace.store.sqlite.step import Transaction
 
 
 def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from headrace.records import IfFailed, NewJob
 from headrace.store.facets import Overlap, Tick, Ticked
 from headrace.store.sqlite import lanes, put, schedules
+from headrace.store.sqlite.codes import BLOCKED, DONE, RUNNING
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import BLOCKED, DONE, RUNNING, Transaction
+from headrace.store.sqlite.step import Transaction
 
 
 def tick(tx: Transaction, ticks: Sequence[Tick], run_folder: str) -> Ticked:

@@ -1,0 +1,45 @@
+"""The numbers in the columns of the database, by name. In statements, a name in braces stands for its number."""
+
+from __future__ import annotations
+
+from headrace.records import State
+
+SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = range(7)
+"""`job.state`. From `DONE` on a state is final."""
+STATES = {
+    SCHEDULED: State.SCHEDULED,
+    READY: State.READY,
+    RUNNING: State.RUNNING,
+    BLOCKED: State.BLOCKED,
+    DONE: State.DONE,
+    FAILED: State.FAILED,
+    CANCELLED: State.CANCELLED,
+}
+"""By their numbers. (A dict: what another program has written may be -1.)"""
+REMOVED, REVIVED = 7, 8
+"""`ended.how`, beside the final states: the job was removed before it was done, or came back from its end."""
+
+CANCELLING, SPARE, HISTORY, UNIQUE, LARGE_BODY, LARGE_RESULT = 1, 2, 4, 8, 16, 32
+AFTER, PRECEDES, LANED, TAGGED, TRACKED, RECURRING = 64, 128, 256, 512, 1024, 2048
+"""`job.flags`. Comes after others, comes before others, is in a lane, has tags, is tracked, belongs to a schedule."""
+DROPPED = 4096
+"""Its result is no longer kept."""
+RESUMED = 8192
+"""It has waited for children."""
+KNOWN_FLAGS = 2 * RESUMED - 1
+HOOKED = PRECEDES | LANED | RECURRING
+"""Other rows change when such a job ends, so it is not settled in bulk."""
+OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT
+"""These say nothing about the next run."""
+
+BODY, RESULT = range(2)
+"""`blob.kind`."""
+ELSEWHERE, IN_LINE, RUNS, IS_SCHEDULED = range(4)
+"""`laned.place`: where a job is in its lane."""
+WAIT, FAIL, RUN = range(3)
+"""`relation.if_failed`."""
+WAITS, RUN_TIMES, RETRIES, FAILURES = range(4)
+"""`stat.kind`."""
+
+ALL = -1
+"""As a limit: none."""

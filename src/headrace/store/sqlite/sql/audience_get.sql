@@ -1,2 +1,0 @@
--- Until when somebody listens.
-SELECT until FROM audience WHERE one = 1

@@ -1,2 +1,0 @@
--- Remove such a value.
-DELETE FROM blob WHERE job = ?1 AND kind = ?2

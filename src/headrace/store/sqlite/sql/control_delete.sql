@@ -1,2 +1,0 @@
--- Nothing is said about it any more.
-DELETE FROM control WHERE queue = ?1

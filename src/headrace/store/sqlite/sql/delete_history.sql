@@ -1,2 +1,0 @@
--- Remove a job's history.
-DELETE FROM history WHERE job = ?1

@@ -1,2 +1,0 @@
--- Remove a job's row.
-DELETE FROM job WHERE seq = ?1

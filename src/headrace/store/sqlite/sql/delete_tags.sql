@@ -1,2 +1,0 @@
--- Take all words off a job.
-DELETE FROM tag WHERE job = ?1

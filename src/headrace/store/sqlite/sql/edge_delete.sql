@@ -1,2 +1,0 @@
--- It waits no more.
-DELETE FROM edge WHERE seq = ?1

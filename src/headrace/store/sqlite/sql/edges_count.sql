@@ -1,2 +1,0 @@
--- How many others a job waits for.
-SELECT count(*) FROM edge WHERE child = ?1

@@ -1,2 +1,0 @@
--- A job that is gone waits for nothing.
-DELETE FROM edge WHERE child = ?1

@@ -1,2 +1,0 @@
--- So far they have been looked at.
-UPDATE ended SET seen = ?2 WHERE seq = ?1

@@ -1,2 +1,0 @@
--- Are there any events?
-SELECT 1 FROM event LIMIT 1

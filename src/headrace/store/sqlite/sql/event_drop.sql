@@ -1,2 +1,0 @@
--- Events that are not kept any longer.
-DELETE FROM event WHERE seq <= ?1

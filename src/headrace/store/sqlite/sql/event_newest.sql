@@ -1,2 +1,0 @@
--- The number of the newest event there ever was.
-SELECT seq FROM sqlite_sequence WHERE name = 'event'

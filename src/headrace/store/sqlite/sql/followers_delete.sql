@@ -1,2 +1,0 @@
--- A job names nobody any more.
-DELETE FROM follower WHERE child = ?1

@@ -1,2 +1,0 @@
--- Nothing is left to remember about a lane.
-DELETE FROM lane WHERE seq = ?1

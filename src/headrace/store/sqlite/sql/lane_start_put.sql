@@ -1,2 +1,0 @@
--- Remember a start.
-INSERT INTO lane_start (lane, number, at) VALUES (?1, ?2, ?3)

@@ -1,2 +1,0 @@
--- The job is gone.
-DELETE FROM laned WHERE job = ?1

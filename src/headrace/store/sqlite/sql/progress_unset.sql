@@ -1,2 +1,0 @@
--- Begin anew.
-DELETE FROM progress WHERE name = ?1

@@ -1,2 +1,0 @@
--- How long to wait from when the last one is met.
-UPDATE relation SET delay = ?2 WHERE job = ?1

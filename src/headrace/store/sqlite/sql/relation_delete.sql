@@ -1,2 +1,0 @@
--- The job is gone.
-DELETE FROM relation WHERE job = ?1

@@ -1,2 +1,0 @@
--- Remove a schedule.
-DELETE FROM schedule WHERE name = ?1

@@ -1,4 +1,0 @@
--- A schedule.
-SELECT name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data
-FROM schedule
-WHERE name = ?1

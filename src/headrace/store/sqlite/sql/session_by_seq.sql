@@ -1,2 +1,0 @@
--- A session, by its row.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE seq = ?1

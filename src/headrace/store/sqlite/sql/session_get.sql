@@ -1,2 +1,0 @@
--- A session, as a request needs it.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE id = ?1

@@ -1,2 +1,0 @@
--- What a session says about itself.
-UPDATE session SET info = ?2 WHERE id = ?1

@@ -1,2 +1,0 @@
--- What has been set under a name.
-SELECT value FROM setting WHERE name = ?1

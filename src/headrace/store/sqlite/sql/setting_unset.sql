@@ -1,2 +1,0 @@
--- Go back to the default.
-DELETE FROM setting WHERE name = ?1

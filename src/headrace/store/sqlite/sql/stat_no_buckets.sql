@@ -1,2 +1,0 @@
--- And they go.
-DELETE FROM stat WHERE day = ?1 AND bucket >= 0

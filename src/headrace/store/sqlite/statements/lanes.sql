@@ -1,0 +1,95 @@
+-- Lanes: which of the jobs that share a key stands in line.
+
+-- name: lane_get
+-- A lane.
+SELECT seq, queue, key, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at
+FROM lane
+WHERE queue = ?1 AND key = ?2
+
+-- name: lane_new
+-- A lane's first job has come.
+INSERT INTO lane (queue, key, running_limit, rate, per, sequence, unfinished, running, starts)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0)
+
+-- name: lane_set
+-- How a lane is now.
+UPDATE lane SET
+    running_limit = ?2, rate = ?3, per = ?4, sequence = ?5, unfinished = ?6, running = ?7, front = ?8, turn = ?9, starts = ?10,
+    forget_at = ?11, front_due = ?12
+WHERE seq = ?1
+
+-- name: lane_delete
+-- Nothing is left to remember about a lane.
+DELETE FROM lane WHERE seq = ?1
+
+-- name: lanes_idle
+-- Lanes that have nothing left to remember.
+SELECT seq FROM lane WHERE unfinished = 0 AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2
+
+-- name: lane_start_get
+-- When a lane's start of this number was, at the latest.
+SELECT at FROM lane_start WHERE lane = ?1 AND number = ?2
+
+-- name: lane_start_put
+-- Remember a start.
+INSERT INTO lane_start (lane, number, at) VALUES (?1, ?2, ?3)
+
+-- name: lane_start_drop
+-- Starts up to this number need not be remembered.
+DELETE FROM lane_start WHERE lane = ?1 AND number <= ?2
+
+-- name: lane_start_find
+-- Which of a lane's starts was at this time? Mostly it is one of the last.
+SELECT number FROM lane_start WHERE lane = ?1 AND at = ?2 ORDER BY number DESC LIMIT 1
+
+-- name: lane_start_take_back
+-- This start of a lane did not happen.
+DELETE FROM lane_start WHERE lane = ?1 AND number = ?2
+
+-- name: lane_start_close_gap
+-- Those after a start that did not happen get the numbers before theirs, negative at first, so that none is there twice.
+UPDATE lane_start SET number = 1 - number WHERE lane = ?1 AND number > ?2
+
+-- name: lane_start_closed
+-- The second half of closing a gap.
+UPDATE lane_start SET number = -number WHERE lane = ?1 AND number < 0
+
+-- name: laned_get
+-- Which lane a job is in, and where.
+SELECT key, running_limit, rate, per, sequence, place, rank, due FROM laned WHERE job = ?1
+
+-- name: laned_put
+-- Keep which lane a job was put into.
+INSERT INTO laned (job, key, running_limit, rate, per, sequence, place, rank, due) VALUES (?1, ?2, ?3, ?4, ?5, ?6, {ELSEWHERE}, 0, 0)
+
+-- name: laned_set
+-- Where a job is in its lane.
+UPDATE laned SET place = ?2, lane = ?3, rank = ?4, due = ?5, start_within = ?6 WHERE job = ?1
+
+-- name: laned_delete
+-- The job is gone.
+DELETE FROM laned WHERE job = ?1
+
+-- name: laned_head
+-- Who is next in a lane's own line?
+SELECT job, due FROM laned WHERE lane = ?1 AND place = {IN_LINE} ORDER BY rank, due, job LIMIT 1
+
+-- name: laned_due
+-- Jobs of lanes that have fallen due.
+SELECT job FROM laned WHERE place = {IS_SCHEDULED} AND due <= ?1 ORDER BY due, job LIMIT ?2
+
+-- name: laned_within
+-- How soon after its take a job that was handed out starts.
+SELECT start_within FROM laned WHERE job = ?1
+
+-- name: laned_running
+-- Some of a lane's jobs that run.
+SELECT job.id FROM laned JOIN job ON job.seq = laned.job WHERE lane = ?1 AND place = {RUNS} ORDER BY rank, laned.due, laned.job LIMIT ?2
+
+-- name: laned_blocked
+-- How many stand in a lane's own line.
+SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE}
+
+-- name: laned_ahead
+-- How many come before a job in its lane's own line.
+SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE} AND (rank, due, job) < (?2, ?3, ?4)

@@ -1,0 +1,17 @@
+-- From version 1 of the schema to version 2: what schema.sql has and version 1 did not. A test compares the two.
+
+-- Which job has failed because of which that it comes after: it comes back when the last of these is revived. A parent may be gone.
+CREATE TABLE culprit (
+    child INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;
+
+-- How soon a job that was handed out by a rate starts.
+ALTER TABLE laned ADD COLUMN start_within INTEGER;
+
+-- What falls due next in each queue.
+CREATE INDEX job_scheduled_queue ON job (queue, due) WHERE state = {SCHEDULED};
+
+-- The setting that `--session-timeout` overrides has its name.
+UPDATE setting SET name = 'session-timeout' || substr(name, 10) WHERE name = 'heartbeat' OR name LIKE 'heartbeat:%';

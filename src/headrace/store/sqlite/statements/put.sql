@@ -1,0 +1,101 @@
+-- Putting, cancelling and deleting jobs, and what is written beside their rows.
+
+-- name: put
+-- Insert a job; one that is there already stays as it is. No seq given: one above the newest.
+INSERT INTO job (seq, id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options, unique_key)
+VALUES (
+    (SELECT seq FROM seq_floor WHERE one = 1 AND seq > coalesce((SELECT max(seq) FROM job), 0)),
+    ?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?8, ?9, ?10, ?11, ?12
+)
+ON CONFLICT (id) DO NOTHING
+
+-- name: set_data
+-- Data that a job begins with.
+UPDATE job SET data = ?2 WHERE id = ?1
+
+-- name: by_id
+-- Find a job's row.
+SELECT seq, state, flags, queue, unique_key FROM job WHERE id = ?1
+
+-- name: blob_put
+-- Store a value too large to be carried along in `job`.
+INSERT OR REPLACE INTO blob (job, kind, bytes) SELECT seq, ?2, ?3 FROM job WHERE id = ?1
+
+-- name: blob_get
+-- Fetch such a value.
+SELECT bytes FROM blob WHERE job = ?1 AND kind = ?2
+
+-- name: blob_delete
+-- Remove such a value.
+DELETE FROM blob WHERE job = ?1 AND kind = ?2
+
+-- name: delete_blobs
+-- Remove a job's large values.
+DELETE FROM blob WHERE job = ?1
+
+-- name: unique_holder
+-- Who has this unique key?
+SELECT job.seq, job.id, job.state, unique_key.until, job.flags
+FROM unique_key JOIN job ON job.seq = unique_key.job
+WHERE unique_key.key = ?1
+
+-- name: unique_take
+-- Give a unique key to the job with this id.
+INSERT INTO unique_key (key, job, until) SELECT ?1, seq, ?2 FROM job WHERE id = ?3
+ON CONFLICT (key) DO UPDATE SET job = excluded.job, until = excluded.until
+
+-- name: unique_of
+-- The unique key of a job.
+SELECT key FROM unique_key WHERE job = ?1
+
+-- name: delete_unique
+-- Remove a job's claim on its unique key.
+DELETE FROM unique_key WHERE job = ?1
+
+-- name: cancel_running
+-- Ask a running job to stop.
+UPDATE job SET flags = flags | {CANCELLING} WHERE seq = ?1
+
+-- name: cancel_waiting
+-- Cancel a job that waits, or that has failed.
+UPDATE job SET state = {CANCELLED}, finished = ?2 WHERE seq = ?1
+
+-- name: delete_job
+-- Remove a job's row.
+DELETE FROM job WHERE seq = ?1
+
+-- name: times_of
+-- The times of a job that is done.
+SELECT queue, due, started, finished FROM job WHERE seq = ?1 AND state = {DONE}
+
+-- name: tag_add
+-- Put a word on a job, once.
+INSERT INTO tag (job, tag) SELECT seq, ?2 FROM job WHERE id = ?1 ON CONFLICT DO NOTHING
+
+-- name: tag_remove
+-- Take a word off a job.
+DELETE FROM tag WHERE job = ?1 AND tag = ?2
+
+-- name: tag_mark
+-- Say in a job's row whether it has any words on it.
+UPDATE job SET flags = (flags & ~{TAGGED}) | CASE WHEN EXISTS (SELECT 1 FROM tag WHERE job = ?1) THEN {TAGGED} ELSE 0 END WHERE seq = ?1
+
+-- name: tags_of
+-- The words on a job.
+SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
+
+-- name: delete_tags
+-- Take all words off a job.
+DELETE FROM tag WHERE job = ?1
+
+-- name: track
+-- Keep an eye on a job.
+INSERT INTO tracked (job) VALUES (?1) ON CONFLICT DO NOTHING
+
+-- name: untrack
+-- Keep an eye on it no longer.
+DELETE FROM tracked WHERE job = ?1
+
+-- name: track_mark
+-- Say in a job's row whether somebody keeps an eye on it.
+UPDATE job SET flags = (flags & ~{TRACKED}) | ?2 WHERE seq = ?1

@@ -1,0 +1,342 @@
+-- Version 2 of the schema (migrate_1.sql brings a file of version 1 here; columns that it adds come last in their tables).
+-- `job` is the table of record; people who want SQL read the view `jobs`.
+-- Plain jobs touch `job` alone: the other tables hold what only some jobs have (see `flags`).
+
+-- One row per job: a small head, and small bodies inline (large ones are in `blob`, so that a change of
+-- state does not rewrite them). seq is the order of arrival, and is
+-- never given out twice (see `seq_floor`): a stale lease of a deleted job must not fit a new one.
+CREATE TABLE job (
+    seq INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    task TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    state INTEGER NOT NULL,          -- {SCHEDULED} scheduled, {READY} ready, {RUNNING} running, {BLOCKED} blocked, {DONE} done,
+                                     -- {FAILED} failed, {CANCELLED} cancelled
+    priority INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    token INTEGER NOT NULL,          -- grows with every hand-out and take-away
+    attempts INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    max_crashes INTEGER NOT NULL,
+    flags INTEGER NOT NULL,          -- a sum: {CANCELLING} cancelling, {SPARE} spare, {HISTORY} history, {UNIQUE} unique,
+                                     -- {LARGE_BODY} large body, {LARGE_RESULT} large result, {AFTER} after others,
+                                     -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
+                                     -- {RECURRING} schedule, {DROPPED} the result was dropped,
+                                     -- {RESUMED} has waited for children
+    session INTEGER,                 -- who holds it, or held it last
+    turn INTEGER,                    -- the number of the exchange that handed it out
+    started INTEGER,
+    finished INTEGER,
+    deferred_since INTEGER,
+    progress_done REAL,
+    progress_total REAL,
+    failure TEXT,                    -- the group it failed in
+    body BLOB NOT NULL,
+    options BLOB,
+    unique_key TEXT,                 -- the key it was put with; the table `unique_key` says who has it
+    data BLOB,
+    result BLOB,
+    error BLOB
+) STRICT;
+
+-- The least seq that a new job may get, should that be more than one above the newest: written when the newest
+-- job is deleted, read by every put. (AUTOINCREMENT does the same, and writes a page more with every put.)
+CREATE TABLE seq_floor (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    seq INTEGER NOT NULL
+) STRICT;
+CREATE TRIGGER newest_deleted AFTER DELETE ON job
+WHEN old.seq > coalesce((SELECT max(seq) FROM job), 0)
+BEGIN
+    INSERT INTO seq_floor (one, seq) VALUES (1, old.seq + 1)
+    ON CONFLICT (one) DO UPDATE SET seq = max(seq, excluded.seq);
+END;
+
+-- The line of each queue. `take` reads its head and nothing else.
+CREATE INDEX job_ready ON job (queue, priority DESC, due, seq) WHERE state = {READY};
+-- What falls due next.
+CREATE INDEX job_scheduled ON job (due, queue) WHERE state = {SCHEDULED};
+-- The same in each queue, so that the jobs of one do not wait behind those of another.
+CREATE INDEX job_scheduled_queue ON job (queue, due) WHERE state = {SCHEDULED};
+-- What a session holds.
+CREATE INDEX job_held ON job (session, queue) WHERE state = {RUNNING};
+-- What retention looks at.
+CREATE INDEX job_finished ON job (state, finished, queue) WHERE state >= {DONE};
+-- What waits for other jobs, or for its turn.
+CREATE INDEX job_blocked ON job (queue) WHERE state = {BLOCKED};
+-- Failures by group.
+CREATE INDEX job_failure ON job (failure, seq) WHERE state = {FAILED};
+
+CREATE TABLE session (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    info BLOB NOT NULL,
+    name TEXT NOT NULL,
+    timeout INTEGER NOT NULL,
+    opened INTEGER NOT NULL,
+    seen INTEGER NOT NULL,           -- on the steady clock: what expiry is measured by
+    seen_at INTEGER NOT NULL,        -- the same moment on the wall clock: for people
+    number INTEGER NOT NULL,         -- of the last request answered
+    answer BLOB NOT NULL,            -- its verdicts, one byte each
+    closed INTEGER
+) STRICT;
+CREATE INDEX session_open ON session (seq) WHERE closed IS NULL;
+CREATE INDEX session_closed ON session (closed) WHERE closed IS NOT NULL;
+
+-- Who has a unique key, and until when beyond its own end.
+CREATE TABLE unique_key (
+    key TEXT PRIMARY KEY,
+    job INTEGER NOT NULL,
+    until INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX unique_key_job ON unique_key (job);
+
+-- What happened to jobs that had more of a life than put, run, done.
+CREATE TABLE history (
+    seq INTEGER PRIMARY KEY,
+    job INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    what TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    worker TEXT NOT NULL
+) STRICT;
+CREATE INDEX history_job ON history (job, seq);
+
+-- Bodies (kind {BODY}) and results (kind {RESULT}) too large to be carried along in `job`.
+CREATE TABLE blob (
+    job INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (job, kind)
+) STRICT, WITHOUT ROWID;
+
+-- Tags of jobs (flag {TAGGED}), and how many jobs have each.
+CREATE TABLE tag (
+    job INTEGER NOT NULL,
+    tag TEXT NOT NULL,
+    PRIMARY KEY (job, tag)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_jobs ON tag (tag, job);
+CREATE TABLE tag_count (
+    tag TEXT PRIMARY KEY,
+    jobs INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_most ON tag_count (jobs DESC, tag);
+CREATE TRIGGER tag_added AFTER INSERT ON tag BEGIN
+    INSERT INTO tag_count (tag, jobs) VALUES (new.tag, 1) ON CONFLICT (tag) DO UPDATE SET jobs = jobs + 1;
+END;
+CREATE TRIGGER tag_removed AFTER DELETE ON tag BEGIN
+    UPDATE tag_count SET jobs = jobs - 1 WHERE tag = old.tag;
+    DELETE FROM tag_count WHERE tag = old.tag AND jobs = 0;
+END;
+
+-- Tracked jobs (flag {TRACKED}).
+CREATE TABLE tracked (
+    job INTEGER PRIMARY KEY
+) STRICT;
+
+-- What has been set (see headrace.settings), and how far upkeep has come.
+CREATE TABLE setting (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE progress (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Statistics of jobs that are no longer kept, and what happens too seldom to be derived from jobs.
+CREATE TABLE stat (
+    queue TEXT NOT NULL,
+    day INTEGER NOT NULL,            -- since 1970, UTC
+    kind INTEGER NOT NULL,           -- {WAITS} waits, {RUN_TIMES} runs, {RETRIES} retries, {FAILURES} failures
+    bucket INTEGER NOT NULL,         -- see headrace.stats; -1: all together
+    count INTEGER NOT NULL,
+    total REAL NOT NULL,             -- milliseconds
+    squares REAL NOT NULL,
+    PRIMARY KEY (day, queue, kind, bucket)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX stat_bucket ON stat (day) WHERE bucket >= 0;
+
+-- Recurring jobs: when each ticks next, and what became of the ticks before.
+CREATE TABLE schedule (
+    name TEXT PRIMARY KEY,
+    definition BLOB NOT NULL,        -- JSON: the rule, the job, what to do about trouble
+    version INTEGER NOT NULL,        -- grows with every change: who changes it says which one was seen
+    created INTEGER NOT NULL,
+    paused INTEGER NOT NULL,
+    next INTEGER,
+    runs INTEGER NOT NULL,
+    last_tick INTEGER,
+    last_job TEXT,
+    started INTEGER,                 -- of the last job, until the next tick has been worked out from it
+    finished INTEGER,
+    data BLOB
+) STRICT;
+CREATE INDEX schedule_next ON schedule (next, name) WHERE paused = 0 AND next IS NOT NULL;
+
+-- Which schedule a job belongs to, and for which of its ticks.
+CREATE TABLE recurring (
+    job INTEGER PRIMARY KEY,
+    schedule TEXT NOT NULL,
+    tick INTEGER
+) STRICT;
+CREATE INDEX recurring_schedule ON recurring (schedule, job);
+
+-- What a job that comes after others was put with (flag {AFTER}).
+CREATE TABLE relation (
+    job INTEGER PRIMARY KEY,
+    parents TEXT NOT NULL,           -- their ids, as a JSON array
+    if_failed INTEGER NOT NULL,      -- {WAIT} wait, {FAIL} fail, {RUN} run
+    delay INTEGER                    -- to count from when the last one is met
+) STRICT;
+
+-- Which job still waits for which. A parent may be gone: then it is in `ended`. (AUTOINCREMENT: `ended` goes by numbers.)
+CREATE TABLE edge (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    parent INTEGER NOT NULL,
+    child INTEGER NOT NULL,
+    if_failed INTEGER NOT NULL
+) STRICT;
+CREATE INDEX edge_parent ON edge (parent);
+CREATE UNIQUE INDEX edge_child ON edge (child, parent);
+
+-- Which job names which among those it comes after: an ended parent is kept for its followers. Some that have ended may be left.
+CREATE TABLE follower (
+    parent INTEGER NOT NULL,
+    child INTEGER NOT NULL,
+    PRIMARY KEY (parent, child)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX follower_child ON follower (child);
+
+-- Which job has failed because of which that it comes after: it comes back when the last of these is revived. A parent may be gone.
+CREATE TABLE culprit (
+    child INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;
+
+-- Jobs that came to an end while others waited for them, or back from one: their edges are worked off in bounded steps.
+CREATE TABLE ended (
+    seq INTEGER PRIMARY KEY,
+    parent INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    how INTEGER NOT NULL,            -- {DONE} done, {FAILED} failed, {CANCELLED} cancelled, {REMOVED} removed before it was done,
+                                     -- {REVIVED} revived
+    seen INTEGER NOT NULL,           -- edges up to this one have been looked at,
+    upto INTEGER NOT NULL            -- those up to this one are to be
+) STRICT;
+CREATE INDEX ended_parent ON ended (parent);
+
+-- A lane that has unfinished jobs, or whose rate remembers some starts.
+CREATE TABLE lane (
+    seq INTEGER PRIMARY KEY,
+    queue TEXT NOT NULL,
+    key TEXT NOT NULL,
+    running_limit INTEGER,
+    rate INTEGER,
+    per INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    unfinished INTEGER NOT NULL,
+    running INTEGER NOT NULL,
+    front INTEGER,                   -- the job that stands in the queue's line, or will when the rate allows it
+    front_due INTEGER,               -- when that one was due before the lane said when
+    turn INTEGER,                    -- in a sequence: the job that the others wait for
+    starts INTEGER NOT NULL,         -- how many there were; `lane_start` has the last ones
+    forget_at INTEGER,               -- when nothing needs to be remembered any more, if it has no unfinished jobs
+    UNIQUE (queue, key)
+) STRICT;
+CREATE INDEX lane_idle ON lane (forget_at) WHERE unfinished = 0;
+
+-- The last `rate` starts of a lane.
+CREATE TABLE lane_start (
+    lane INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    at INTEGER NOT NULL,             -- at the latest: twice `start_within` after its hand-out
+    PRIMARY KEY (lane, number)
+) STRICT, WITHOUT ROWID;
+
+-- The lane that a job was put into (flag {LANED}), and where it is in it.
+CREATE TABLE laned (
+    job INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    running_limit INTEGER,
+    rate INTEGER,
+    per INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    place INTEGER NOT NULL,          -- {ELSEWHERE} elsewhere, {IN_LINE} in the lane's own line, {RUNS} running, {IS_SCHEDULED} scheduled
+    lane INTEGER,
+    rank INTEGER NOT NULL,           -- in the line: its priority, negative; 0 in a sequence
+    due INTEGER NOT NULL,            -- in the line, and while scheduled; 0 in a sequence
+    start_within INTEGER             -- handed out by a rate: how soon after its take it starts, or is given back
+) STRICT;
+CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
+CREATE INDEX laned_due ON laned (due) WHERE place = {IS_SCHEDULED};
+
+-- What somebody has said about a queue.
+CREATE TABLE control (
+    queue TEXT PRIMARY KEY,
+    running_limit INTEGER,
+    paused_by TEXT,
+    paused_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- What happened, for those who listen: written only while somebody does, and the last 10,000 are kept. The number of an event
+-- is never given out twice (AUTOINCREMENT): a gap tells a reader that it has missed some.
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    what TEXT NOT NULL,
+    job TEXT NOT NULL,
+    task TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    worker TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    tracked INTEGER NOT NULL
+) STRICT;
+
+-- Until when somebody listens, on the steady clock. One row, and only where no bells can be hung (see audience.py).
+CREATE TABLE audience (
+    one INTEGER PRIMARY KEY,
+    until INTEGER NOT NULL
+) STRICT;
+
+-- For people: read-only by nature, stable across versions of the schema.
+CREATE VIEW jobs AS
+SELECT
+    job.id,
+    job.task,
+    job.queue,
+    CASE job.state
+        WHEN {SCHEDULED} THEN 'scheduled' WHEN {READY} THEN 'ready' WHEN {RUNNING} THEN 'running'
+        WHEN {BLOCKED} THEN 'blocked' WHEN {DONE} THEN 'done' WHEN {FAILED} THEN 'failed' ELSE 'cancelled'
+    END AS state,
+    job.priority,
+    strftime('%Y-%m-%d %H:%M:%f', job.created / 1000.0, 'unixepoch') AS created,
+    strftime('%Y-%m-%d %H:%M:%f', job.due / 1000.0, 'unixepoch') AS due,
+    strftime('%Y-%m-%d %H:%M:%f', job.started / 1000.0, 'unixepoch') AS started,
+    strftime('%Y-%m-%d %H:%M:%f', job.finished / 1000.0, 'unixepoch') AS finished,
+    job.attempts,
+    job.crashes,
+    session.name AS worker,
+    job.failure AS failure_group,
+    CAST(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = {BODY}), job.body) AS TEXT) AS arguments,
+    CAST(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = {RESULT}), job.result) AS TEXT) AS result,
+    CAST(job.error AS TEXT) AS error,
+    CAST(job.data AS TEXT) AS data
+FROM job
+LEFT JOIN session ON session.seq = job.session;
+
+CREATE VIEW schedules AS
+SELECT
+    name,
+    json_extract(CAST(definition AS TEXT), '$.rule') AS rule,
+    json_extract(CAST(definition AS TEXT), '$.task') AS task,
+    json_extract(CAST(definition AS TEXT), '$.queue') AS queue,
+    strftime('%Y-%m-%d %H:%M:%f', next / 1000.0, 'unixepoch') AS next,
+    strftime('%Y-%m-%d %H:%M:%f', last_tick / 1000.0, 'unixepoch') AS last_tick,
+    runs,
+    paused,
+    json_extract(CAST(definition AS TEXT), '$.declared_by') AS declared_by
+FROM schedule;

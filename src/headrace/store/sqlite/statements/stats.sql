@@ -1,0 +1,46 @@
+-- Statistics by day.
+
+-- name: stat_add
+-- Add to the statistics of a day.
+INSERT INTO stat (day, queue, kind, bucket, count, total, squares) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (day, queue, kind, bucket) DO UPDATE SET
+    count = count + excluded.count, total = total + excluded.total, squares = squares + excluded.squares
+
+-- name: stat_kept
+-- The statistics of a day, as far as they were summed up.
+SELECT kind, bucket, count, total, squares FROM stat WHERE queue = ?1 AND day = ?2
+
+-- name: stat_derived
+-- The times of jobs of a queue that were done within a time and are still kept.
+SELECT queue, due, started, finished FROM job
+WHERE state = {DONE} AND state >= {DONE} AND finished >= ?2 AND finished < ?3 AND queue = ?1
+
+-- name: stat_failed
+-- How many jobs that failed within a time are failed still.
+SELECT count(*) FROM job WHERE state = {FAILED} AND state >= {DONE} AND finished >= ?2 AND finished < ?3 AND queue = ?1
+
+-- name: stat_flatten
+-- The histograms of a day are given up: what they counted remains in one sum.
+INSERT INTO stat (queue, day, kind, bucket, count, total, squares)
+SELECT queue, day, kind, -1, sum(count), sum(total), sum(squares)
+FROM stat
+WHERE day = ?1 AND bucket >= 0
+GROUP BY queue, day, kind
+ON CONFLICT (day, queue, kind, bucket) DO UPDATE SET
+    count = count + excluded.count, total = total + excluded.total, squares = squares + excluded.squares
+
+-- name: stat_no_buckets
+-- And they go.
+DELETE FROM stat WHERE day = ?1 AND bucket >= 0
+
+-- name: stat_with_buckets
+-- The oldest day before a given one that has histograms.
+SELECT day FROM stat WHERE bucket >= 0 AND day < ?1 ORDER BY day LIMIT 1
+
+-- name: stat_old
+-- The oldest day before a given one that has statistics.
+SELECT day FROM stat WHERE day < ?1 ORDER BY day LIMIT 1
+
+-- name: stat_forget
+-- Give up the statistics of a day.
+DELETE FROM stat WHERE day = ?1

@@ -1,0 +1,54 @@
+-- Handing out the heads of lines.
+
+-- name: special
+-- Is there anything beyond plain jobs that an exchange has to look at? And when does the next schedule tick?
+SELECT
+    EXISTS (SELECT 1 FROM ended), EXISTS (SELECT 1 FROM lane), EXISTS (SELECT 1 FROM control),
+    (SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1)
+
+-- name: line
+-- The head of a queue's line, as it will be once `take` has handed it out.
+SELECT
+    -priority, due, seq, token + 1, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
+    deferred_since, (flags & ~{SPARE}) | ?1
+FROM job
+WHERE state = {READY} AND queue = ?2
+ORDER BY priority DESC, due, seq
+LIMIT ?3
+
+-- name: take
+-- Hand out the head of a queue's line to a session. (OR FAIL: without it SQLite would keep a copy of each page it changes,
+-- in case that the statement fails half-way; here the whole transaction is taken back then.)
+UPDATE OR FAIL job SET
+    state = {RUNNING}, token = token + 1, session = ?1, turn = ?2, started = ?3, flags = (flags & ~{SPARE}) | ?4
+WHERE seq IN (
+    SELECT seq FROM job WHERE state = {READY} AND queue = ?5 ORDER BY priority DESC, due, seq LIMIT ?6
+)
+
+-- name: retake
+-- The leases that one exchange handed out and that are still held: the answer to a repeated request.
+SELECT
+    -priority, due, seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
+    deferred_since, flags
+FROM job
+WHERE state = {RUNNING} AND session = ?1 AND turn = ?2
+
+-- name: head
+-- What kind of job stands first in a queue's line.
+SELECT flags FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT 1
+
+-- name: queue_has_lane
+-- Has a queue got lanes?
+SELECT 1 FROM lane WHERE queue = ?1 LIMIT 1
+
+-- name: ready_count
+-- How many jobs a queue has ready, up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM job WHERE state = {READY} AND queue = ?1 LIMIT ?2)
+
+-- name: next_due
+-- When does the next scheduled job fall due?
+SELECT due FROM job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1
+
+-- name: holds_any
+-- Does a session hold anything?
+SELECT 1 FROM job WHERE state = {RUNNING} AND session = ?1 LIMIT 1
