@@ -45,7 +45,7 @@ WITHOUT_IO: dict[type, set[str]] = {
     # What a run says goes to the pump of its process, which tells the store.
     Context: {
         "after", "attempt", "cancelled", "check", "children", "crashes", "data", "heartbeat", "id", "job", "log",
-        "progress", "queue", "relay", "take_report", "task", "tick", "token", "update",
+        "progress", "queue", "task", "tick", "token", "update",
     },
 }  # fmt: skip
 """What needs no async form, or is one of what has no name."""
@@ -70,6 +70,12 @@ def test_every_public_method_has_its_twin_or_needs_none(kind: type) -> None:
     twins = {name for name in found if f"a{name}" in found}
     alone = {name for name in found if name not in twins and not is_twin(name, found)}
     assert alone == WITHOUT_IO[kind]
+
+
+def test_a_context_has_nothing_else_that_is_public() -> None:
+    """What the worker knows of a run is its own: neither attributes nor methods of it are on what tasks touch."""
+    assert {name for name in dir(Context) if name[0] != "_"} == set(members(Context))
+    assert "__dict__" not in dir(Context)  # nor can an instance have any
 
 
 @pytest.mark.parametrize("kind", WITHOUT_IO, ids=lambda kind: kind.__name__)

@@ -8,8 +8,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.records import Kind, Lease, Outcome, SessionInfo
-from headrace.worker.context import Context
 from headrace.worker.pump import CALM, Pump
+from headrace.worker.run import Run
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def pump() -> Iterator[Pump]:
     pump = Pump(app, "s", queues=["default"], slots=2)
     for number in range(5):
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
-        pump._waiting[Context(lease, None, pump)] = True
+        pump._waiting[Run(lease, None, pump)] = True
     pump._hurried = False
     pump._outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
     yield pump

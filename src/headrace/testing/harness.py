@@ -22,8 +22,9 @@ from headrace.values.durations import Duration, as_datetime, milliseconds
 from headrace.worker.context import Context
 from headrace.worker.embedded import default_queues
 from headrace.worker.identity import introduce
+from headrace.worker.outcomes import put_off
 from headrace.worker.resources import Resources
-from headrace.worker.run import perform, perform_async, put_off
+from headrace.worker.run import Run, perform, perform_async
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -202,7 +203,7 @@ class Testing:
 
     def _perform(self, lease: Lease) -> Outcome:
         task = self.app.tasks.get(lease.task)
-        run = Context(lease, task, self)
+        run = Run(lease, task, self)
         if task is None:
             return put_off(run, self.clock.now())
         if self._runner is None or self._resources is None:
@@ -217,7 +218,7 @@ class Testing:
         store = self._open_store
         store.run(store.exchange(self._session, next(self._numbers), [outcome], steady=self.steady()))
 
-    def _remember(self, run: Context, error: BaseException) -> None:
+    def _remember(self, context: Context, error: BaseException) -> None:
         self._raised = error
 
     def _raise(self, outcome: Outcome, lease: Lease) -> None:
@@ -228,19 +229,20 @@ class Testing:
             text = decode_error(outcome.error)
             raise JobFailed(lease.id, outcome.group or "broken", text.type, text.message, text.traceback)
 
-    # -- what a run says (see worker.context.Channel) --
+    # -- what a run says (see worker.run.Channel) --
 
     def steady(self) -> int:
         """The steady clock of the one worker here."""
         return self.clock.steady()
 
-    def spoke(self, run: Context) -> None:
+    def spoke(self, run: Run) -> None:
         """Progress, data and log lines are in the store at once."""
         store = self._open_store
-        report = run.take_report()
+        assert run.said is not None
+        report = run.said.take(run.lease)
         store.run(store.report(self._session, next(self._numbers), [report], steady=self.steady()))
 
-    def heard(self, run: Context) -> None:
+    def heard(self, run: Run) -> None:
         """A sign of life; nobody doubts it here."""
 
     # -- looking --

@@ -6,8 +6,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 
-from headrace.worker.context import Context
-from headrace.worker.run import SILENT, TIMED_OUT, time_limit
+from headrace.worker.outcomes import SILENT, TIMED_OUT
+from headrace.worker.run import Run
 
 
 class Deadlines:
@@ -15,10 +15,10 @@ class Deadlines:
 
     def __init__(self, steady: Callable[[], int]) -> None:
         self._steady = steady
-        self._begun: deque[Context] = deque()
-        self._alarms: list[tuple[int, int, Context]] = []
+        self._begun: deque[Run] = deque()
+        self._alarms: list[tuple[int, int, Run]] = []
 
-    def watch(self, run: Context) -> None:
+    def watch(self, run: Run) -> None:
         self._begun.append(run)
 
     @property
@@ -31,7 +31,7 @@ class Deadlines:
         """When to ask what was missed, on the steady clock."""
         return self._alarms[0][0] if self._alarms else None
 
-    def missed(self, running: Container[Context]) -> Iterator[tuple[Context, str]]:
+    def missed(self, running: Container[Run]) -> Iterator[tuple[Run, str]]:
         """Each run that is late, with the reason to stop it."""
         while self._begun:
             self._set_alarm(self._begun.popleft())
@@ -46,7 +46,7 @@ class Deadlines:
             else:
                 yield run, reason
 
-    def _set_alarm(self, run: Context) -> None:
+    def _set_alarm(self, run: Run) -> None:
         now = self._steady()
         ends, silence = _moments(run, now if run.began is None else run.began, now if run.began is None else run.beat)
         moments = [moment for moment in (ends, silence) if moment is not None]
@@ -54,7 +54,7 @@ class Deadlines:
             heapq.heappush(self._alarms, (max(min(moments), now + 1), id(run), run))
 
 
-def _missed(run: Context, now: int) -> str | None:
+def _missed(run: Run, now: int) -> str | None:
     if run.began is None:  # it is still being prepared
         return None
     ends, silence = _moments(run, run.began, run.beat)
@@ -63,8 +63,8 @@ def _missed(run: Context, now: int) -> str | None:
     return SILENT if silence is not None and now >= silence else None
 
 
-def _moments(run: Context, began: int, beat: int) -> tuple[int | None, int | None]:
+def _moments(run: Run, began: int, beat: int) -> tuple[int | None, int | None]:
     """When a run must have ended, and when it is taken for dead; None: never."""
-    limit = time_limit(run)
-    heartbeat = None if run.task_object is None else run.task_object.options.heartbeat
+    limit = run.time_limit
+    heartbeat = None if run.task is None else run.task.options.heartbeat
     return None if limit is None else began + limit, None if heartbeat is None else beat + heartbeat

@@ -45,7 +45,7 @@ class JobFilter(logging.Filter):
         if not hasattr(record, "job_id"):
             run = find_current(None)
             record.job_id = run.id if run is not None else ""
-            record.task = run.task if run is not None else ""
+            record.task = run.lease.task if run is not None else ""
         return True
 
 
@@ -84,13 +84,10 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+job_level = logging.DEBUG
+"""The level of a line per finished job, as chosen."""
 _chosen: LogChoice | None = None
 _own: logging.Handler | None = None
-
-
-def job_level() -> int:
-    """The level of a line per finished job."""
-    return logging.DEBUG if _chosen is None else _chosen.job_level
 
 
 def encoded_choice() -> str:
@@ -105,7 +102,8 @@ def decoded_choice(text: str) -> LogChoice | None:
 
 def prepare_logging(choice: LogChoice) -> None:
     """Send headrace's own lines to standard error. The root logger is left to the app, which is imported next."""
-    global _chosen, _own  # noqa: PLW0603
+    global job_level, _chosen, _own  # noqa: PLW0603
+    job_level = choice.job_level
     _chosen = choice
     _own = logging.StreamHandler(sys.stderr)
     _own.addFilter(JobFilter())

@@ -28,7 +28,6 @@ from headrace.store import Operation, Store
 from headrace.store.contract import TakingWaiter
 from headrace.values.clock import Clock, SystemClock
 from headrace.values.glob import fits, is_glob
-from headrace.worker.context import Context
 from headrace.worker.deadlines import Deadlines
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
@@ -36,8 +35,9 @@ from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.ledger import Ledger
 from headrace.worker.lookahead import Lookahead
+from headrace.worker.outcomes import CANCELLED, LOST, STOPPING, put_off, quarantine, release
 from headrace.worker.resources import Resources
-from headrace.worker.run import CANCELLED, LOST, STOPPING, put_off, quarantine, release, time_limit
+from headrace.worker.run import Run
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -119,12 +119,12 @@ class Pump:
         self._ledger = ledger or Ledger.private()
         self._number = 0
         """Of the last numbered request."""
-        self._waiting: dict[Context, bool] = {}
+        self._waiting: dict[Run, bool] = {}
         """Leases that no executor has started yet. Whoever pops a True owns it."""
-        self._running: dict[Context, bool] = {}
+        self._running: dict[Run, bool] = {}
         """By run, not by job: one that was taken away and came back runs anew while its old run still ends."""
         self._outcomes: deque[Outcome] = deque()
-        self._spoken: deque[Context] = deque()
+        self._spoken: deque[Run] = deque()
         self._deadlines = Deadlines(self.steady)
         self._asleep = False
         self._waiter = self._store.waiter(session, queues)
@@ -164,7 +164,7 @@ class Pump:
         self._tick_pause = TICK_AGAIN
         self._hungry = True
         self._news_pending = False
-        self._renewed: dict[str, Context] = {}
+        self._renewed: dict[str, Run] = {}
         """Whose leases were renewed into new tokens while their outcomes may have been under way, by job."""
         self._threads = ThreadExecutor(self, slots)
         self._loop = LoopExecutor(self, slots)
@@ -184,7 +184,7 @@ class Pump:
         room = 0 if self.stopping or self._gone else self.slots - self.in_hand
         return room if self._left is None else min(room, self._left)
 
-    def begin(self, run: Context, *, entering: bool = True) -> bool:
+    def begin(self, run: Run, *, entering: bool = True) -> bool:
         """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
         run.beat = self.steady()
         self._running[run] = True  # first, so that at no moment it seems to be in nobody's hands
@@ -196,8 +196,8 @@ class Pump:
             self._give_back(run)
             return False
         limit = None
-        if run.lease.options is not None or (run.task_object is not None and run.task_object.limited):
-            limit = time_limit(run)
+        if run.lease.options is not None or (run.task is not None and run.task.limited):
+            limit = run.time_limit
             self._deadlines.watch(run)
             self._wake()
         if entering:
@@ -206,20 +206,20 @@ class Pump:
             crashpoints.reach("run.begin")
         return True
 
-    def enter(self, run: Context) -> bool:
+    def enter(self, run: Run) -> bool:
         """A run that took time to prepare enters its function: from here on a crash is its own. False: it may not."""
         now = self.steady()
         if self._in_doubt(run, now):
             return False
         run.began = run.beat = now
-        run.place = self._ledger.enter(run.lease.ref, run.began, time_limit(run))
+        run.place = self._ledger.enter(run.lease.ref, run.began, run.time_limit)
         return True
 
-    def _in_doubt(self, run: Context, now: int) -> bool:
+    def _in_doubt(self, run: Run, now: int) -> bool:
         """Whether others may have this job: the process, or its machine, may have slept until its lease had run out."""
         return self._gone or now > (run.sure_until or self._sure_until)
 
-    def end(self, run: Context, outcome: Outcome) -> None:
+    def end(self, run: Run, outcome: Outcome) -> None:
         """A run has ended."""
         if crashpoints.armed:
             crashpoints.reach("run.end")
@@ -231,7 +231,7 @@ class Pump:
         if self._asleep and self._ripe():
             self._wake()
 
-    def _learn_start(self, run: Context, outcome: Outcome) -> None:
+    def _learn_start(self, run: Run, outcome: Outcome) -> None:
         """A job of a lane with a rate was in time, or not: ask for as much time as it takes here, and some more."""
         asked = (run.start_by or 0) - (run.lease.start_within or 0)
         if outcome.kind is Kind.RELEASED and outcome.began is None:
@@ -241,12 +241,12 @@ class Pump:
         elif outcome.began is not None:
             self._grace = min(self._grace, 4 * (outcome.began - asked))
 
-    def spoke(self, run: Context) -> None:
+    def spoke(self, run: Run) -> None:
         """A run has something to report."""
         self._spoken.append(run)
         self._wake()
 
-    def heard(self, run: Context) -> None:
+    def heard(self, run: Run) -> None:
         """A run has given a sign of life."""
         run.beat = self.steady()
 
@@ -357,7 +357,7 @@ class Pump:
             self._hungry = False
             return
         outcomes = list(itertools.islice(_drain(self._outcomes), 2 * self._store.batch))
-        if outcomes and any(run._speaking for run in tuple(self._spoken)):
+        if outcomes and any(run.said is not None and run.said.unsent for run in tuple(self._spoken)):
             self._report()  # what a run said comes before its outcome
         if self._renewed:
             self._renew_tokens(outcomes)
@@ -522,7 +522,7 @@ class Pump:
         if not turn.leases:
             return
         if self._gone:  # before or after we were cut off: it is not worth knowing
-            self._outcomes.extend(release(Context(lease, None, self)) for lease in turn.leases)
+            self._outcomes.extend(release(Run(lease, None, self)) for lease in turn.leases)
             return
         self._filled = self._turned
         self._hurried = False
@@ -530,13 +530,13 @@ class Pump:
             self._left -= len(turn.leases)
         if turn.ends is not None:
             self._renew_seconds = min(self._renew_seconds, self._renewed_within(turn.ends - turn.now))
-        threads: list[Context] = []
-        coroutines: list[Context] = []
-        isolated: list[Context] = []
+        threads: list[Run] = []
+        coroutines: list[Run] = []
+        isolated: list[Run] = []
         tasks = self.app.tasks
         for lease in self._still_ours(turn.leases) if self.steady() > self._sure_until else turn.leases:
             task = tasks.get(lease.task)
-            run = Context(lease, task, self)
+            run = Run(lease, task, self)
             if self._store.leases_in_jobs:
                 run.sure_until = self._sure_until
             if lease.start_within is not None:
@@ -576,14 +576,14 @@ class Pump:
 
     # -- while jobs run --
 
-    def _executor_of(self, run: Context) -> Executor:
-        task = run.task_object
+    def _executor_of(self, run: Run) -> Executor:
+        task = run.task
         assert task is not None
         if task.options.isolate or (run.lease.crashes and self._isolated.available):
             return self._isolated
         return self._loop if task.is_async else self._threads
 
-    def _stop_run(self, run: Context, reason: str) -> None:
+    def _stop_run(self, run: Run, reason: str) -> None:
         if run.stop_reason is None:
             run.stop_reason = reason
             self._executor_of(run).stop_run(run)
@@ -604,14 +604,14 @@ class Pump:
         for run in tuple(self._waiting):
             self._release(run)
 
-    def _release(self, run: Context) -> bool:
+    def _release(self, run: Run) -> bool:
         """Give back a lease that nobody has started. False: somebody has."""
         if not self._waiting.pop(run, False):
             return False
         self._give_back(run)
         return True
 
-    def _give_back(self, run: Context) -> None:
+    def _give_back(self, run: Run) -> None:
         self._outcomes.append(release(run))
         if self._left is not None:
             self._left += 1
@@ -622,7 +622,7 @@ class Pump:
     def _report(self) -> None:
         """Send what runs said: the latest of each."""
         self._reported = time.monotonic()
-        reports = [run.take_report() for run in _drain(self._spoken)]
+        reports = [run.said.take(run.lease) for run in _drain(self._spoken) if run.said is not None]
         if reports:
             if crashpoints.armed:
                 crashpoints.reach("report.before")
@@ -659,7 +659,7 @@ class Pump:
     def _check_leases(self) -> None:
         compare = self._may_compare(time.monotonic())
         waiting = tuple(self._waiting)  # looked at first, as it is left first: nothing is missed
-        runs: dict[str, Context] = {}
+        runs: dict[str, Run] = {}
         for run in dict.fromkeys((*self._running, *waiting)):
             overtaken = runs.get(run.id)  # its job came back to us: so it was taken away before
             runs[run.id] = run
@@ -699,7 +699,7 @@ class Pump:
             log.warning("job %s is not held here, though the store says so: was it set back? It is given back", job_id)
             self._outcomes.append(Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED, note=STRAY))
 
-    def _take_away(self, run: Context, reason: str) -> None:
+    def _take_away(self, run: Run, reason: str) -> None:
         if not self._release(run) and run in self._running and run.stop_reason is None:
             log.info("job %s: %s", run.id, reason)
             self._stop_run(run, reason)

@@ -31,10 +31,9 @@ from headrace.errors import HeadraceError
 from headrace.loading import load_app
 from headrace.records import Lease, Outcome
 from headrace.values.clock import SystemClock
-from headrace.worker.context import Context
 from headrace.worker.logs import decoded_choice, finish_logging, prepare_logging
 from headrace.worker.resources import Resources
-from headrace.worker.run import perform
+from headrace.worker.run import Run, perform
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -202,7 +201,7 @@ def _perform(app: Headrace, request: Request, connection: socket.socket) -> None
     resources.start(sorted(set(task.arguments.injected.values())))
     wire = Wire(connection, app.payload_limit)
     try:
-        run = Context(request.lease, task, wire)
+        run = Run(request.lease, task, wire)
         run.start_by = request.start_by
         outcome = perform(run, resources, wire.steady)
         if crashpoints.armed:
@@ -222,13 +221,14 @@ class Wire:
         self.payload_limit = payload_limit
         self.steady = SystemClock().steady
 
-    def spoke(self, run: Context) -> None:
-        report = run.take_report()
+    def spoke(self, run: Run) -> None:
+        assert run.said is not None
+        report = run.said.take(run.lease)
         lines = tuple(line for _, line in report.log)
         with self._speaking:
             send(self._connection, Words(progress=report.progress, data=report.data, log=lines))
 
-    def heard(self, run: Context) -> None:
+    def heard(self, run: Run) -> None:
         now = self.steady()
         if now >= run.beat + 100:  # signs of life in a tight loop need not all cross the wire
             run.beat = now

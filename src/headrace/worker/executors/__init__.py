@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.worker.context import Context
+from headrace.worker.run import Run
 
 
 class Executor(Protocol):
     """Runs jobs. It asks the pump whether a run may still start, and tells it the outcome."""
 
-    def submit(self, runs: list[Context]) -> None:
+    def submit(self, runs: list[Run]) -> None:
         """Run these as soon as there is room."""
 
-    def stop_run(self, run: Context) -> None:
+    def stop_run(self, run: Run) -> None:
         """Make a run stop, by whatever means there are. Its `stop_reason` is set."""
 
     def close(self) -> None:

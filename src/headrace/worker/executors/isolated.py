@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.records import Kind, Outcome
 from headrace.values.codec import ErrorText, encode_error
-from headrace.worker.context import Context
 from headrace.worker.logs import encoded_choice
-from headrace.worker.run import (
+from headrace.worker.outcomes import (
     CANCELLED,
     LOST,
     SILENT,
@@ -34,6 +33,7 @@ from headrace.worker.run import (
     release,
     tell_of_failure,
 )
+from headrace.worker.run import Run
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class IsolatedExecutor:
         self._pump = pump
         self._most = most
         self._app_path = app_path
-        self._line: SimpleQueue[Context | None] = SimpleQueue()
+        self._line: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._zygote: Zygote | None = None
         self._starting = threading.Lock()
@@ -77,7 +77,7 @@ class IsolatedExecutor:
         "and run it with 'headrace worker module:app'"
     )
 
-    def submit(self, runs: list[Context]) -> None:
+    def submit(self, runs: list[Run]) -> None:
         for run in runs:
             self._line.put(run)
         while len(self._threads) < min(self._most, self._pump.in_hand + self._lingering):
@@ -97,14 +97,14 @@ class IsolatedExecutor:
                 if outcome is not None:
                     self._end(run, outcome)
 
-    def _end(self, run: Context, outcome: Outcome) -> None:
+    def _end(self, run: Run, outcome: Outcome) -> None:
         outcome.began = outcome.began or run.began
         outcome.ended = self._pump.steady()
         self._pump.end(run, outcome)
 
-    def _run(self, run: Context) -> Outcome | None:
+    def _run(self, run: Run) -> Outcome | None:
         """The outcome, or None if it has been told already."""
-        task = run.task_object
+        task = run.task
         assert task is not None
         if not task.options.scratch:
             return self._supervise(run, Request(run.lease, None, run.start_by))
@@ -116,7 +116,7 @@ class IsolatedExecutor:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _supervise(self, run: Context, request: Request) -> Outcome | None:
+    def _supervise(self, run: Run, request: Request) -> Outcome | None:
         zygote = self._live_zygote()
         connection = zygote.fork()
         try:
@@ -167,17 +167,19 @@ class IsolatedExecutor:
                 self._lingering -= 1
                 self._gone.notify_all()
 
-    def _listen(self, run: Context, connection: socket.socket) -> Outcome | None:
+    def _listen(self, run: Run, connection: socket.socket) -> Outcome | None:
         """Pass on what the job says, until its outcome or its end."""
         while (words := receive(connection, Words)) is not None:
             if words.outcome is not None:
                 outcome: Outcome = words.outcome
                 run.began = outcome.began  # its own process knows best: it may have given itself back
                 return outcome
-            run.relay(words.progress, words.data, words.log)
+            self._pump.heard(run)
+            if words.progress or words.data or words.log:
+                run.say(progress=words.progress, data=words.data, lines=words.log)
         return None
 
-    def stop_run(self, run: Context) -> None:
+    def stop_run(self, run: Run) -> None:
         pid = run.stopper
         if pid is None:
             return
@@ -187,7 +189,7 @@ class IsolatedExecutor:
         timer.daemon = True
         timer.start()
 
-    def _kill(self, run: Context, pid: int) -> None:
+    def _kill(self, run: Run, pid: int) -> None:
         if run.stopper == pid:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
@@ -225,7 +227,7 @@ def _remove_all(prefix: str) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _ended(run: Context, code: int | None) -> Outcome:
+def _ended(run: Run, code: int | None) -> Outcome:
     """A process that ended without an outcome: it was stopped by us, or it crashed."""
     if run.stop_reason in (TIMED_OUT, SILENT, CANCELLED, STOPPING, LOST):
         return conclude(run, RuntimeError(run.stop_reason))
@@ -243,23 +245,23 @@ def _name_of(number: int) -> str:
         return f"signal {number}"
 
 
-def _not_started(run: Context, reason: str) -> Outcome:
+def _not_started(run: Run, reason: str) -> Outcome:
     """Its function was never entered: nothing to charge it with, but not at once again."""
     log.error(
         "job %s (%s): its process could not be started: %s",
         run.id,
-        run.task,
+        run.lease.task,
         reason,
         extra={"event": "process_not_started"},
     )
     return outcome_of(run, Kind.AGAIN, delay=1_000, note=f"its process could not be started: {reason}")
 
 
-def _crashed(run: Context, reason: str) -> Outcome:
-    log.error("job %s (%s) crashed: %s", run.id, run.task, reason, extra={"event": "job_crashed"})
+def _crashed(run: Run, reason: str) -> Outcome:
+    log.error("job %s (%s) crashed: %s", run.id, run.lease.task, reason, extra={"event": "job_crashed"})
     lease = run.lease
-    if lease.crashes + 1 >= lease.max_crashes and run.task_object is not None:
-        tell_of_failure(run, run.task_object, HeadraceError(reason))
+    if lease.crashes + 1 >= lease.max_crashes and run.task is not None:
+        tell_of_failure(run, run.task, HeadraceError(reason))
     return outcome_of(run, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
 
 

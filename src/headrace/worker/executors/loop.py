@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from headrace.worker.context import Context
-from headrace.worker.run import TIMED_OUT, perform_async, time_limit
+from headrace.worker.outcomes import TIMED_OUT
+from headrace.worker.run import Run, perform_async
 
 if TYPE_CHECKING:
     from headrace.worker.pump import Pump
@@ -24,7 +24,7 @@ class LoopExecutor:
     def __init__(self, pump: Pump, most: int) -> None:
         self._pump = pump
         self._room = most
-        self._line: deque[Context] = deque()
+        self._line: deque[Run] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
 
@@ -39,7 +39,7 @@ class LoopExecutor:
         """Run a hook or make a provided value on the loop that tasks run on."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
 
-    def submit(self, runs: list[Context]) -> None:
+    def submit(self, runs: list[Run]) -> None:
         self._line.extend(runs)
         self._running_loop().call_soon_threadsafe(self._start_some)
 
@@ -51,8 +51,8 @@ class LoopExecutor:
                 self._room -= 1
                 run.stopper = self._loop.create_task(self._run(run))
 
-    async def _run(self, run: Context) -> None:
-        limit = time_limit(run)
+    async def _run(self, run: Run) -> None:
+        limit = run.time_limit
         timer = None
         if limit is not None:
             timer = asyncio.get_running_loop().call_later(limit / 1000, self._time_out, run)
@@ -66,15 +66,15 @@ class LoopExecutor:
         self._pump.end(run, outcome)
         self._start_some()
 
-    def _time_out(self, run: Context) -> None:
+    def _time_out(self, run: Run) -> None:
         run.stop_reason = run.stop_reason or TIMED_OUT
         self._cancel(run)
 
-    def stop_run(self, run: Context) -> None:
+    def stop_run(self, run: Run) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._cancel, run)
 
-    def _cancel(self, run: Context) -> None:
+    def _cancel(self, run: Run) -> None:
         if run.stopper is None:
             return
         if run.began is None:  # cancelled before its first step a coroutine would never see it

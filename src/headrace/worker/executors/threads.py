@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.errors import Timeout
-from headrace.worker.context import Context
-from headrace.worker.run import SILENT, TIMED_OUT, conclude, perform
+from headrace.worker.outcomes import SILENT, TIMED_OUT, conclude
+from headrace.worker.run import Run, perform
 
 if TYPE_CHECKING:
     from headrace.worker.pump import Pump
@@ -32,7 +32,7 @@ class ThreadExecutor:
     def __init__(self, pump: Pump, most: int) -> None:
         self._pump = pump
         self._most = most
-        self._line: deque[Context] = deque()
+        self._line: deque[Run] = deque()
         self._threads: list[threading.Thread] = []
         self._asleep: list[threading.Lock] = []
         """A lock of each thread that sleeps: to release it wakes it."""
@@ -42,7 +42,7 @@ class ThreadExecutor:
         self._closed = False
         self._guard = threading.Lock()
 
-    def submit(self, runs: list[Context]) -> None:
+    def submit(self, runs: list[Run]) -> None:
         self._line.extend(runs)
         if not self._quick:
             self._wake(len(runs) - self._on_errand)  # whoever brings them takes one
@@ -129,7 +129,7 @@ class ThreadExecutor:
             if not self._quick and line:
                 self._wake(1)
 
-    def stop_run(self, run: Context) -> None:
+    def stop_run(self, run: Run) -> None:
         if run.stop_reason not in (TIMED_OUT, SILENT):
             return
         with self._guard:
