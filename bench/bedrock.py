@@ -66,7 +66,7 @@ def bare(path: str) -> None:
 
 
 def ours(path: str, durability: str) -> None:
-    from headrace.dialects.bedrock.serve import serve
+    from headrace.dialects.bedrock.server.process import serve
 
     serve("127.0.0.1:0", path, full_sync=durability == "host", announce=lambda line: print(line, flush=True))
 
@@ -157,7 +157,7 @@ def pairs(pattern: bytes) -> Requests:
 def fill(path: Path, count: int, name: str) -> None:
     """Jobs by the shortest way: straight into the file."""
     sys.path.insert(0, str(SOURCE))
-    from headrace.dialects.bedrock.database import Database
+    from headrace.dialects.bedrock.server.database import Database
 
     database = Database(str(path))
     database.connection.execute(

@@ -65,9 +65,9 @@ def serve_command(
     """
     import socket
 
-    from headrace.dialects.bedrock.serve import serve
-    from headrace.dialects.bedrock.server import Options
-    from headrace.dialects.bedrock.wire import Limits
+    from headrace.dialects.bedrock.server.process import serve
+    from headrace.dialects.bedrock.server.requests import Limits
+    from headrace.dialects.bedrock.server.server import Options
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = Options(

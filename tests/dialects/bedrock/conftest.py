@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.dialects.bedrock.server import Options
+from headrace.dialects.bedrock.server.server import Options
 from headrace.values.clock import ManualClock
 
 from .harness import InProcess, Wire

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from headrace.dialects.bedrock.database import Database
-from headrace.dialects.bedrock.server import Options, Server
+from headrace.dialects.bedrock.server.database import Database
+from headrace.dialects.bedrock.server.server import Options, Server
 from headrace.values.clock import Clock
 
 PATIENCE = 20.0
@@ -190,7 +190,7 @@ class Process:
 
     def start(self) -> Process:
         code = (
-            "import sys\nfrom functools import partial\nfrom headrace.dialects.bedrock.serve import serve\n"
+            "import sys\nfrom functools import partial\nfrom headrace.dialects.bedrock.server.process import serve\n"
             "serve(*sys.argv[1:3], full_sync='--host' in sys.argv, announce=partial(print, flush=True))"
         )
         self._process = subprocess.Popen(

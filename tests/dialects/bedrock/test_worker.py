@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headrace import Fail, Headrace, Retry, Snooze, current
-from headrace.dialects.bedrock.server import Options
+from headrace.dialects.bedrock.server.server import Options
 from headrace.errors import JobNotFound, MaybeApplied, StoreUnavailable
 from headrace.retry import Backoff
 from headrace.signals import MoveTo

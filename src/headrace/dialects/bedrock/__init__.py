@@ -1,6 +1,7 @@
 """Bedrock::Jobs: a server of that protocol on an SQLite file, a client, and a store for headrace's own workers."""
 
-from headrace.dialects.bedrock.calls import (
+from headrace.dialects.bedrock.client.client import AsyncClient, Client
+from headrace.dialects.bedrock.client.replies import (
     BedrockError,
     DoesNotExist,
     IllegalAction,
@@ -8,7 +9,6 @@ from headrace.dialects.bedrock.calls import (
     SqlFailed,
     WaitTimeout,
 )
-from headrace.dialects.bedrock.client import AsyncClient, Client
 
 __all__ = [
     "AsyncClient",

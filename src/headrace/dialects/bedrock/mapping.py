@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.dialects.bedrock.moments import next_run, read_moment, write_moment
-from headrace.dialects.bedrock.values import DEFAULT_PRIORITY, PRIORITIES
+from headrace.dialects.bedrock.times import next_run, read_moment, write_moment
+from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
 from headrace.errors import Unsupported
 from headrace.records import NewJob, State
 from headrace.schedule.errors import ScheduleError

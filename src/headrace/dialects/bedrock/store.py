@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from headrace.dialects.bedrock import looking
-from headrace.dialects.bedrock.calls import BedrockError, DoesNotExist, IllegalAction
-from headrace.dialects.bedrock.client import Client
-from headrace.dialects.bedrock.ear import BedrockWaiter, Nap
-from headrace.dialects.bedrock.hands import Session
+from headrace.dialects.bedrock import find
+from headrace.dialects.bedrock.client.client import Client
+from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction
+from headrace.dialects.bedrock.lease_book import Session
 from headrace.dialects.bedrock.mapping import Tasks, check, first_run, merge_data, retry_after, wire_name
-from headrace.dialects.bedrock.values import DEFAULT_PRIORITY
+from headrace.dialects.bedrock.wait import BedrockWaiter, Nap
+from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.errors import ConfigurationError, SessionGone
 from headrace.records import (
     Counts,
@@ -108,7 +108,7 @@ class BedrockStore:
     def advice(self) -> list[str]:
         """What an operator should know, in sentences; none if all is well."""
         try:
-            return looking.advice(self.client)
+            return find.advice(self.client)
         except BedrockError as error:
             return [f"Jobs without a retryAfter could not be looked for: the server says {str(error)!r}."]
 
@@ -149,16 +149,16 @@ class BedrockStore:
         return element
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Work(lambda client: looking.get(client, ids, self._tasks, self._clock.now()))
+        return Work(lambda client: find.get(client, ids, self._tasks, self._clock.now()))
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Work(lambda client: looking.find(client, wanted, self._tasks, self._clock.now()))
+        return Work(lambda client: find.find(client, wanted, self._tasks, self._clock.now()))
 
     def counts(self) -> Operation[list[Counts]]:
-        return Work(lambda client: looking.counts(client, self._tasks, self._clock.now()))
+        return Work(lambda client: find.counts(client, self._tasks, self._clock.now()))
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        return Work(lambda client: looking.history(client, job_id, self._tasks, self._clock.now()))
+        return Work(lambda client: find.history(client, job_id, self._tasks, self._clock.now()))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """A child is cancelled; any other job that waits is deleted. One that runs cannot be told."""

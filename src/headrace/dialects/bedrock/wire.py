@@ -1,8 +1,7 @@
-"""Bedrock's text protocol, without any I/O: bytes in, requests out; answers in, bytes out.
+"""What both sides of Bedrock's text protocol share: messages, escapes, priorities. No I/O here.
 
-A request is a method line, header lines, an empty line, and a body of `Content-Length` bytes. Lines end with
-CRLF or LF. Header values are escaped with backslashes, so JSON travels with each of its backslashes doubled.
-No command looks at a body: it is counted and thrown away as it arrives, never kept.
+A message is a first line (a method or a status), header lines, an empty line, and a body of `Content-Length` bytes.
+Header values are escaped with backslashes, so JSON travels with each of its backslashes doubled.
 """
 
 from __future__ import annotations
@@ -10,7 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+DEFAULT_PORT = 8888
 MEBIBYTE = 1_048_576
+PRIORITIES = frozenset({0, 250, 500, 750, 850, 1000})
+DEFAULT_PRIORITY = 500
+MOST_TRIES = 10
+"""A job that has been handed out this often without being finished is failed instead."""
 
 
 class Refused(Exception):
@@ -26,206 +30,7 @@ class Unreadable(Refused):
     """A request that cannot be told from the next one: it is answered, and the connection closed."""
 
 
-class Limits:
-    """How large a request may be."""
-
-    __slots__ = ("body", "head", "headers")
-
-    def __init__(self, head: int = 16 * MEBIBYTE, body: int = 16 * MEBIBYTE, headers: int = 1_000) -> None:
-        self.head = head
-        self.body = body
-        self.headers = headers
-
-
-class Request:
-    """One request. Header names are in lower case; what could not be read is in `malformed`."""
-
-    __slots__ = ("arrived", "headers", "line", "malformed", "verb")
-
-    def __init__(self, line: str, headers: dict[str, str], malformed: frozenset[str] = frozenset()) -> None:
-        self.line = line
-        self.verb = line.partition(" ")[0].lower()
-        self.headers = headers
-        self.malformed = malformed
-        self.arrived = 0.0
-        """When it was complete, on the server's monotonic clock."""
-
-    def get(self, name: str) -> str:
-        """A header's value; empty when it is absent."""
-        if name in self.malformed:
-            raise _malformed(name)
-        return self.headers.get(name, "")
-
-    def find(self, name: str) -> str | None:
-        """A header's value, or None when it is not set."""
-        if name in self.malformed:
-            raise _malformed(name)
-        return self.headers.get(name)
-
-
-_SPELT = {
-    name.lower(): name
-    for name in (
-        "commandExecuteTime", "decrementFailures", "firstRun", "getMockedJobs", "ignoreRepeat", "jobID", "jobIDs",
-        "jobPriority", "mockRequest", "nextRun", "numResults", "parentJobID", "ReadDBFlags", "retryAfter",
-        "sequentialKey", "shouldClearRepeat", "SQLiteArgs",
-    )
-}  # fmt: skip
-"""Names that are written with capitals."""
-
-
-def _malformed(name: str) -> Refused:
-    return Refused(f"402 Malformed {_SPELT.get(name, name)}")
-
-
-class Parser:
-    """Cuts a stream of bytes into requests.
-
-    >>> parser = Parser()
-    >>> parser.feed(b"GetJob\\nname: mail/*\\n\\nPing\\r\\n\\r\\n")
-    >>> parser.next().headers, parser.next().verb, parser.next()
-    ({'name': 'mail/*'}, 'ping', None)
-    """
-
-    __slots__ = ("_buffer", "_limits", "_request", "_scanned", "_skip", "_start")
-
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
-        self._buffer = bytearray()
-        self._start = 0
-        """Where the next request begins in the buffer."""
-        self._scanned = 0
-        """Up to where no end of the head was found."""
-        self._request: Request | None = None
-        """A request whose body has not arrived in full: so many bytes are missing."""
-        self._skip = 0
-
-    @property
-    def buffered(self) -> int:
-        """How many bytes are held."""
-        return len(self._buffer) - self._start
-
-    def feed(self, data: bytes) -> None:
-        if self._start == len(self._buffer):
-            self._buffer = bytearray(data)
-            self._start = self._scanned = 0
-        else:
-            if self._start > 65_536:  # what has been read goes now and then, not with every request
-                del self._buffer[: self._start]
-                self._scanned -= self._start
-                self._start = 0
-            self._buffer += data
-
-    def next(self) -> Request | None:
-        """The next complete request, or None until more has arrived. Raises `Unreadable`."""
-        if self._request is None:
-            head = self._next_head()
-            if head is None:
-                return None
-            self._request = parse_head(head)
-            self._skip = self._body_length(self._request.headers)
-        taken = min(self._skip, self.buffered)
-        self._start += taken
-        self._scanned = max(self._scanned, self._start)
-        self._skip -= taken
-        if self._skip:
-            return None
-        request, self._request = self._request, None
-        return request
-
-    def _next_head(self) -> bytes | None:
-        buffer, start = self._buffer, self._start
-        size = len(buffer)
-        while start < size and buffer[start] in b"\r\n":  # stray newlines between requests are harmless
-            start += 1
-        self._start = start
-        scan = max(start, self._scanned - 2)
-        end = buffer.find(b"\n\n", scan)
-        skip = 2
-        other = buffer.find(b"\n\r\n", scan, end if end >= 0 else size)
-        if other >= 0:
-            end, skip = other, 3
-        if (size if end < 0 else end) - start > self._limits.head:
-            raise Unreadable("413 Request too large")
-        if end < 0:
-            self._scanned = size
-            return None
-        head = bytes(buffer[start:end])
-        if head.count(b"\n") > self._limits.headers:
-            raise Unreadable("413 Request too large", ("error", f"more than {self._limits.headers} headers"))
-        self._start = self._scanned = end + skip
-        return head
-
-    def _body_length(self, headers: dict[str, str]) -> int:
-        if "transfer-encoding" in headers:
-            raise Unreadable("400 Bad Transfer-Encoding", ("error", "send a Content-Length instead"))
-        length = headers.get("content-length")
-        if length is None:
-            return 0
-        if not (length.isascii() and length.isdigit()):
-            raise Unreadable("400 Bad Content-Length")
-        if len(length) > 18 or int(length) > self._limits.body:
-            raise Unreadable("413 Request too large")
-        return int(length)
-
-
-def parse_head(head: bytes) -> Request:
-    """Read a method line and the header lines after it."""
-    try:
-        text = head.decode()
-        plain = "\\" not in text and "\0" not in text
-    except UnicodeDecodeError:
-        return _parse_lines(head.decode(errors="surrogateescape").split("\n"))
-    lines = text.split("\n")
-    if not plain:
-        return _parse_lines(lines)
-    headers: dict[str, str] = {}
-    for index in range(1, len(lines)):
-        line = lines[index]
-        if line[:1] in (" ", "\t"):
-            return _parse_lines(lines)
-        name, _, value = line.removesuffix("\r").partition(":")
-        if name := name.strip(" "):
-            headers[name.lower()] = value.strip(" ")
-    return Request(lines[0].removesuffix("\r").strip(" "), headers)
-
-
-def _parse_lines(lines: list[str]) -> Request:
-    """The same for heads with escapes, continued lines, or bytes that are not text."""
-    method = ""
-    headers: dict[str, list[str]] = {}
-    last: list[str] | None = None
-    for index, raw in enumerate(lines):
-        line = raw.removesuffix("\r")
-        if index == 0:
-            method = line
-        elif line[:1] in (" ", "\t"):
-            if last is None:
-                method += line
-            else:
-                last.append(line)
-        else:
-            name, _, value = line.partition(":")
-            if name := name.strip(" "):
-                headers[name.lower()] = last = [unescape(value.strip(" "))]
-    values = {name: "".join(parts) for name, parts in headers.items()}
-    malformed = frozenset(name for name, value in values.items() if not _is_text(value))
-    for name in malformed:
-        values[name] = ""
-    return Request(method.strip(" ").encode(errors="replace").decode(errors="replace"), values, malformed)
-
-
-def _is_text(value: str) -> bool:
-    """Whether a value is text that SQLite and JSON can carry."""
-    if "\0" in value:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CODE = re.compile(r"\\u([0-9A-Fa-f]{4})")
 _CONTROL = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\b", "\b"), ("\\f", "\f"))
 MOST_CODES = 100_000
@@ -260,9 +65,6 @@ def _unescape_singles(part: str) -> str:
             # A pair of codes may stand for one character; half a pair stands for none, and stays unreadable.
             part = part.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     return part.replace("\\", "")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\t"})

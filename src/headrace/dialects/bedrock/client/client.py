@@ -1,0 +1,232 @@
+"""A client of Bedrock::Jobs: one method per command, in two kinds, from one description of each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from headrace.dialects.bedrock.client import commands
+from headrace.dialects.bedrock.client.commands import Call
+from headrace.dialects.bedrock.client.hosts import Host, Hosts, NoAnswer, NotSent
+from headrace.dialects.bedrock.client.replies import Reply, ReplyReader
+from headrace.store.wakeup import readable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CONNECT_SECONDS = 1.0
+ANSWER_SECONDS = 120.0
+
+
+class command(Generic[P, T]):  # noqa: N801  (used like a decorator)
+    """A method made from the description of a command: it answers, or can be awaited, as its client does."""
+
+    def __init__(self, describe: Callable[P, Call[T]]) -> None:
+        self._describe = describe
+        self.__doc__ = describe.__doc__
+
+    @overload
+    def __get__(self, client: Client, kind: type[Client]) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, kind: type[AsyncClient]) -> Callable[P, Awaitable[T]]: ...
+    @overload
+    def __get__(self, client: None, kind: type[Commands]) -> Callable[P, Call[T]]: ...
+    def __get__(self, client: Any, kind: Any) -> Any:
+        if client is None:
+            return self._describe
+
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.run(self._describe(*args, **kwargs))
+
+        method.__doc__ = self.__doc__
+        return method
+
+
+class Commands:
+    """The commands that clients have."""
+
+    create_job = command(commands.create_job)
+    create_jobs = command(commands.create_jobs)
+    get_job = command(commands.get_job)
+    get_jobs = command(commands.get_jobs)
+    update_job = command(commands.update_job)
+    query_job = command(commands.query_job)
+    finish_job = command(commands.finish_job)
+    retry_job = command(commands.retry_job)
+    fail_job = command(commands.fail_job)
+    delete_job = command(commands.delete_job)
+    cancel_job = command(commands.cancel_job)
+    requeue_jobs = command(commands.requeue_jobs)
+    query = command(commands.query)
+    ping = command(commands.ping)
+    status = command(commands.status)
+    crash_jobs = command(commands.crash_jobs)
+    clear_crashed_jobs = command(commands.clear_crashed_jobs)
+
+
+class Client(Commands):
+    """A client for threads: `Client("host:8888", "other:8888").create_job("mail/Welcome", {"to": "ada"})`.
+
+    Further addresses are asked when the first does not answer. Connections are reused, and made anew when they break or
+    after a fork; any number of threads may use one client. Refusals are `BedrockError`s by their code.
+    """
+
+    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
+        self.hosts = Hosts(addresses or ("127.0.0.1",))
+        self._timeout = timeout
+        self._idle: dict[Host, list[socket.socket]] = {}
+        self._pid = os.getpid()
+
+    def run(self, call: Call[T]) -> T:
+        """Send what a function of `commands` describes."""
+        conversation = self.hosts.converse(call)
+        host = next(conversation)
+        while True:
+            try:
+                reply = self._ask(host, call)
+            except (NotSent, NoAnswer) as error:
+                host = conversation.throw(error)
+                continue
+            try:
+                host = conversation.send(reply)
+            except StopIteration as end:
+                return call.read(end.value)
+
+    def _ask(self, host: Host, call: Call[Any]) -> Reply:
+        connection = self.connect(host)
+        try:
+            connection.settimeout(self._timeout + call.patience / 1000)
+            connection.sendall(call.data)
+            reader = ReplyReader()
+            reply = None
+            while reply is None:
+                data = connection.recv(65536)
+                if not data:
+                    raise ConnectionResetError("the server has closed the connection")
+                reply = reader.feed(data)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError):
+                raise NoAnswer(str(error)) from error
+            raise
+        if reply.headers.get("Connection") == "close":
+            connection.close()
+        else:
+            self.give_back(host, connection)
+        return reply
+
+    def connect(self, host: Host) -> socket.socket:
+        """A connection that works, as far as can be told without sending anything."""
+        if self._pid != os.getpid():
+            self._idle.clear()  # they are the parent's: two processes on one connection would mix their answers
+            self._pid = os.getpid()
+        idle = self._idle.setdefault(host, [])
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                break  # another thread was quicker
+            if not readable([connection.fileno()], 0):
+                return connection
+            connection.close()  # nothing was asked, so what there is to read can only be its end
+        try:
+            connection = socket.create_connection(host, CONNECT_SECONDS)
+        except OSError as error:
+            raise NotSent(str(error)) from error
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def give_back(self, host: Host, connection: socket.socket) -> None:
+        """A connection that has been used, and may be used again."""
+        self._idle.setdefault(host, []).append(connection)
+
+    def close(self) -> None:
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(Commands):
+    """The same client for one event loop: every command can be awaited."""
+
+    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
+        self.hosts = Hosts(addresses or ("127.0.0.1",))
+        self._timeout = timeout
+        self._idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
+
+    async def run(self, call: Call[T]) -> T:
+        """Send what a function of `commands` describes."""
+        conversation = self.hosts.converse(call)
+        host = next(conversation)
+        while True:
+            try:
+                reply = await self._ask(host, call)
+            except (NotSent, NoAnswer) as error:
+                host = conversation.throw(error)
+                continue
+            try:
+                host = conversation.send(reply)
+            except StopIteration as end:
+                return call.read(end.value)
+
+    async def _ask(self, host: Host, call: Call[Any]) -> Reply:
+        reader, writer = await self._connect(host)
+        try:
+            async with asyncio.timeout(self._timeout + call.patience / 1000):
+                writer.write(call.data)
+                reply = await _read(reader)
+        except BaseException as error:
+            writer.transport.abort()  # also when this task is cancelled: a waiting GetJob must take nothing more
+            if isinstance(error, OSError):
+                raise NoAnswer(str(error)) from error
+            raise
+        if reply.headers.get("Connection") == "close":
+            writer.close()
+        else:
+            self._idle.setdefault(host, []).append((reader, writer))
+        return reply
+
+    async def _connect(self, host: Host) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        idle = self._idle.setdefault(host, [])
+        while idle:
+            reader, writer = idle.pop()
+            if not writer.is_closing() and not readable([writer.get_extra_info("socket").fileno()], 0):
+                return reader, writer
+            writer.close()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await asyncio.open_connection(host.name, host.port)
+        except OSError as error:
+            raise NotSent(str(error)) from error
+
+    async def close(self) -> None:
+        for idle in self._idle.values():
+            while idle:
+                _, writer = idle.pop()
+                writer.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> Reply:
+    answer = ReplyReader()
+    while True:
+        data = await reader.read(65536)
+        if not data:
+            raise ConnectionResetError("the server has closed the connection")
+        reply = answer.feed(data)
+        if reply is not None:
+            return reply

@@ -1,0 +1,256 @@
+"""Each command as a client sends it: what goes into the request, how its answer is read. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.dialects.bedrock.client.replies import Reply
+from headrace.dialects.bedrock.wire import compose
+
+T = TypeVar("T")
+
+Object = dict[str, Any]
+
+
+class Call(Generic[T]):
+    """A request and how to read its answer.
+
+    `idempotent`: it may be sent again when nobody knows whether it was done. `patience`: milliseconds that the
+    server may take on purpose, because it waits for a job.
+    """
+
+    __slots__ = ("_read", "data", "idempotent", "patience", "verb")
+
+    def __init__(
+        self,
+        verb: str,
+        headers: Mapping[str, Any],
+        read: Callable[[Reply], T],
+        *,
+        idempotent: bool = False,
+        patience: int = 0,
+    ) -> None:
+        self.verb = verb
+        self.data = compose(verb, [(name, _text(value)) for name, value in headers.items() if value not in (None, "")])
+        self.idempotent = idempotent
+        self.patience = patience
+        self._read = read
+
+    def read(self, reply: Reply) -> T:
+        """What the answer means. Raises what it refuses."""
+        return self._read(reply.check())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode()
+    return msgspec.json.encode(value).decode() if isinstance(value, Mapping | list | tuple) else str(value)
+
+
+# -- the commands --
+
+
+def _nothing(reply: Reply) -> None:
+    return None
+
+
+def create_job(
+    name: str,
+    data: Mapping[str, Any] | bytes | None = None,
+    *,
+    first_run: str | None = None,
+    repeat: str | None = None,
+    priority: int | None = None,
+    unique: bool = False,
+    overwrite: bool | None = None,
+    parent_id: int | None = None,
+    retry_after: str | None = None,
+    sequential_key: str | None = None,
+    mocked: bool = False,
+) -> Call[int]:
+    """CreateJob: a new job, now or from `first_run` on; answers with its id."""
+    headers = {
+        "name": name,
+        "data": data,
+        "firstRun": first_run,
+        "repeat": repeat,
+        "jobPriority": priority,
+        "unique": unique or None,
+        "overwrite": overwrite,
+        "parentJobID": parent_id,
+        "retryAfter": retry_after,
+        "sequentialKey": sequential_key,
+        "mockRequest": mocked or None,
+    }
+    return Call("CreateJob", headers, lambda reply: int(reply.content["jobID"]), idempotent=unique)
+
+
+def create_jobs(jobs: Sequence[Mapping[str, Any]]) -> Call[list[int]]:
+    """CreateJobs: several, all or none; each has the protocol's parameters as keys. Answers with their ids."""
+    unique = all(job.get("unique") in (True, "true") for job in jobs)
+    return Call("CreateJobs", {"jobs": list(jobs)}, lambda reply: list(reply.content["jobIDs"]), idempotent=unique)
+
+
+def get_job(
+    name: str, *, priority: int | None = None, mocked: bool = False, wait: bool = False, timeout: int | None = None
+) -> Call[Object]:
+    """GetJob: take one that matches a pattern; with `wait`, for up to `timeout` milliseconds."""
+    headers = _getting(name, priority, mocked, wait, timeout)
+    return Call("GetJob", headers, lambda reply: reply.content or {}, patience=_patience(wait, timeout))
+
+
+def get_jobs(
+    name: str,
+    count: int,
+    *,
+    priority: int | None = None,
+    mocked: bool = False,
+    wait: bool = False,
+    timeout: int | None = None,
+) -> Call[list[Object]]:
+    """GetJobs: take up to so many."""
+    headers = {**_getting(name, priority, mocked, wait, timeout), "numResults": count}
+    return Call("GetJobs", headers, lambda reply: list(reply.content["jobs"]), patience=_patience(wait, timeout))
+
+
+FOR_EVER = 2**40
+
+
+def _getting(name: str, priority: int | None, mocked: bool, wait: bool, timeout: int | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "jobPriority": priority,
+        "getMockedJobs": mocked or None,
+        "Connection": "wait" if wait else None,
+        "Timeout": timeout if wait else None,
+    }
+
+
+def _patience(wait: bool, timeout: int | None) -> int:
+    return 0 if not wait else FOR_EVER if timeout is None else timeout
+
+
+def update_job(
+    job_id: int,
+    data: Mapping[str, Any] | bytes,
+    *,
+    repeat: str | None = None,
+    priority: int | None = None,
+    next_run: str | None = None,
+    clear_repeat: bool = False,
+) -> Call[None]:
+    """UpdateJob: replace a job's data, and perhaps when and how it runs."""
+    headers = {
+        "jobID": job_id,
+        "data": data,
+        "repeat": repeat,
+        "jobPriority": priority,
+        "nextRun": next_run,
+        "shouldClearRepeat": 1 if clear_repeat else None,
+    }
+    return Call("UpdateJob", headers, _nothing, idempotent=True)
+
+
+def query_job(job_id: int) -> Call[Object]:
+    """QueryJob: look at a job."""
+    return Call("QueryJob", {"jobID": job_id}, lambda reply: dict(reply.content), idempotent=True)
+
+
+def finish_job(job_id: int, data: Mapping[str, Any] | None = None, *, ignore_repeat: bool = False) -> Call[None]:
+    """FinishJob: the run is over; `data` is for the next one, if it repeats."""
+    headers = {"jobID": job_id, "data": data, "ignoreRepeat": ignore_repeat or None}
+    return Call("FinishJob", headers, _nothing, idempotent=True)
+
+
+def retry_job(
+    job_id: int,
+    *,
+    delay: int | None = None,
+    next_run: str | None = None,
+    name: str | None = None,
+    data: Mapping[str, Any] | bytes | None = None,
+    priority: int | None = None,
+    ignore_repeat: bool = False,
+) -> Call[None]:
+    """RetryJob: the run is over, and there shall be another, after `delay` seconds or at `next_run`."""
+    headers = {
+        "jobID": job_id,
+        "delay": delay,
+        "nextRun": next_run,
+        "name": name,
+        "data": data,
+        "jobPriority": priority,
+        "ignoreRepeat": ignore_repeat or None,
+    }
+    return Call("RetryJob", headers, _nothing, idempotent=True)
+
+
+def fail_job(job_id: int, data: Mapping[str, Any] | None = None) -> Call[None]:
+    """FailJob: give up on a job; it stays, failed."""
+    return Call("FailJob", {"jobID": job_id, "data": data}, _nothing, idempotent=True)
+
+
+def delete_job(job_id: int) -> Call[None]:
+    """DeleteJob: remove all trace of a job that does not run."""
+    return Call("DeleteJob", {"jobID": job_id}, _nothing, idempotent=True)
+
+
+def cancel_job(job_id: int) -> Call[None]:
+    """CancelJob: a child need not run."""
+    return Call("CancelJob", {"jobID": job_id}, _nothing, idempotent=True)
+
+
+def requeue_jobs(ids: Sequence[int], *, name: str | None = None, decrement_failures: bool = False) -> Call[None]:
+    """RequeueJobs: back in line, whatever state they are in."""
+    headers = {
+        "jobIDs": ",".join(map(str, ids)),
+        "name": name,
+        "decrementFailures": decrement_failures or None,
+    }
+    return Call("RequeueJobs", headers, _nothing, idempotent=True)
+
+
+class Table(NamedTuple):
+    """What a query answered."""
+
+    headers: list[str]
+    rows: list[list[Any]]
+    last_insert_id: int | None
+
+
+def query(sql: str, *, nowhere: bool = False) -> Call[Table]:
+    """Query: SQL on the table `jobs`; a missing semicolon is added."""
+    sql = sql.strip()
+    headers = {"query": sql if sql.endswith(";") else f"{sql};", "format": "json", "nowhere": nowhere or None}
+    return Call("Query", headers, _read_table, idempotent=True)
+
+
+def _read_table(reply: Reply) -> Table:
+    content = reply.content or {"headers": [], "rows": []}
+    last = reply.headers.get("lastInsertRowID")
+    return Table(content["headers"], content["rows"], None if last is None else int(last))
+
+
+def ping() -> Call[None]:
+    """Ping: is somebody there?"""
+    return Call("Ping", {}, _nothing, idempotent=True)
+
+
+def status() -> Call[Object]:
+    """Status: what the server says about itself."""
+    return Call("Status", {}, lambda reply: dict(reply.content), idempotent=True)
+
+
+def crash_jobs(names: Sequence[str]) -> Call[None]:
+    """CrashBedrockJob: jobs of these names (patterns) are failed instead of handed out."""
+    return Call("CrashBedrockJob", {"names": ",".join(names)}, _nothing, idempotent=True)
+
+
+def clear_crashed_jobs() -> Call[None]:
+    """ClearCrashedBedrockJobs: they are handed out again."""
+    return Call("ClearCrashedBedrockJobs", {}, _nothing, idempotent=True)

@@ -1,0 +1,148 @@
+"""Looking at jobs for people: through QueryJob and Query, so that a look takes nothing and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.dialects.bedrock.client.client import Client
+from headrace.dialects.bedrock.client.replies import DoesNotExist
+from headrace.dialects.bedrock.mapping import Tasks, milliseconds_of, read_name, read_state, split_data, wire_name
+from headrace.dialects.bedrock.times import write_moment
+from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
+from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
+
+COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB)"
+"""As bytes: one value that is not UTF-8 must not keep all others from being seen."""
+_SQL_STATES = {
+    State.SCHEDULED: "(state = 'QUEUED' AND nextRun > {now})",
+    State.READY: "(state IN ('QUEUED', 'RUNQUEUED') AND nextRun <= {now})",
+    State.RUNNING: "(state = 'RUNNING' OR (state = 'RUNQUEUED' AND nextRun > {now}))",
+    State.BLOCKED: "state IN ('PAUSED', 'WAITING')",
+    State.DONE: "state = 'FINISHED'",
+    State.FAILED: "state = 'FAILED'",
+    State.CANCELLED: "state = 'CANCELLED'",
+}
+
+
+def get(client: Client, ids: Sequence[str], tasks: Tasks, now: int) -> list[Snapshot | None]:
+    """One QueryJob each; those that are done are gone."""
+    found: list[Snapshot | None] = []
+    for job_id in ids:
+        try:
+            job = client.query_job(int(job_id)) if job_id.isdecimal() else None
+        except DoesNotExist:
+            job = None
+        if job is None:
+            found.append(None)
+            continue
+        columns = ("jobID", "name", "state", "priority", "created", "nextRun", "lastRun", "data")
+        found.append(_snapshot([job[name] for name in columns], tasks, now))
+    return found
+
+
+def find(client: Client, wanted: Filter, tasks: Tasks, now: int) -> Page:
+    """Newest first, a page at a time."""
+    if wanted.group is not None:
+        return Page([], None)  # Bedrock keeps no reasons
+    conditions = []
+    if wanted.states:
+        moment = _quote(write_moment(now))
+        conditions.append(f"({' OR '.join(_SQL_STATES[state].format(now=moment) for state in wanted.states)})")
+    if wanted.queue is not None:
+        conditions.append(_of_queue(wanted.queue, tasks))
+    if wanted.task is not None:
+        suffix = wanted.task.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
+        conditions.append(f"(name = {_quote(wanted.task)} OR name GLOB {_quote('*/' + suffix)})")
+    if wanted.after is not None:
+        conditions.append(f"jobID < {int(wanted.after)}")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    sql = f"SELECT {COLUMNS} FROM jobs{where} ORDER BY jobID DESC LIMIT {int(wanted.limit) + 1}"  # noqa: S608  (quoted)
+    rows = client.query(sql).rows
+    jobs = [_snapshot(row, tasks, now) for row in rows[: wanted.limit]]
+    return Page(jobs, jobs[-1].id if len(rows) > wanted.limit else None)
+
+
+def _of_queue(queue: str, tasks: Tasks) -> str:
+    known = ", ".join(_quote(name) for name in tasks)
+    if queue == "default":
+        return f"(name NOT GLOB '?*/?*' OR name IN ({known}))"
+    prefix = wire_name(queue, "").replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
+    return f"(name GLOB {_quote(prefix + '?*')} AND name NOT IN ({known}))"
+
+
+def counts(client: Client, tasks: Tasks, now: int) -> list[Counts]:
+    """How many jobs are where."""
+    moment = _quote(write_moment(now))
+    sql = f"SELECT CAST(name AS BLOB), state, nextRun <= {moment}, count(*) FROM jobs GROUP BY 1, 2, 3"  # noqa: S608  (quoted)
+    by_queue: dict[str, dict[State, int]] = {}
+    for name, state, due, number in client.query(sql).rows:
+        queue, _ = read_name(str(name), tasks)
+        seen = by_queue.setdefault(queue, {})
+        kind = read_state(state, "" if due else "~", "0")
+        seen[kind] = seen.get(kind, 0) + number
+    return [Counts(queue, by_queue[queue]) for queue in sorted(by_queue)]
+
+
+def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[HistoryRecord]:
+    """What can be told from a job's row."""
+    (job,) = get(client, [job_id], tasks, now)
+    if job is None:
+        return []
+    events = [HistoryRecord(job.created, "created")]
+    if job.started is not None:
+        events.append(HistoryRecord(job.started, "started"))
+    if job.state in (State.FAILED, State.CANCELLED):
+        events.append(HistoryRecord(job.started or job.created, job.state.value))
+    return events
+
+
+def advice(client: Client) -> list[str]:
+    """Jobs that would be lost with their worker."""
+    rows = client.query(
+        "SELECT CAST(name AS BLOB), count(*) FROM jobs "
+        "WHERE retryAfter = '' AND state IN ('QUEUED', 'RUNNING', 'PAUSED', 'WAITING') "
+        "GROUP BY 1 ORDER BY 2 DESC LIMIT 20"
+    ).rows
+    return [
+        f"{number:,} {'job' if number == 1 else 'jobs'} named {str(name)!r} without a retryAfter: "
+        "one whose worker dies stays RUNNING for ever. Create them with a retryAfter longer than they take."
+        for name, number in rows
+    ]
+
+
+def _snapshot(row: Sequence[Any], tasks: Tasks, now: int) -> Snapshot:
+    job_id, name, state, priority, created, next_run, last_run, data = row
+    queue, task = read_name(str(name), tasks)
+    body, rest, tries = split_data(msgspec.json.encode(data), tasks.get(task))
+    return Snapshot(
+        id=str(job_id),
+        task=task,
+        queue=queue,
+        state=read_state(state, str(next_run), write_moment(now)),
+        priority=priority - DEFAULT_PRIORITY,
+        body=body,
+        options=None,
+        created=milliseconds_of(created) or 0,
+        due=milliseconds_of(next_run) or 0,
+        started=milliseconds_of(last_run),
+        finished=None,
+        attempts=tries,
+        crashes=0,
+        max_crashes=3,
+        token=tries,
+        worker="",
+        data=rest,
+        progress=None,
+        result=None,
+        error=None,
+        group=None,
+        cancelling=False,
+        unique_key=None,
+    )
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

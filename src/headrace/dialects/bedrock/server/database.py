@@ -1,0 +1,123 @@
+"""The server's file: opening it, keeping other servers out, and what its errors mean in words."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import apsw
+
+from headrace.dialects.bedrock.server.statements import SQL
+from headrace.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreReadOnly, StoreUnavailable
+from headrace.store.sqlite.database import NETWORK_FILE_SYSTEMS, mount_of
+
+APPLICATION_ID = 0x68_72_62_6A  # "hrbj": what tells this file from a native store's
+SCHEMA_VERSION = 1
+
+
+class Database:
+    """One connection that writes, for one server, and others that only read."""
+
+    def __init__(self, path: str, *, full_sync: bool = False) -> None:
+        self.path = path
+        self._lock: int | None = _keep_others_out(Path(path))
+        try:
+            self.connection = self._connect(full_sync)
+            _prepare(self.connection)
+        except apsw.Error as error:
+            self._unlock()
+            raise _explain(path, error) from error
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _connect(self, full_sync: bool) -> apsw.Connection:
+        connection = apsw.Connection(self.path, statementcachesize=200)
+        connection.set_busy_timeout(10_000)
+        # Without this a statement is compiled again whenever other values are bound to it, in search of a better plan.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        # Small pages: a commit writes whole pages to the log, and a job is a tenth of one.
+        connection.execute("PRAGMA page_size = 2048")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0]
+        if mode != "wal":
+            raise StoreUnavailable(f"{self.path}: this file system cannot hold a write-ahead log (mode {mode}).")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if full_sync else 'NORMAL'}")
+        connection.execute("PRAGMA cache_size = -64000")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        return connection
+
+    def read_only(self) -> apsw.Connection:
+        """Another connection to the same file that cannot write to it."""
+        connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(1_000)
+        connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    def close(self) -> None:
+        self.connection.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _keep_others_out(path: Path) -> int:
+    """Two servers on one file would not wake each other's waiters. The lock goes with the process."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise StoreUnavailable(f"Cannot open {path}: the folder {folder} does not exist. Create it first.")
+    point, kind, _ = mount_of(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnavailable(
+            f"{path} is on a network file system ({kind} at {point}), where SQLite's write-ahead log loses data. "
+            "Use a local disk."
+        )
+    try:
+        lock = os.open(f"{path}-server", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreReadOnly(f"{path} cannot be served from here: {error.strerror}.") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreBusy(f"{path} is being served by another process.") from error
+    return lock
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    """Create the schema, or check that it is ours."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchall()[0]
+        (application,) = connection.execute("PRAGMA application_id").fetchall()[0]
+        tables = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        if application != APPLICATION_ID and (version or tables):
+            raise StoreCorrupt(f"{connection.filename} is a SQLite database of another program: choose another file.")
+        assert isinstance(version, int)
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"{connection.filename} has schema version {version}; this headrace knows {SCHEMA_VERSION}. "
+                "Upgrade headrace on this machine."
+            )
+        if version == 0:
+            connection.execute(SQL["schema"])
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        connection.close()
+        raise
+
+
+def _explain(path: str, error: apsw.Error) -> StoreUnavailable | StoreCorrupt | StoreReadOnly:
+    if isinstance(error, apsw.NotADBError):
+        return StoreCorrupt(f"{path} is not a SQLite database.")
+    if isinstance(error, apsw.CorruptError):
+        return StoreCorrupt(f"{path} is damaged ({error}). Restore it from a backup.")
+    if isinstance(error, apsw.ReadOnlyError):
+        return StoreReadOnly(f"{path} cannot be written to. Check who owns it and its -wal and -shm files.")
+    return StoreUnavailable(f"Cannot open {path}: {error}.")

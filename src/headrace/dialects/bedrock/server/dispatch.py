@@ -1,0 +1,268 @@
+"""From a request to what is done about it, and how it is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace import __version__
+from headrace.dialects.bedrock.server.batch import Batch, Broken
+from headrace.dialects.bedrock.server.edit import cancel_job, delete_job, requeue_jobs, update_job
+from headrace.dialects.bedrock.server.find import Query, check_write, query_job, write
+from headrace.dialects.bedrock.server.put import create_job, create_jobs
+from headrace.dialects.bedrock.server.requests import Request
+from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_job
+from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
+from headrace.dialects.bedrock.server.transaction import Answer, Transaction
+from headrace.dialects.bedrock.server.values import read_integer, read_list, render, render_object, render_text
+from headrace.dialects.bedrock.server.wait import Waiter
+from headrace.dialects.bedrock.wire import Refused, compose
+
+if TYPE_CHECKING:
+    from headrace.dialects.bedrock.server.connection import Connection
+    from headrace.dialects.bedrock.server.server import Server
+
+log = logging.getLogger("headrace.bedrock")
+
+DEFAULT_TIMEOUT = 110_000
+"""Milliseconds that a command may take until it is committed."""
+MICROSECOND = 1_000_000
+COMMANDS: dict[str, Callable[[Transaction, Request], Answer]] = {
+    "createjob": create_job,
+    "createjobs": create_jobs,
+    "updatejob": update_job,
+    "queryjob": query_job,
+    "finishjob": finish_job,
+    "retryjob": retry_job,
+    "failjob": fail_job,
+    "deletejob": delete_job,
+    "canceljob": cancel_job,
+    "requeuejobs": requeue_jobs,
+}
+"""The commands on jobs by their verb, in lower case: each checks everything, then changes what there is to change.
+GetJob and GetJobs are not among them, as they may wait."""
+STOPPING = "503 Stopping"
+
+
+def execute(server: Server, batch: Batch, connection: Connection | None, request: Request) -> None:
+    """Execute a request, and answer it if somebody listens."""
+    last = False
+    try:
+        manner = request.get("connection").lower() if "connection" in request.headers else ""
+        last = manner == "close"
+        if connection is not None and _is_for_later(server, batch, connection, request, manner):
+            return
+        _check_time(server, request)
+        command = COMMANDS.get(request.verb)
+        if command is not None:
+            found: HandOut | None = None
+            body = batch.run(lambda tx: command(tx, request))
+        elif request.verb in ("getjob", "getjobs"):
+            found = _get(server, batch, connection, request, manner)
+            if found is None:
+                return
+            body = found.body
+        else:
+            _other(server, batch, connection, request, last)
+            return
+    except Refused as refused:
+        if connection is not None:
+            batch.refuse(connection, refused, last=last)
+        return
+    except Broken:
+        if connection is not None:  # its answer is replaced with all the others
+            batch.succeed(connection, last=last)
+        raise
+    except Exception:
+        log.exception("the request %r failed", request.line[:100])
+        if connection is not None:
+            batch.refuse(connection, Refused("500 Unhandled Exception"), last=last)
+        return
+    if connection is not None:
+        if found is not None:
+            batch.hand_out(connection, found)
+        batch.succeed(connection, body, last=last)
+    elif found is not None:
+        server.put_back(found.ids)
+
+
+def _is_for_later(server: Server, batch: Batch, connection: Connection, request: Request, manner: str) -> bool:
+    """Answer at once what is to be executed later, or without anybody listening."""
+    delay = 0.0
+    if "commandexecutetime" in request.headers:
+        moment = read_integer(request.get("commandexecutetime"))
+        delay = (moment - server.clock.now() * 1000) / MICROSECOND
+    if manner != "forget" and delay <= 0:
+        return False
+    if not server.detach(request, min(max(delay, 0.0), 1e9)):
+        raise Refused("503 Too many postponed commands")
+    batch.answer(connection, compose("202 Successfully queued", [("Connection", "close")]), last=True)
+    return True
+
+
+def _check_time(server: Server, request: Request) -> None:
+    """Nothing is done for somebody who has given up meanwhile."""
+    waited = server.now() - request.arrived
+    if waited > 0.001 and waited * 1000 > _timeout(request):
+        raise Refused("555 Timeout")
+
+
+def _timeout(request: Request) -> int:
+    timeout = read_integer(request.get("timeout"))
+    return timeout if timeout > 0 else DEFAULT_TIMEOUT
+
+
+def _get(server: Server, batch: Batch, connection: Connection | None, request: Request, manner: str) -> HandOut | None:
+    """Take jobs; None if the request waits for some."""
+    wanted = Wanted(request)
+    found = batch.run(lambda tx: get_jobs(tx, wanted))
+    if found is not None:
+        return found
+    if manner != "wait" or connection is None:
+        raise Refused("404 No job found")
+    given = request.find("timeout")
+    timeout = None if given is None else read_integer(given)
+    if timeout is not None and timeout <= 0:
+        raise Refused("404 No job found")
+    deadline = None if timeout is None else request.arrived + timeout / 1000
+    connection.waiter = Waiter(connection, wanted, deadline)
+    server.hold(batch, connection.waiter)
+    return None
+
+
+# -- what is not about jobs --
+
+
+def _other(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:
+    if request.verb == "query" or request.line[:6].lower() == "query:":
+        _query(server, batch, connection, request, last)
+        return
+    act = _CONTROLS.get(request.verb)
+    if act is None:
+        raise Refused("430 Unrecognized command")
+    status, body = act(server, connection, request)
+    if connection is not None:
+        batch.answer(connection, server.compose(batch, status, (), body.encode(), last=last), last=last)
+
+
+def _ping(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    return "200 OK", ""
+
+
+def _status(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    crashed = sorted(server.blacklist)
+    jobs = render_object(
+        [
+            ("crashedBedrockJobList", f"[{','.join(map(render_text, crashed))}]"),
+            ("crashedBedrockJobs", str(len(crashed))),
+            ("name", '"Jobs"'),
+        ]
+    )
+    members = [
+        ("commandCount", str(server.commands)),
+        ("CommitCount", str(server.commit_count)),
+        ("host", render_text(server.node_name)),
+        ("isDetached", "false"),
+        ("isLeader", "true"),
+        ("peerList", "[]"),
+        ("plugins", f'[{{"name":"DB"}},{jobs}]'),
+        ("priority", "100"),
+        ("queuedCommandList", "[]"),
+        ("state", '"LEADING"'),
+        ("version", render_text(f"headrace {__version__}")),
+        ("waitingCount", str(len(server.waiters))),
+    ]
+    return "200 OK", render_object(members)
+
+
+def _load_balancer(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    path = [*request.line.split(), ""][1]
+    if path == "/status/handlingCommands":
+        return "HTTP/1.1 200 LEADING", ""
+    if path == "/status/isFollower":
+        return "HTTP/1.1 500 Not Following. State=LEADING", ""
+    raise Refused("430 Unrecognized command")
+
+
+def _crash(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    _check_local(connection)
+    server.blacklist.update(read_list(request.get("names")))
+    return "200 OK", ""
+
+
+def _clear(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    _check_local(connection)
+    server.blacklist.clear()
+    return "200 OK", ""
+
+
+def _check_local(connection: Connection | None) -> None:
+    if connection is None or not connection.local:
+        raise Refused("401 Unauthorized")
+
+
+_CONTROLS: dict[str, Callable[[Server, Connection | None, Request], tuple[str, str]]] = {
+    "ping": _ping,
+    "status": _status,
+    "get": _load_balancer,
+    "crashbedrockjob": _crash,
+    "clearcrashedbedrockjobs": _clear,
+}
+
+
+# -- queries --
+
+
+def _query(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:
+    if not server.options.allow_query:
+        raise Refused("430 Unrecognized command", ("error", "queries are turned off"))
+    query = Query(request)
+    if server.stopping:
+        raise Refused(STOPPING)
+    query.last = last
+    seconds = min(_timeout(request) / 1000, server.options.query_seconds)
+    query.limit(seconds)
+    if connection is None:
+        _write_unheard(server, batch, query)
+        return
+    connection.query = query
+    # What was asked for before it must be there for it to see.
+    batch.after_commit.append(lambda: server.start_query(connection, query))
+
+
+def _write_unheard(server: Server, batch: Batch, query: Query) -> None:
+    """A forgotten query: worth running only if it writes."""
+    if server.options.allow_write_query and not query.skip_writes:
+        check_write(query)
+        batch.run(lambda tx: _write(server, tx, query), writes=True)
+
+
+def run_write_query(server: Server, batch: Batch, connection: Connection, query: Query) -> None:
+    """A query has turned out to write."""
+    allowed = server.options.allow_write_query
+    refusal = () if allowed else (("error", "read-only"),)
+    try:
+        try:
+            check_write(query)
+        except Refused as refused:
+            raise Refused(refused.status, *refusal) from None
+        if not allowed:
+            raise Refused("502 Query failed", *refusal)
+        identifier = None
+        if not query.skip_writes:
+            query.limit(server.options.query_seconds)
+            identifier = batch.run(lambda tx: _write(server, tx, query), writes=True)
+    except Refused as refused:
+        batch.refuse(connection, refused, last=query.last)
+        return
+    headers = []
+    if query.sql[:7].upper() == "INSERT " and identifier is not None:
+        headers.append(("lastInsertRowID", render(identifier)))
+    batch.answer(connection, server.compose(batch, "200 OK", headers, last=query.last), last=query.last)
+
+
+def _write(server: Server, tx: Transaction, query: Query) -> int:
+    write(server.database.connection, query)
+    tx.woken = True
+    return tx.last_id()

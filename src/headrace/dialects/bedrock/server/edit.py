@@ -1,0 +1,104 @@
+"""UpdateJob, DeleteJob, CancelJob and RequeueJobs: changes of jobs from outside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.dialects.bedrock.server.requests import Request
+from headrace.dialects.bedrock.server.settle import IMPOSSIBLE_TIME
+from headrace.dialects.bedrock.server.transaction import Answer, Transaction
+from headrace.dialects.bedrock.server.values import (
+    is_mocked,
+    read_flag,
+    read_integer,
+    read_job_id,
+    read_list,
+    read_priority,
+)
+from headrace.dialects.bedrock.times import is_repeat, next_run
+from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
+
+MOST_IDS = 100_000
+"""RequeueJobs takes no more at once: everybody else waits while it works."""
+
+
+def update_job(tx: Transaction, request: Request) -> Answer:
+    """Replace a job's data, and perhaps when and how it runs."""
+    job_id = read_job_id(request.get("jobid"))
+    data = request.get("data")
+    if not data:
+        raise Refused("402 Missing data")
+    if len(data) > MEBIBYTE or len(data.encode()) > MEBIBYTE:
+        raise Refused("402 Malformed data")
+    given_repeat = request.get("repeat")
+    if given_repeat and not is_repeat(given_repeat):
+        raise Refused("402 Malformed repeat")
+    priority = request.find("jobpriority")
+    new_priority = None if priority is None else read_priority(priority)
+    row = tx.job(job_id)
+    data = tx.value("tidy_json", data)
+    if is_mocked(row.data):
+        data = tx.value("mock", data)
+    elif is_mocked(data):
+        data = tx.value("unmock", data)
+    repeat = given_repeat or row.repeat
+    if read_integer(request.get("shouldclearrepeat")):
+        repeat = ""
+    again = request.get("nextrun") or row.next_run
+    if given_repeat and not request.get("nextrun"):
+        repeated = next_run(given_repeat, scheduled=row.next_run, started=row.last_run, finished=tx.moment)
+        if repeated is None:
+            raise Refused(IMPOSSIBLE_TIME)
+        again = repeated
+    tx.run("update", job_id, data, repeat, row.priority if new_priority is None else new_priority, again)
+    if row.state in ("QUEUED", "RUNQUEUED"):
+        tx.queued(row.name, again)
+    return ""
+
+
+def delete_job(tx: Transaction, request: Request) -> Answer:
+    """Remove all trace of a job; its children stay."""
+    row = tx.job(read_job_id(request.get("jobid")))
+    if row.state == "RUNNING":
+        raise Refused("405 Can't delete a RUNNING job")
+    if row.state == "PAUSED":
+        raise Refused("405 Can't delete a parent jobs with children running")
+    tx.run("delete", row.job_id)
+    tx.promote(row.sequential_key)
+    return ""
+
+
+def cancel_job(tx: Transaction, request: Request) -> Answer:
+    """A child need not run any more; its parent will hear of it."""
+    row = tx.job(read_job_id(request.get("jobid")))
+    if tx.rows("children", row.job_id):
+        raise Refused("404 Invalid jobID - Cannot cancel a job with children")
+    if not row.parent_id:
+        raise Refused("404 Invalid jobID - Cannot cancel a job without a parent")
+    if row.state in ("RUNNING", "FINISHED", "PAUSED"):
+        return ""
+    tx.run("set_state", row.job_id, "CANCELLED")
+    tx.resume_parent(row.parent_id, "running_child")
+    return ""
+
+
+def requeue_jobs(tx: Transaction, request: Request) -> Answer:
+    """Put jobs back in line, whatever state they are in."""
+    ids = [read_integer(entry) for entry in read_list(request.get("jobids"))]
+    if len(ids) > MOST_IDS:
+        raise Refused("402 Malformed jobIDs", ("error", f"more than {MOST_IDS} ids"))
+    put_back(tx, ids, name=request.get("name"), undo_try=read_flag(request.get("decrementfailures")))
+    return ""
+
+
+def put_back(tx: Transaction, ids: Sequence[int], *, name: str = "", undo_try: bool = True) -> None:
+    """Back in line, due since they were created. Also for jobs that could not be delivered to who asked for them."""
+    for job_id in ids:
+        row = tx.find(job_id)
+        if row is None:
+            continue
+        key = row.sequential_key
+        taken = bool(key) and tx.first("holder_of_sequence", key, job_id) is not None
+        tx.run("requeue", job_id, "WAITING" if taken else "QUEUED", name, undo_try)
+        if not taken:
+            tx.queued(name or row.name, row.created)

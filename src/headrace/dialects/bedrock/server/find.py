@@ -1,0 +1,249 @@
+"""QueryJob, and Query: SQL on the table `jobs`, read by a connection that cannot write.
+
+Two guards confine a Query, and neither reads the SQL: SQLite's authorizer is asked about everything that a statement
+wants to do, and the connection is opened read-only. A watchman ends a query that takes too long, or too much memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from headrace.dialects.bedrock.server.requests import Request
+from headrace.dialects.bedrock.server.transaction import Answer, Transaction
+from headrace.dialects.bedrock.server.values import read_job_id, render, render_object, render_text
+from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
+
+READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_RECURSIVE})
+FORBIDDEN = frozenset({apsw.SQLITE_ATTACH, apsw.SQLITE_DETACH, apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT})
+SCHEMA_CHANGES = frozenset({apsw.SQLITE_ALTER_TABLE, apsw.SQLITE_DROP_TABLE, apsw.SQLITE_DROP_INDEX})
+FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
+PRAGMAS_WITH_NAMES = frozenset(
+    {"foreign_key_list", "index_info", "index_list", "index_xinfo", "table_info", "table_list", "table_xinfo"}
+)
+READING_PRAGMAS = PRAGMAS_WITH_NAMES | {
+    "application_id", "auto_vacuum", "cache_size", "collation_list", "compile_options", "data_version", "database_list",
+    "encoding", "freelist_count", "function_list", "journal_mode", "max_page_count", "module_list", "page_count",
+    "page_size", "pragma_list", "query_only", "schema_version", "synchronous", "user_version", "wal_autocheckpoint",
+}  # fmt: skip
+
+LONGEST_VALUE = 4 * MEBIBYTE
+MOST_MEMORY = 256 * MEBIBYTE
+LONGEST_ANSWER = 64 * MEBIBYTE
+WATCH_EVERY = 200
+"""Steps of SQLite's machine between two looks of the watchman."""
+
+
+def query_job(tx: Transaction, request: Request) -> Answer:
+    """A job's state and data."""
+    row = tx.job(read_job_id(request.get("jobid")))
+    return render_object(
+        [
+            ("created", render(row.created)),
+            ("data", render(row.data)),
+            ("jobID", str(row.job_id)),
+            ("lastRun", render(row.last_run)),
+            ("name", render(row.name)),
+            ("nextRun", render(row.next_run)),
+            ("priority", render(row.priority)),
+            ("repeat", render(row.repeat)),
+            ("retryAfter", render(row.retry_after)),
+            ("state", render(row.state)),
+        ]
+    )
+
+
+class Query:
+    """A checked Query request."""
+
+    __slots__ = ("abandoned", "deadline", "format", "last", "nowhere", "skip_writes", "sql")
+
+    def __init__(self, request: Request) -> None:
+        sql = request.line[6:] if request.line[:6].lower() == "query:" else request.get("query")
+        self.sql = sql.strip()
+        if not self.sql or len(self.sql.encode(errors="replace")) > MEBIBYTE:
+            raise Refused("402 Missing query")
+        if not self.sql.endswith(";"):
+            raise Refused("502 Query Missing Semicolon")
+        self.nowhere = request.get("nowhere").lower()
+        self.skip_writes = request.find("mockrequest") is not None
+        flags = f"{request.get('readdbflags')} {request.get('sqliteargs')}".split()
+        if request.get("format").lower() == "json":
+            self.format = "table"
+        else:
+            self.format = "objects" if "-json" in flags else "arrays"
+        self.deadline = 0.0
+        self.abandoned = False
+        """Nobody listens any more: the watchman ends it."""
+        self.last = False
+        """The connection is closed after the answer."""
+
+    def limit(self, seconds: float) -> None:
+        """It may take so long from now on."""
+        self.deadline = time.monotonic() + seconds
+
+
+class Written(Exception):
+    """The query wants to write."""
+
+
+class Reader:
+    """One read-only connection for queries, used by one thread at a time."""
+
+    def __init__(self, connection: apsw.Connection, most_rows: int) -> None:
+        self._connection = connection
+        self._most_rows = most_rows
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
+        # What is sorted stays in memory, where the watchman sees it: no file of any size on somebody's disk.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        self._wants_to_write = False
+        connection.authorizer = self._authorize
+
+    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action in READING or (action == apsw.SQLITE_FUNCTION and second not in FORBIDDEN_FUNCTIONS):
+            return apsw.SQLITE_OK
+        if action == apsw.SQLITE_PRAGMA:
+            return _authorize_pragma(first, second)
+        if action not in FORBIDDEN and action != apsw.SQLITE_FUNCTION:
+            self._wants_to_write = True
+        return apsw.SQLITE_DENY
+
+    def read(self, query: Query) -> str:
+        """The answer's body. Raises `Refused`, or `Written` if there is anything in it but reading."""
+        self._wants_to_write = False
+        table = _Table(query.format, self._most_rows)
+        with _watched(self._connection, query):
+            try:
+                table.fill(self._connection, query.sql)
+            except apsw.ReadOnlyError:
+                raise Written from None
+            except apsw.InterruptError:
+                raise _late(query) from None
+            except apsw.Error as error:
+                if self._wants_to_write:
+                    raise Written from None
+                raise Refused("402 Bad query", ("error", str(error))) from None
+            except UnicodeError:
+                raise Refused("402 Bad query", ("error", "a value is not UTF-8: ask for its hex()")) from None
+        return table.body()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def check_write(query: Query) -> None:
+    """What Bedrock asks of a query that writes, before it is run."""
+    if query.nowhere not in ("", "true", "false"):
+        raise Refused("402 Malformed nowhere")
+    upper = query.sql.upper()
+    if upper.startswith(("UPDATE", "DELETE")) and " WHERE " not in upper and query.nowhere != "true":
+        raise Refused("502 Query aborted")
+
+
+def write(connection: apsw.Connection, query: Query) -> None:
+    """Run a query that writes, inside the transaction that is open. Confined, but trusted with the data."""
+    connection.authorizer = _authorize_write
+    try:
+        with _watched(connection, query):
+            for _ in connection.execute(query.sql):
+                pass
+    except apsw.InterruptError:
+        raise _late(query) from None
+    except apsw.Error as error:
+        raise Refused("502 Query failed", ("error", str(error))) from None
+    finally:
+        connection.authorizer = None
+
+
+def _authorize_write(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action in FORBIDDEN or (action == apsw.SQLITE_FUNCTION and second in FORBIDDEN_FUNCTIONS):
+        return apsw.SQLITE_DENY
+    if action == apsw.SQLITE_PRAGMA:
+        return _authorize_pragma(first, second)
+    if action in SCHEMA_CHANGES and {first, second} & OURS:
+        return apsw.SQLITE_DENY
+    return apsw.SQLITE_OK
+
+
+OURS = {
+    "jobs", "server", "jobsName", "jobsParentJobIDState", "jobsMockedNamePriorityNextRun",
+    "jobsMockedPriorityNextRunName", "jobsSequentialKeyState",
+}  # fmt: skip
+"""What the server cannot do without: its rows may be changed, its shape may not."""
+
+
+def _authorize_pragma(name: str | None, value: str | None) -> int:
+    """Reading ones pass; one with a value passes only where the value is the name of something."""
+    name = (name or "").lower()
+    allowed = name in PRAGMAS_WITH_NAMES if value is not None else name in READING_PRAGMAS
+    return apsw.SQLITE_OK if allowed else apsw.SQLITE_DENY
+
+
+@contextmanager
+def _watched(connection: apsw.Connection, query: Query) -> Iterator[None]:
+    before = apsw.memory_used()
+
+    def look() -> bool:
+        return query.abandoned or time.monotonic() > query.deadline or apsw.memory_used() - before > MOST_MEMORY
+
+    connection.set_progress_handler(look, WATCH_EVERY)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None)
+
+
+def _late(query: Query) -> Refused:
+    if time.monotonic() > query.deadline:
+        return Refused("555 Timeout")
+    return Refused("402 Bad query", ("error", "it takes too much memory"))
+
+
+class _Table:
+    """The rows of a query, as JSON."""
+
+    def __init__(self, form: str, most_rows: int) -> None:
+        self._form = form
+        self._most_rows = most_rows
+        self._rows: list[str] = []
+        self._size = 0
+        self._names: list[str] = []
+
+    def fill(self, connection: apsw.Connection, sql: str) -> None:
+        cursor = connection.cursor()
+        # Called before each statement: the names of columns can be had even when no row follows.
+        cursor.exec_trace = self._begin
+        try:
+            for row in cursor.execute(sql, can_cache=False):
+                self._add(row)
+        finally:
+            cursor.close()
+
+    def _begin(self, cursor: apsw.Cursor, *_: Any) -> bool:
+        names = [render_text(column[0]) for column in cursor.get_description()]
+        self._names = names or self._names
+        return True
+
+    def _add(self, row: tuple[Any, ...]) -> None:
+        values = map(render, row)
+        if self._form == "objects":
+            text = "{" + ",".join([f"{name}:{value}" for name, value in zip(self._names, values, strict=True)]) + "}"
+        else:
+            text = "[" + ",".join(values) + "]"
+        self._rows.append(text)
+        self._size += len(text)
+        if len(self._rows) > self._most_rows:
+            raise Refused("402 Bad query", ("error", f"more than {self._most_rows} rows: add a LIMIT"))
+        if self._size > LONGEST_ANSWER:
+            raise Refused("402 Bad query", ("error", "the answer is too long: ask for less"))
+
+    def body(self) -> str:
+        rows = f"[{','.join(self._rows)}]"
+        return f'{{"headers":[{",".join(self._names)}],"rows":{rows}}}' if self._form == "table" else rows

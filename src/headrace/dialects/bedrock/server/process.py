@@ -1,0 +1,75 @@
+"""The server as a process: from options to a running server, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from headrace.dialects.bedrock.server.database import Database
+from headrace.dialects.bedrock.server.server import Options, Server
+from headrace.dialects.bedrock.wire import DEFAULT_PORT
+from headrace.errors import ConfigurationError, StoreUnavailable
+
+log = logging.getLogger("headrace.bedrock")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `:PORT`, `HOST`, `[::1]:PORT`.
+
+    >>> parse_address("127.0.0.1:8888"), parse_address("[::1]:0"), parse_address("localhost")
+    (('127.0.0.1', 8888), ('::1', 0), ('localhost', 8888))
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or (text.startswith("[") and text.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)
+    if not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(f"{text!r} is not an address. Write for example 127.0.0.1:{DEFAULT_PORT}.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def serve(
+    address: str,
+    path: str,
+    options: Options | None = None,
+    *,
+    full_sync: bool = False,
+    announce: Callable[[str], None] = log.info,
+) -> None:
+    """Serve until SIGTERM or SIGINT. `full_sync`: what has been answered survives a power cut, too."""
+    host, port = parse_address(address)
+    allow_many_files()
+    server = Server(Database(path, full_sync=full_sync), options)
+    asyncio.run(_serve(server, host, port, announce))
+
+
+async def _serve(server: Server, host: str, port: int, announce: Callable[[str], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        chosen = await server.start(host or None, port)
+    except OSError as error:
+        server.database.close()
+        raise StoreUnavailable(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
+    announce(f"listening on {host or '*'}:{chosen}")
+    await stop.wait()
+    for number in SIGNALS:  # a second one ends it at once, which loses nothing that was answered
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    announce("stopping")
+    await server.stop()
+
+
+def allow_many_files() -> None:
+    """Each client takes a file descriptor: as many as the system grants."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

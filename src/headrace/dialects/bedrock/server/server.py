@@ -1,0 +1,406 @@
+"""The Bedrock::Jobs server: clients on one side, one SQLite file on the other, one thread in between.
+
+Requests that have arrived are executed in batches (see `batch.py`), a few of each client at a time, so that a client
+that sends a lot does not make others wait. Queries are read in threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from headrace.dialects.bedrock.server.batch import Batch, Broken
+from headrace.dialects.bedrock.server.connection import Connection
+from headrace.dialects.bedrock.server.database import Database
+from headrace.dialects.bedrock.server.dispatch import STOPPING, execute, run_write_query
+from headrace.dialects.bedrock.server.edit import put_back
+from headrace.dialects.bedrock.server.find import Query, Reader, Written
+from headrace.dialects.bedrock.server.requests import Limits, Request
+from headrace.dialects.bedrock.server.statements import SQL
+from headrace.dialects.bedrock.server.take import MOCKED, REAL, HandOut
+from headrace.dialects.bedrock.server.transaction import Transaction, read_text
+from headrace.dialects.bedrock.server.values import LARGEST
+from headrace.dialects.bedrock.server.wait import Waiter, Waiters
+from headrace.dialects.bedrock.times import read_moment
+from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Unreadable, compose, escape
+from headrace.values.clock import Clock, SystemClock
+
+log = logging.getLogger("headrace.bedrock")
+
+QUOTA = 16
+"""How many requests of one client are executed in a batch."""
+LARGEST_BATCH = 512
+"""How many of all."""
+LOOK_AT_CLOCK = 0.5
+"""Seconds, at most, between two looks for jobs that have fallen due, while somebody waits."""
+TOO_MUCH = Refused("413 Request too large", ("error", "too much is waiting to be completed"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server behaves."""
+
+    node_name: str = field(default_factory=socket.gethostname)
+    limits: Limits = field(default_factory=Limits)
+    allow_query: bool = True
+    allow_write_query: bool = False
+    query_seconds: float = 2.0
+    query_rows: int = 100_000
+    most_connections: int = 50_000
+    most_held: int = 256 * MEBIBYTE
+    """Bytes of incomplete requests, of all clients together. Beyond it the largest of them are closed."""
+    most_postponed: int = 100_000
+    """Commands that wait for their `commandExecuteTime`."""
+
+
+class Server:
+    """A server on a database. `start` it on a running event loop; `stop` it to let what has arrived finish."""
+
+    def __init__(self, database: Database, options: Options | None = None, *, clock: Clock | None = None) -> None:
+        self.options = options or Options()
+        self.database = database
+        self.clock = clock or SystemClock()
+        self.limits = self.options.limits
+        self.node_name = self.options.node_name
+        self.node_line = f"nodeName: {escape(self.node_name)}\r\n"
+        self.blacklist: set[str] = set()
+        self.by_names: set[tuple[str, int]] = set()
+        self.waiters = Waiters()
+        self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
+        self.commands = 0
+        self.held = 0
+        """Bytes that clients have sent and that are not a whole request yet."""
+        self._connections: set[Connection] = set()
+        self._active: deque[Connection] = deque()
+        self._detached: deque[Request] = deque()
+        self._postponed: set[asyncio.TimerHandle] = set()
+        self._to_put_back: list[int] = []
+        self._batch_scheduled = False
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._looked = ""
+        """Up to when jobs have been looked at for falling due."""
+        self._listeners: list[asyncio.Server] = []
+        self._readers: list[Reader] = []
+        self._query_threads = ThreadPoolExecutor(2, "headrace-query")
+        self.stopping = False
+        """What has arrived is finished; nothing new is begun."""
+
+    # -- life --
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen; answers with the port (0 lets the system choose one)."""
+        self._loop = asyncio.get_running_loop()
+        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=4096)
+        self._listeners.append(listener)
+        chosen: int = listener.sockets[0].getsockname()[1]
+        return chosen
+
+    async def stop(self) -> None:
+        """Listen and read no more, finish what has arrived, tell those who wait, and close."""
+        self.stopping = True
+        for listener in self._listeners:
+            listener.close()
+        for timer in self._postponed:
+            timer.cancel()
+        for connection in self._connections:
+            connection.stop_reading()
+        await self._until_idle()
+        await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
+        await self._until_idle()
+        batch = Batch(self)
+        for waiter in self.waiters:
+            self.waiters.remove(waiter)
+            self.answer_waiter(batch, waiter, Refused("303 Timeout"), last=True)
+        for connection in self._connections:
+            if connection.query is not None:
+                batch.refuse(connection, Refused(STOPPING), last=True)
+        batch.finish()
+        for connection in tuple(self._connections):
+            connection.leave()
+        await self._until_closed()
+        await self._until_idle()  # jobs that could not be delivered go back
+        for clock in (self._deadline_timer, self._due_timer):
+            if clock is not None:
+                clock.cancel()
+        for reader in self._readers:
+            reader.close()
+        self.database.close()
+
+    async def _until_idle(self) -> None:
+        while self._batch_scheduled:  # noqa: ASYNC110  (each batch may schedule the next; there are but a few)
+            await asyncio.sleep(0)
+
+    async def _until_closed(self, patience: float = 1.0) -> None:
+        """Clients that don't read their last answers are given a moment, then hung up on."""
+        end = self._loop.time() + patience
+        while self._connections:
+            if self._loop.time() > end:
+                for connection in tuple(self._connections):
+                    connection.abort()
+                end = float("inf")
+            await asyncio.sleep(0.005)
+
+    def now(self) -> float:
+        """The clock of time-outs."""
+        return self._loop.time()
+
+    # -- clients come and go --
+
+    def joined(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if len(self._connections) > self.options.most_connections or self.stopping:
+            status = STOPPING if self.stopping else "503 Too many connections"
+            connection.send(compose(status, [("nodeName", self.node_name), ("Connection", "close")]), [])
+            connection.close()
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def wake(self, connection: Connection) -> None:
+        """A client may have something to do."""
+        if not connection.scheduled and not connection.closing:
+            connection.scheduled = True
+            self._active.append(connection)
+            self._schedule_batch()
+
+    def put_back(self, ids: Sequence[int]) -> None:
+        """These jobs could not be delivered: they go back in line."""
+        self._to_put_back += ids
+        self._schedule_batch()
+
+    def _schedule_batch(self) -> None:
+        if not self._batch_scheduled:
+            self._batch_scheduled = True
+            self._loop.call_soon(self._run_batch)
+
+    # -- batches --
+
+    def _run_batch(self) -> None:
+        self._batch_scheduled = False
+        batch = Batch(self)
+        worked: dict[Connection, bool] = {}
+        try:
+            self._put_back_undelivered(batch)
+            while self._detached:
+                execute(self, batch, None, self._detached.popleft())
+            budget = LARGEST_BATCH
+            for _ in range(len(self._active)):
+                connection = self._active.popleft()
+                connection.scheduled = False
+                worked[connection] = True
+                count = self._work(batch, connection)
+                worked[connection] = count == QUOTA
+                budget -= count
+                if budget <= 0:
+                    break
+        except Broken as error:
+            batch.give_up(error)
+        else:
+            batch.finish()
+        for connection, more in worked.items():
+            if more and not connection.busy:
+                self.wake(connection)
+            connection.rest(more=more)
+        if self.held > self.options.most_held:
+            self._make_room()
+        if self._active or self._detached or self._to_put_back:
+            self._schedule_batch()
+        self._set_timers()
+
+    def _work(self, batch: Batch, connection: Connection) -> int:
+        """Execute some requests of a client; answers with how many."""
+        now = self._loop.time()
+        for done in range(QUOTA):
+            if connection.busy:
+                return done
+            try:
+                request = connection.next_request()
+            except Unreadable as refused:
+                batch.refuse(connection, refused, last=True)
+                return done
+            if request is None:
+                return done
+            request.arrived = now
+            self.commands += 1
+            execute(self, batch, connection, request)
+        return QUOTA
+
+    def _make_room(self) -> None:
+        """Too much is incomplete: the largest go, not the newest, so that small requests still come through."""
+        batch = Batch(self)
+        incomplete = [each for each in self._connections if not each.scheduled and not each.busy]
+        for connection in sorted(incomplete, key=lambda each: each.held, reverse=True):
+            if self.held <= self.options.most_held:
+                break
+            batch.refuse(connection, TOO_MUCH, last=True)
+            connection.forget()
+        batch.finish()
+
+    def _put_back_undelivered(self, batch: Batch) -> None:
+        if self._to_put_back:
+            ids, self._to_put_back = self._to_put_back, []
+            batch.run(lambda tx: put_back(tx, ids))
+
+    # -- answers --
+
+    def compose(
+        self,
+        batch: Batch,
+        status: str,
+        headers: Iterable[tuple[str, str]] = (),
+        body: bytes = b"",
+        *,
+        last: bool = False,
+    ) -> bytes:
+        """An answer with the headers that every answer has."""
+        closing = [("Connection", "close")] if last else []
+        common = [("commitCount", str(batch.commits)), ("nodeName", self.node_name)]
+        return compose(status, [*common, *headers, *closing], body)
+
+    # -- waiting --
+
+    def hold(self, batch: Batch, waiter: Waiter) -> None:
+        """A GetJob has found nothing, and waits."""
+        if not self.waiters:
+            self._looked = batch.transaction.now
+        self.waiters.add(waiter)
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """A waiter has left: it takes no job."""
+        self.waiters.remove(waiter)
+        self.forget_waiters([waiter])
+
+    def forget_waiters(self, gone: Iterable[Waiter]) -> None:
+        for waiter in gone:
+            connection = waiter.listener
+            assert isinstance(connection, Connection)
+            connection.waiter = None
+
+    def answer_waiter(self, batch: Batch, waiter: Waiter, answer: HandOut | Refused, *, last: bool = False) -> None:
+        connection = waiter.listener
+        assert isinstance(connection, Connection)
+        connection.waiter = None
+        if isinstance(answer, HandOut):
+            batch.hand_out(connection, answer)
+            batch.succeed(connection, answer.body)
+        else:
+            batch.refuse(connection, answer, last=last)
+        self.wake(connection)
+
+    def _set_timers(self) -> None:
+        deadline = self.waiters.next_deadline()
+        if deadline is not None and (self._deadline_timer is None or self._deadline_timer.when() > deadline):
+            if self._deadline_timer is not None:
+                self._deadline_timer.cancel()
+            self._deadline_timer = self._loop.call_at(deadline, self._expire_waiters)
+        if self.waiters and self._due_timer is None:
+            self._due_timer = self._loop.call_later(0, self._look_at_clock)
+
+    def _expire_waiters(self) -> None:
+        self._deadline_timer = None
+        batch = Batch(self)
+        for waiter in self.waiters.expired(self._loop.time()):
+            self.answer_waiter(batch, waiter, Refused("303 Timeout"))
+        batch.finish()
+        self._set_timers()
+
+    def _look_at_clock(self) -> None:
+        """Jobs may have fallen due since the last look: those who wait for them get them."""
+        self._due_timer = None
+        if not self.waiters or self.stopping:
+            return
+        batch = Batch(self)
+        pause = LOOK_AT_CLOCK
+        try:
+            pause = batch.run(self._fallen_due)
+        except Refused as error:
+            log.warning("could not look for jobs that are due: %s", error)
+        except Broken as error:
+            batch.give_up(error)
+        batch.finish()
+        self._due_timer = self._loop.call_later(pause, self._look_at_clock)
+
+    def _fallen_due(self, tx: Transaction) -> float:
+        """Names the jobs that fell due since the last look; answers with how long to wait until the next."""
+        since = min(self._looked, tx.now)  # the clock may have been set back
+        self._looked = tx.now
+        pause = LOOK_AT_CLOCK
+        now = read_moment(tx.now)
+        assert now is not None
+        for kind in (REAL, MOCKED):
+            priority = LARGEST
+            while (lower := tx.value("top_priority", kind, priority)) is not None:
+                priority = lower
+                tx.runnable += [read_text(name) for (name,) in tx.rows("fallen_due", kind, priority, since, tx.now)]
+                following = tx.value("next_due", kind, priority, tx.now)
+                moment = None if following is None else read_moment(read_text(following))
+                if moment is not None:
+                    pause = min(pause, max((moment - now).total_seconds(), 0.001))
+        return pause
+
+    # -- commands without a listener --
+
+    def detach(self, request: Request, delay: float) -> bool:
+        """Execute later, with nobody listening. False: too many wait already."""
+        if len(self._postponed) >= self.options.most_postponed:
+            return False
+
+        def act() -> None:
+            self._postponed.discard(timer)
+            request.arrived = self._loop.time()
+            self._detached.append(request)
+            self._schedule_batch()
+
+        timer = self._loop.call_later(delay, act)
+        self._postponed.add(timer)
+        return True
+
+    # -- queries --
+
+    def start_query(self, connection: Connection, query: Query) -> None:
+        """Read in a thread; the connection waits for it, nobody else does."""
+        self._query_threads.submit(self._read, connection, query)
+
+    def _read(self, connection: Connection, query: Query) -> None:
+        answer: str | Refused | None = None
+        try:
+            reader = self._reader()
+            try:
+                answer = reader.read(query)
+            finally:
+                self._readers.append(reader)
+        except Written:
+            pass
+        except Refused as refused:
+            answer = refused
+        except Exception:
+            log.exception("a query failed")
+            answer = Refused("500 Unhandled Exception")
+        self._loop.call_soon_threadsafe(self._query_done, connection, query, answer)
+
+    def _reader(self) -> Reader:
+        """A connection for this thread to use for a while."""
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return Reader(self.database.read_only(), self.options.query_rows)
+
+    def _query_done(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
+        if connection.lost:
+            return
+        connection.query = None
+        batch = Batch(self)
+        if answer is None:
+            run_write_query(self, batch, connection, query)  # alone in its batch: nobody else's commands are at stake
+        elif isinstance(answer, Refused):
+            batch.refuse(connection, answer, last=query.last)
+        else:
+            batch.succeed(connection, answer, last=query.last)
+        batch.finish()
+        self.wake(connection)

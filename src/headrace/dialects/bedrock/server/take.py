@@ -1,0 +1,297 @@
+"""GetJob and GetJobs: hand out jobs that are due, each to exactly one worker, without reading the whole table.
+
+An exact name has a line of its own in an index. A pattern has none, so two searches alternate, each allowed to read a
+little more than before: down the line of all names until one matches, and from name to name through the names that
+begin like the pattern. The second is quick where jobs of other names stand in front; the first is quick where there are
+as many names as jobs. Both find the same jobs, and the search that ends first begins the next time.
+
+Mocked jobs stand in lines of their own: a request for both kinds gets the first jobs of the two lines together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headrace.dialects.bedrock.server.requests import Request
+from headrace.dialects.bedrock.server.transaction import Answer, Row, Transaction, read_row, read_text
+from headrace.dialects.bedrock.server.values import (
+    LARGEST,
+    read_data,
+    read_integer,
+    read_list,
+    read_priority,
+    render,
+    render_object,
+    render_text,
+)
+from headrace.dialects.bedrock.times import next_run, shift
+from headrace.dialects.bedrock.wire import MOST_TRIES, Refused
+
+LONGEST_PATTERN = 12_750
+MOST_JOBS = 10_000
+"""An answer holds no more jobs than this, however many are asked for: all other clients wait while it is made."""
+FIRST_BUDGET = 8
+"""How many rows, or names, a search may read in its first round; eight times as many in each later one."""
+REAL, MOCKED = 0, 1
+
+
+class Wish:
+    """Which jobs a request wants: names (exact ones, or one pattern), a priority, mocked ones too or not.
+
+    Equal wishes are always granted or refused together.
+    """
+
+    __slots__ = ("_key", "exact", "kinds", "names", "prefix", "priority")
+
+    def __init__(self, name: str, priority: int | None = None, *, mocked: bool = False) -> None:
+        entries = read_list(name)
+        self.prefix = literal_prefix(name)
+        self.exact = len(entries) > 1 or self.prefix == name
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(entries)) if len(entries) > 1 else (name,)
+        self.priority = priority
+        self.kinds = (REAL, MOCKED) if mocked else (REAL,)
+        self._key = (self.names, self.exact, priority, mocked)
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether the pattern is nothing but a prefix: text and a star."""
+        return not self.exact and self.names[0] == self.prefix + "*"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wish) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+class Wanted:
+    """A checked GetJob or GetJobs: the wish, how many, and whether the answer is a list."""
+
+    __slots__ = ("count", "many", "wish")
+
+    def __init__(self, request: Request) -> None:
+        name = request.get("name")
+        if not name:
+            raise Refused("402 Missing name")
+        if len(name.encode()) > LONGEST_PATTERN:
+            raise Refused("402 Malformed name")
+        self.many = request.verb == "getjobs"
+        number = request.find("numresults")
+        if self.many and number is None:
+            raise Refused("402 Missing numResults")
+        if not self.many and number is not None:
+            raise Refused("402 Cannot use numResults with GetJob; try GetJobs")
+        self.count = min(max(1, read_integer(number or "")), MOST_JOBS)
+        priority = request.find("jobpriority")
+        mocked = request.find("mockrequest") is not None or request.find("getmockedjobs") is not None
+        self.wish = Wish(name, None if priority is None else read_priority(priority), mocked=mocked)
+
+
+class HandOut:
+    """The jobs that a GetJob or GetJobs took: the answer, and the ids to put back should it not be delivered."""
+
+    __slots__ = ("body", "ids")
+
+    def __init__(self, body: Answer, ids: list[int]) -> None:
+        self.body = body
+        self.ids = ids
+
+
+def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
+    """Take the next jobs in line; None when there are none."""
+    rows = next_in_line(tx, wanted.wish, wanted.count)
+    if not rows:
+        return None
+    taken = []
+    bodies = []
+    for row in rows:
+        if _blacklisted(tx, row.name) or _tries(row) >= MOST_TRIES:
+            tx.fail(row)
+            continue
+        bodies.append(_describe(tx, row))
+        _start(tx, row)
+        taken.append(row.job_id)
+    if wanted.many:
+        return HandOut(f'{{"jobs":[{",".join(bodies)}]}}', taken)
+    return HandOut(bodies[0] if bodies else "{}", taken)
+
+
+def _blacklisted(tx: Transaction, name: str) -> bool:
+    return any(tx.value("matches", name, pattern) for pattern in tx.blacklist)
+
+
+def _tries(row: Row) -> int:
+    if "retryAfterCount" not in row.data:
+        return 0
+    count = read_data(row.data).get("retryAfterCount")
+    return read_integer(str(count)) if isinstance(count, int | float | str) else 0
+
+
+def _describe(tx: Transaction, row: Row) -> str:
+    """The job as it was before it was handed out."""
+    members = [
+        ("created", render(row.created)),
+        ("data", render(row.data)),
+        ("jobID", str(row.job_id)),
+        ("lastRun", render(row.last_run)),
+        ("name", render(row.name)),
+        ("nextRun", render(row.next_run)),
+        ("priority", render(row.priority)),
+        ("repeat", render(row.repeat)),
+        ("retryAfter", render(row.retry_after)),
+    ]
+    if row.parent_id:
+        parent = tx.find(row.parent_id)
+        members.append(("parentData", render_text("") if parent is None else render(parent.data)))
+        members.append(("parentJobID", str(row.parent_id)))
+    else:
+        members += _ended_children(tx, row.job_id)
+    return render_object(sorted(members, key=lambda member: member[0].lower()) if len(members) > 9 else members)
+
+
+def _ended_children(tx: Transaction, job_id: int) -> list[tuple[str, str]]:
+    children = tx.rows("ended_children", job_id)
+    if not children:
+        return []
+    lists: dict[str, list[str]] = {"FINISHED": [], "CANCELLED": []}
+    for child_id, state, data in children:
+        lists[state].append(render_object([("data", render(read_text(data))), ("jobID", str(child_id))]))
+    return [
+        ("cancelledChildJobs", f"[{','.join(lists['CANCELLED'])}]"),
+        ("finishedChildJobs", f"[{','.join(lists['FINISHED'])}]"),
+    ]
+
+
+def _start(tx: Transaction, row: Row) -> None:
+    if not row.retry_after:
+        tx.run("start", row.job_id, tx.now_seconds)
+        return
+    again = shift(row.retry_after, tx.moment)
+    scheduled = row.repeat[:9].upper() == "SCHEDULED"
+    if row.repeat:
+        repeated = next_run(row.repeat, scheduled=row.next_run, started=tx.now_seconds, finished=tx.moment)
+        again = None if again is None or repeated is None else min(again, repeated)
+    if again is None:
+        # Nobody can say when to try again. The worker has it already; nobody else will get it.
+        tx.run("start", row.job_id, tx.now_seconds)
+        tx.fail(row)
+        return
+    tx.run("start_with_retry", row.job_id, tx.now_seconds, again)
+    if not row.name.startswith("manual"):
+        tx.run("count_try", row.job_id, _tries(row) + 1, row.next_run if scheduled else None)
+
+
+# -- the next jobs in line --
+
+
+def literal_prefix(pattern: str) -> str:
+    """What every name begins with that matches a GLOB pattern.
+
+    >>> literal_prefix("mail/*"), literal_prefix("mail"), literal_prefix("[ab]*")
+    ('mail/', 'mail', '')
+    """
+    return "".join(itertools.takewhile(lambda character: character not in "*?[", pattern))
+
+
+def first_beyond(prefix: str) -> str | bytes:
+    """The first text that comes after all texts with a prefix, in the order of their UTF-8 bytes.
+
+    >>> first_beyond("mail/")
+    'mail0'
+    """
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1])
+        if code < 0x10FFFF:
+            return prefix[: end - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
+    return b""  # beyond all texts: SQLite puts every blob after every text
+
+
+def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[Row]:
+    """Up to so many jobs that are due, in order: priority (higher first), then nextRun, then jobID."""
+    return _first(count, [_of_kind(tx, wish, kind, count) for kind in wish.kinds])
+
+
+def _first(count: int, lines: Sequence[Iterable[Row]]) -> list[Row]:
+    """The first of several lines together."""
+    if len(lines) == 1:
+        return list(lines[0])
+    rows = sorted(itertools.chain.from_iterable(lines), key=lambda row: (-row.priority, row.next_run, row.job_id))
+    return rows[:count]
+
+
+def _of_kind(tx: Transaction, wish: Wish, kind: int, count: int) -> list[Row]:
+    if wish.exact:
+        return _by_names(tx, wish, kind, wish.names, count)
+    pattern = wish.names[0]
+    names_first = (pattern, kind) in tx.by_names
+    budget = FIRST_BUDGET
+    for by_names in itertools.cycle((True, False) if names_first else (False, True)):
+        search = _from_name_to_name if by_names else _down_the_line
+        found = search(tx, wish, kind, count, budget)
+        if found is not None:
+            tx.remember((pattern, kind), by_names=by_names)
+            return found
+        if by_names is not names_first:
+            budget *= 8
+    raise AssertionError("unreachable")
+
+
+def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | bytes], count: int) -> list[Row]:
+    return _first(count, [list(itertools.islice(_line_of(tx, wish, kind, name), count)) for name in names])
+
+
+def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Row]:
+    """The due jobs of one name, in order."""
+    for priority in _priorities(tx, wish, "top_priority_of_name", kind, name):
+        yield from map(read_row, tx.stream("due_of_name", kind, name, priority, tx.now))
+
+
+def _priorities(tx: Transaction, wish: Wish, statement: str, *of: Any) -> Iterator[int]:
+    if wish.priority is not None:
+        yield wish.priority
+        return
+    priority = LARGEST
+    while (lower := tx.value(statement, *of, priority)) is not None:
+        priority = lower
+        yield priority
+
+
+def _down_the_line(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
+    """Look at so many due jobs of all names, in order. None: there are more, and not enough have matched."""
+    found: list[Row] = []
+    for priority in _priorities(tx, wish, "top_priority", kind):
+        seen = 0
+        for job_id, matches in tx.stream("due", kind, priority, tx.now, wish.names[0], budget):
+            seen += 1
+            if matches:
+                found.append(tx.job(job_id))
+                if len(found) == count:
+                    return found
+        if seen == budget:
+            return None
+        budget -= seen
+    return found
+
+
+def _from_name_to_name(tx: Transaction, wish: Wish, kind: int, count: int, budget: int) -> list[Row] | None:
+    """Look at the heads of so many lines. None: there are more names than that."""
+    names = _names_like(tx, wish, kind, budget)
+    return None if names is None else _by_names(tx, wish, kind, names, count)
+
+
+def _names_like(tx: Transaction, wish: Wish, kind: int, budget: int) -> list[bytes] | None:
+    """The names in line that match, as they are stored. None: too many of them begin like the pattern."""
+    pattern = wish.names[0]
+    beyond = first_beyond(wish.prefix)
+    names: list[bytes] = []
+    found = tx.first("next_name", kind, wish.prefix, beyond, pattern)
+    for _ in range(budget):
+        if found is None:
+            return names
+        name, matches = found
+        if matches:
+            names.append(name)
+        found = tx.first("name_after", kind, name, beyond, pattern)
+    return None

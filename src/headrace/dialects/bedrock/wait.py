@@ -1,0 +1,166 @@
+"""Waiting for jobs: in Bedrock, waiting and taking are one.
+
+While its worker has room, the ear keeps one GetJobs with `Connection: wait` open. Jobs that come with the answer are
+laid aside for the worker's next request. When the worker has no room any more the request is withdrawn: the ear says
+that it will send no more, and listens until the server has hung up; so a job that was handed out at that very
+moment is heard of, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import suppress
+
+from headrace.dialects.bedrock.client.client import Client
+from headrace.dialects.bedrock.client.hosts import NotSent
+from headrace.dialects.bedrock.client.replies import BedrockError, ReplyReader, WaitTimeout
+from headrace.dialects.bedrock.lease_book import Session, get_found, read_found
+from headrace.dialects.bedrock.mapping import name_lists
+from headrace.store.wakeup import Pokes, readable
+
+HOLD = 60_000
+"""Milliseconds that one request waits."""
+PAUSE = 1.0
+"""Seconds between two looks where a server does not wait, or does not answer."""
+
+
+class BedrockWaiter:
+    """A worker's ear at a Bedrock server."""
+
+    def __init__(self, client: Client, session: Session) -> None:
+        self._client = client
+        self._session = session
+        self._socket: socket.socket | None = None
+        self._reader = ReplyReader()
+        self._asked = 0
+        self._rest_until = 0.0
+        self._pokes = Pokes()
+
+    def arm(self) -> None:
+        """Nothing to do: a request that waits is heard whenever its answer comes."""
+
+    def wait(self, timeout: float | None) -> bool:
+        if self._session.arrived:
+            return True
+        if self._socket is not None and self._asked > self._session.room:
+            self._withdraw()
+            if self._session.arrived:
+                return True
+        pause = None
+        if self._session.room and self._socket is None and (self._resting() or not self._ask()):
+            pause = PAUSE if timeout is None else min(timeout, PAUSE)
+        listening = [self._pokes.reader]
+        if self._socket is not None:
+            listening.append(self._socket.fileno())
+        stirred = readable(listening, timeout if pause is None else pause)
+        poked = self._pokes.taken()
+        if self._socket is not None and self._socket.fileno() in stirred:
+            return self._hear()
+        return not poked and pause is not None and self._session.room > 0
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        return await asyncio.to_thread(self.wait, timeout)
+
+    def poke(self) -> None:
+        self._pokes.poke()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._withdraw()
+        self._pokes.close()
+
+    # -- the request that waits --
+
+    def _ask(self) -> bool:
+        """Send a request that waits; False if that cannot be done now."""
+        names = name_lists(self._session.names(self._session.queues))
+        if len(names) != 1:  # no tasks, or more of them than fit into one request
+            return False
+        try:
+            self._host = self._client.hosts.in_order()[0]
+            self._socket = self._client.connect(self._host)
+            self._asked = self._session.room
+            self._socket.settimeout(PAUSE)
+            self._socket.sendall(get_found(names[0], self._asked, wait=HOLD).data)
+        except (NotSent, OSError):
+            self._drop()
+            return False
+        self._reader = ReplyReader()
+        return True
+
+    def _hear(self) -> bool:
+        """Read some of the answer; True if there is something to do."""
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(65536)
+            reply = self._reader.feed(data) if data else None
+        except OSError:
+            data, reply = b"", None
+        if not data:
+            self._drop()
+            return True
+        if reply is None:
+            return False
+        self._client.give_back(self._host, self._socket)
+        self._socket = None
+        try:
+            self._session.lay_aside(read_found(reply))
+        except WaitTimeout:
+            return False
+        except BedrockError:
+            self._rest_until = time.monotonic() + PAUSE  # a server that does not wait says 404 at once
+            return False
+        return True
+
+    def _resting(self) -> bool:
+        return time.monotonic() < self._rest_until
+
+    def _withdraw(self) -> None:
+        """Take the request back; what was handed out meanwhile is heard of."""
+        assert self._socket is not None
+        with suppress(OSError):
+            self._socket.settimeout(PAUSE)
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket is not None:
+                data = self._socket.recv(65536)
+                if not data:
+                    break
+                reply = self._reader.feed(data)
+                if reply is not None:
+                    with suppress(BedrockError):
+                        self._session.lay_aside(read_found(reply))
+                    break
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class Nap:
+    """An ear for one job: Bedrock pushes nothing, so that it looks twice a second."""
+
+    PAUSE = 0.5
+
+    def __init__(self) -> None:
+        self._poked = threading.Event()
+
+    def arm(self) -> None:
+        self._poked.clear()
+
+    def wait(self, timeout: float | None) -> bool:
+        pause = self.PAUSE if timeout is None else min(timeout, self.PAUSE)
+        return not self._poked.wait(pause) and (timeout is None or timeout > self.PAUSE)
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        return await asyncio.to_thread(self.wait, timeout)
+
+    def poke(self) -> None:
+        self._poked.set()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
