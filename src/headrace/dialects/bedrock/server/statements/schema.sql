@@ -17,15 +17,15 @@ CREATE TABLE jobs (
 );
 
 -- Unique jobs, in every state.
-CREATE INDEX jobsName ON jobs (name, {mocked});
+CREATE INDEX jobsName ON jobs (name, {MOCKED});
 -- A parent's children.
 CREATE INDEX jobsParentJobIDState ON jobs (parentJobID, state) WHERE parentJobID != 0;
 -- The line of one name: what GetJob reads for exact names, and name by name for patterns. Mocked jobs stand in lines of their
 -- own, so that real ones are found however many there are. (Both lines carry the state, or SQLite would look it up in the table.)
-CREATE INDEX jobsMockedNamePriorityNextRun ON jobs ({mocked}, name, priority, nextRun, jobID, state)
+CREATE INDEX jobsMockedNamePriorityNextRun ON jobs ({MOCKED}, name, priority, nextRun, jobID, state)
 WHERE state IN ('QUEUED', 'RUNQUEUED');
 -- The line of all names: what GetJob reads for '*', and what falls due.
-CREATE INDEX jobsMockedPriorityNextRunName ON jobs ({mocked}, priority, nextRun, jobID, name, state)
+CREATE INDEX jobsMockedPriorityNextRunName ON jobs ({MOCKED}, priority, nextRun, jobID, name, state)
 WHERE state IN ('QUEUED', 'RUNQUEUED');
 -- The jobs of one sequence, in order.
 CREATE INDEX jobsSequentialKeyState ON jobs (sequentialKey, state, created) WHERE sequentialKey != '';

@@ -1,2 +1,0 @@
--- A job is gone.
-DELETE FROM jobs WHERE jobID = ?1

@@ -1,2 +1,0 @@
--- Does a name match a pattern?
-SELECT ?1 GLOB ?2

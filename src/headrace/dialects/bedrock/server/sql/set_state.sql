@@ -1,2 +1,0 @@
--- A job moves to another state.
-UPDATE jobs SET state = ?2 WHERE jobID = ?1
