@@ -71,7 +71,7 @@ def test_a_job_given_back_is_the_next_one_taken(server: Server, queue: Queue, be
 
 
 def _monitor(made):
-    from headrace.dialects.hworker.monitor import Monitor
+    from headrace.dialects.hworker.sweep import Monitor
 
     return Monitor(made.options.timeout, made._log)
 

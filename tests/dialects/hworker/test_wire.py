@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dialects.hworker import wire
-from headrace.dialects.hworker.driver import HWORKER, SCRIPTS, Request, source
+from headrace.dialects.hworker.driver import HworkerDriver, Request
 from headrace.dialects.hworker.times import read_time, to_datetime
 from headrace.errors import StoreCorrupt
+from processes import SOURCE
 from store.redis.servers import Server
 
 from .conftest import Bench
@@ -136,7 +137,7 @@ moments = st.datetimes(datetime(1970, 1, 1), datetime(2399, 12, 31), timezones=s
 
 def test_the_scripts_write_times_that_peers_read(server: Server, queue: Queue) -> None:
     """Days to dates in Lua: checked at every turn of a month while a double can count microseconds."""
-    prelude = source("now").decode().replace("return instant()", "return literal()")
+    prelude = HworkerDriver.SCRIPTS.source("now").decode().replace("return instant()", "return literal()")
     digest = queue.client.script_load(prelude)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     turns = [datetime(year, month, 1, tzinfo=UTC) for year in range(1970, 2250) for month in range(1, 13)]
@@ -161,9 +162,14 @@ def test_the_servers_own_clock_is_the_one_that_counts(server: Server, queue: Que
     assert before[0] * 10**6 + before[1] <= taken // 10**6 <= after[0] * 10**6 + after[1]
 
 
+SCRIPTS = sorted(
+    path.stem for path in (SOURCE / "headrace/dialects/hworker/lua").glob("*.lua") if path.stem != "prelude"
+)
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_script_begins_with_its_contract(script: str) -> None:
-    lines = HWORKER.text(script).splitlines()
+    lines = HworkerDriver.SCRIPTS.text(script).splitlines()
     assert lines[0].startswith(f"-- {script.replace('_', ' ')}")
     assert any(line.startswith("-- Answers") for line in lines)
     assert "--@include prelude" in lines

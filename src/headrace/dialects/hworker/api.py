@@ -16,14 +16,14 @@ from redis import exceptions as wire_errors
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver, Request
 from headrace.dialects.hworker.hands import Hands
-from headrace.dialects.hworker.keeping import keep
-from headrace.dialects.hworker.listener import Listener
-from headrace.dialects.hworker.monitor import Monitor
 from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.payload import Shape
+from headrace.dialects.hworker.renew import keep
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record
 from headrace.dialects.hworker.results import Failure, Result, Retry, Success
+from headrace.dialects.hworker.sweep import Monitor
 from headrace.dialects.hworker.times import to_datetime
+from headrace.dialects.hworker.waiter import ListWaiter
 from headrace.errors import MaybeApplied, StoreError
 from headrace.store.redis.operation import Steps
 from headrace.values.clock import SystemClock
@@ -82,7 +82,7 @@ class Hworker(Generic[S, J]):
         self._logger = logger
         self._debug = debug
         self._stopping = threading.Event()
-        self._listeners: set[Listener] = set()
+        self._waiters: set[ListWaiter] = set()
 
     # -- producing --
 
@@ -112,22 +112,22 @@ class Hworker(Generic[S, J]):
         """
         hands = Hands(self._handler, self._state, self._exceptions)
         # A worker here asks only when it has nothing in hand: there is always room.
-        listener = Listener(self._driver, [self.name], lambda: None)
-        self._listeners.add(listener)
+        waiter = ListWaiter(self._driver, [self.name], lambda: None)
+        self._waiters.add(waiter)
         ahead = _Ahead()
         try:
             while not self._stopping.is_set():
                 if not ahead:
-                    listener.arm()
+                    waiter.arm()
                     ahead.proven = _steady()
                     ahead += self._take(self.options.prefetch or 1)
                 if not ahead:
-                    listener.wait(LOOK_AGAIN)
+                    waiter.wait(LOOK_AGAIN)
                 elif not self._run_one(hands, ahead):
                     self._stopping.wait(PAUSE)
         finally:
-            self._listeners.discard(listener)
-            listener.close()
+            self._waiters.discard(waiter)
+            waiter.close()
             hands.close()
             if ahead:
                 with suppress(StoreError):
@@ -136,8 +136,8 @@ class Hworker(Generic[S, J]):
     def stop(self) -> None:
         """Let all workers, monitors and debuggers of this object finish what they are at, and return."""
         self._stopping.set()
-        for listener in tuple(self._listeners):
-            listener.poke()
+        for waiter in tuple(self._waiters):
+            waiter.poke()
 
     def _take(self, count: int) -> list[Record]:
         done = self._try(requests.exchange([], count, [self.name], self.options.failed_size))

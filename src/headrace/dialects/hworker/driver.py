@@ -7,20 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from headrace.dialects.hworker.keys import Keys
+from headrace.dialects.on_redis import DialectDriver
 from headrace.store.redis.addresses import Place
-from headrace.store.redis.connections import pack
-from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
 from headrace.values.clock import Clock
 
 T = TypeVar("T")
-
-SCRIPTS = ("counts", "destroy", "entries", "exchange", "give_back", "now", "queue", "remove", "renew")
-_READS = frozenset({"counts", "entries", "now"})
-
-HWORKER = Scripts("headrace.dialects.hworker")
-source, digest = HWORKER.source, HWORKER.digest
 
 
 class Request(Script[T]):
@@ -41,8 +34,11 @@ class Request(Script[T]):
         self.names = names
 
 
-class HworkerDriver(Driver):
+class HworkerDriver(DialectDriver):
     """Runs requests. Each names its own keys; a test's clock goes along in microseconds."""
+
+    SCRIPTS = Scripts("headrace.dialects.hworker")
+    READS = frozenset({"counts", "entries", "now"})
 
     def __init__(self, place: Place, keys: Keys, clock: Clock | None = None) -> None:
         super().__init__(place, cast("Any", keys), clock)
@@ -54,15 +50,12 @@ class HworkerDriver(Driver):
         other.names = keys
         return other
 
-    def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
+    def _script_keys(self, script: Script[Any]) -> Sequence[bytes]:
         assert isinstance(script, Request)
-        keys = [key.encode() for name in script.names for key in self.names.of(name)]
-        clock = b"" if self._clock is None else b"%d" % (self._clock.now() * 1000)
-        verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
-        return pack(verb, text, b"%d" % len(keys), *keys, clock, *script.arguments)
+        return [key.encode() for name in script.names for key in self.names.of(name)]
 
-    def _only_reads(self, script: Script[Any]) -> bool:
-        return script.name in _READS
+    def _clock_text(self, clock: Clock) -> bytes:
+        return b"%d" % (clock.now() * 1000)
 
 
 def now() -> Request[int]:

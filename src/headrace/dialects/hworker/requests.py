@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from headrace.dialects.hworker.driver import Request
+from headrace.dialects.on_redis import Work
 from headrace.store.redis.operation import Reply
-
-T = TypeVar("T")
-Work = Generator[Request[Any], Any, T]
-"""Something that goes on in steps: yields requests, gets their answers."""
 
 JOBS, PROGRESS, BROKEN, FAILED = 1, 2, 3, 4
 """What each queue has, as the scripts number it."""

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.dialects.hworker import looking, requests
+from headrace.dialects.base import OwnerlessStore
+from headrace.dialects.hworker import find, requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.driver import HworkerDriver, now
+from headrace.dialects.hworker.exchange import Exchanges
 from headrace.dialects.hworker.keys import Keys
-from headrace.dialects.hworker.listener import Listener
-from headrace.dialects.hworker.monitor import Monitor
 from headrace.dialects.hworker.options import parse_url
-from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Work
-from headrace.dialects.hworker.sessions import Sessions
-from headrace.dialects.hworker.turns import Turns
+from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS
+from headrace.dialects.hworker.sessions import Session
+from headrace.dialects.hworker.sweep import Monitor
+from headrace.dialects.hworker.waiter import ListWaiter
 from headrace.dialects.hworker.wire import new_id, write
-from headrace.errors import ConfigurationError, Unsupported
+from headrace.dialects.lease_book import LeaseBook
+from headrace.dialects.on_redis import RedisDialect, Work, test_clock
+from headrace.errors import ConfigurationError
 from headrace.records import (
     Counts,
     ExchangeReply,
     Filter,
-    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -32,37 +34,26 @@ from headrace.records import (
     Renewal,
     Report,
     SessionInfo,
-    SessionSnapshot,
     Snapshot,
-    State,
     Swept,
     Take,
     Token,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Steps
-from headrace.store.redis.shared import OnRedis
-from headrace.values.clock import Clock, SystemClock
+from headrace.values.clock import Clock
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.worker.custody import Custody
-
-T = TypeVar("T")
 
 log = logging.getLogger("headrace.hworker")
 
-_REFUSALS: tuple[tuple[str, Callable[[NewJob], bool]], ...] = (
-    ("a delay or a time to run (run_after=)", lambda job: job.run_at is not None or bool(job.delay)),
-    ("a priority", lambda job: job.priority != 0),
-    ("options of its own (using(retries=, timeout=, keep_result=))", lambda job: job.options is not None),
-    ("a limit of crashes (max_crashes=): crashes are not counted", lambda job: job.max_crashes != 3),
-    ("uniqueness (unique=, unique_key=)", lambda job: job.unique_key is not None),
-    ("a roll call of workers (require_worker=)", lambda job: job.require_worker),
-)
+
+def _cannot_carry(what: str) -> str:
+    return f"An hworker job is an id and a payload, and cannot carry {what}."
 
 
-class HworkerStore(OnRedis):
+class HworkerStore(RedisDialect, OwnerlessStore[Session]):
     """Jobs of an hworker queue: `hworker+redis://localhost:6379/0?name=mail`.
 
     Options in the URL: `name` (required), `timeout` (seconds, 120), `failed_size` (1000), `failed_key`, `monitor`,
@@ -73,18 +64,25 @@ class HworkerStore(OnRedis):
     """
 
     driver: HworkerDriver
-    leases_in_jobs = True
     facets = frozenset({Facet.REVIVE})
+    REFUSES: ClassVar = {
+        "delay": _cannot_carry("a delay or a time to run (run_after=)"),
+        "priority": _cannot_carry("a priority"),
+        "options": _cannot_carry("options of its own (using(retries=, timeout=, keep_result=))"),
+        "max_crashes": _cannot_carry("a limit of crashes (max_crashes=): crashes are not counted"),
+        "unique": _cannot_carry("uniqueness (unique=, unique_key=)"),
+        "require_worker": _cannot_carry("a roll call of workers (require_worker=)"),
+        "history": "An hworker queue keeps no history: messages are only logged, never written to Redis.",
+        "job_waiter": "An hworker job leaves no result: messages are only logged, never written to Redis.",
+    }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         place, self.options = parse_url(url)
         self.url = url
-        self.driver = HworkerDriver(
-            place, Keys(self.options.failed_key), None if clock is None or isinstance(clock, SystemClock) else clock
-        )
+        self.driver = HworkerDriver(place, Keys(self.options.failed_key), test_clock(clock))
         self.catalogue = Catalogue(self.options.name)
-        self.sessions_here = Sessions()
-        self._turns = Turns(self.options, self.catalogue, self.sessions_here)
+        self.book = LeaseBook(Session)
+        self._exchanges = Exchanges(self.options, self.catalogue, self.book)
         self._monitor = Monitor(self.options.timeout, log.error)
         self._swept: float | None = None
 
@@ -95,10 +93,7 @@ class HworkerStore(OnRedis):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        for job in jobs:
-            for what, asked in _REFUSALS:
-                if asked(job):
-                    raise Unsupported(f"An hworker job is an id and a payload, and cannot carry {what}.")
+        self.refuse_options(jobs)
         ids = [new_id() for _ in jobs]
         names = [self.catalogue.name_of(job.queue) for job in jobs]
         raw = [
@@ -114,38 +109,22 @@ class HworkerStore(OnRedis):
         return Steps(work)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Steps(lambda: looking.get(self.catalogue, ids))
+        return Steps(lambda: find.get(self.catalogue, ids))
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Steps(lambda: looking.find(self.catalogue, wanted))
+        return Steps(lambda: find.find(self.catalogue, wanted))
 
     def counts(self) -> Operation[list[Counts]]:
-        def work() -> Work[list[Counts]]:
-            names = sorted(self.catalogue.names)
-            numbers = yield requests.counts(names)
-            answer = []
-            for name, (waiting, running, broken, failed) in zip(names, numbers, strict=True):
-                by_state = {State.READY: waiting, State.RUNNING: running, State.FAILED: failed + broken}
-                if any(by_state.values()):
-                    answer.append(Counts(name, {state: number for state, number in by_state.items() if number}))
-            return answer
-
-        return Steps(work)
-
-    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        raise Unsupported("An hworker queue keeps no history: messages are only logged, never written to Redis.")
+        return Steps(lambda: find.counts(self.catalogue))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Steps(lambda: looking.act(self.catalogue, ids, (JOBS, PROGRESS)))
+        return Steps(lambda: find.act(self.catalogue, ids, (JOBS, PROGRESS)))
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Steps(lambda: looking.act(self.catalogue, ids, (JOBS, PROGRESS, FAILED, BROKEN)))
+        return Steps(lambda: find.act(self.catalogue, ids, (JOBS, PROGRESS, FAILED, BROKEN)))
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Steps(lambda: looking.act(self.catalogue, ids, (FAILED, BROKEN), again=True))
-
-    def job_waiter(self, job_id: str) -> Waiter:
-        raise Unsupported("An hworker job leaves no result: messages are only logged, never written to Redis.")
+        return Steps(lambda: find.act(self.catalogue, ids, (FAILED, BROKEN), again=True))
 
     # -- workers --
 
@@ -159,10 +138,9 @@ class HworkerStore(OnRedis):
         self.catalogue.check(session.queues)
 
         def work() -> Work[int]:
-            known = self.sessions_here.find(session.id)
+            self.book.get(session.id)
             moment: int = yield now()
-            if known.info is None:
-                known.info, known.opened = session, moment
+            if self.book.open(session, moment):
                 self._warn_of_strangers(session.queues)
             return moment
 
@@ -183,18 +161,17 @@ class HworkerStore(OnRedis):
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[ExchangeReply]:
-        return Steps(lambda: self._turns.exchange(session, number, outcomes, take))
+        return Steps(lambda: self._exchanges.exchange(session, number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        def work() -> Work[list[bool]]:
-            held = self.sessions_here.find(session).held
+        def log_lines() -> list[bool]:
+            held = self.book.get(session).held
             for report in reports:
                 for _, line in report.log:
                     log.info("job %s: %s", report.id, line)
             return [report.ref in held for report in reports]
-            yield  # nothing is sent: a generator all the same
 
-        return Steps(work)
+        return self.known(log_lines)
 
     def renew(
         self,
@@ -204,32 +181,14 @@ class HworkerStore(OnRedis):
         started: Sequence[Ref] = (),
         complete: int | None = None,
     ) -> Operation[Renewal]:
-        return Steps(lambda: self._turns.renew(session, held))
+        return Steps(lambda: self._exchanges.renew(session, held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        return Steps(lambda: self._turns.close(session, crashed or ()))
-
-    def write_down(self, session: str, custody: Custody) -> None:
-        self.sessions_here.find(session).custody = custody
-
-    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
-        self.sessions_here.find(session).inherit(held)
-
-    def sessions(self) -> Operation[list[SessionSnapshot]]:
-        def work() -> Work[list[SessionSnapshot]]:
-            moment: int = yield now()
-            return [session.snapshot(moment) for session in self.sessions_here if session.info is not None]
-
-        return Steps(work)
+        return Steps(lambda: self._exchanges.close(session, crashed or ()))
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = [name for queue in queues if self.catalogue.task_of(name := self.catalogue.name_of(queue)) is not None]
-
-        def has_room() -> bool | None:
-            known = self.sessions_here.peek(session)
-            return known.has_room if known is not None else None
-
-        return Listener(self.driver, names, has_room)
+        return ListWaiter(self.driver, names, lambda: self.has_room(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """What a monitor does, as often as a monitor does it; in between it asks the server nothing."""

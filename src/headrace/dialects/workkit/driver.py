@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from redis import exceptions as wire
 
+from headrace.dialects.on_redis import DialectDriver
 from headrace.errors import StoreCorrupt
-from headrace.store.redis.connections import pack
-from headrace.store.redis.driver import Driver
-from headrace.store.redis.operation import Script
-
-from . import scripts
-
-_READS = frozenset({"counts", "get", "look", "orphans", "page", "renew", "strangers"})
-"""Of these nobody needs to be told that they may have been done: they are done again. (A renewal knows its own.)"""
+from headrace.store.redis.scripts import Scripts
 
 
-class ScheduleDriver(Driver):
+class ScheduleDriver(DialectDriver):
     """Connections to a schedule's server. Every script gets a clock (a test's, or none) and the two keys."""
 
-    def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
-        verb, text = (b"EVAL", scripts.source(script.name)) if whole else (b"EVALSHA", scripts.digest(script.name))
-        clock = b"" if self._clock is None else b"%d" % self._clock.now()
-        return pack(verb, text, b"2", *(key.encode() for key in self.keys.known), clock, *script.arguments)
-
-    def _only_reads(self, script: Script[Any]) -> bool:
-        return script.name in _READS
+    SCRIPTS = Scripts("headrace.dialects.workkit")
+    # A renewal is no read, but its repeat is recognised: it may be sent again.
+    READS = frozenset({"counts", "get", "look", "orphans", "page", "renew", "strangers"})
 
     def _wrong_type(self) -> StoreCorrupt:
         found = None

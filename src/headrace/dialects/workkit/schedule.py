@@ -29,10 +29,9 @@ from .views import Entry
 from .wire import NewEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from types import TracebackType
 
-    from headrace.store.redis.operation import Script
+    from headrace.dialects.on_redis import Work
 
 log = logging.getLogger("headrace.workkit")
 
@@ -187,7 +186,7 @@ class Schedule:
         job, values = self._call(function, args)
         store, order = self.store, self.store.settings.cron_order
 
-        def course() -> Generator[Script[Any], Any, str]:
+        def work() -> Work[str]:
             yield from store.ask_time()
             now = store.timekeeper.now()
             cron = cron_at(now)
@@ -198,7 +197,7 @@ class Schedule:
             yield store.insert([NewEntry(job_id(text), text, due)], now)
             return job_id(text)
 
-        return store.run(Steps(course))
+        return store.run(Steps(work))
 
     def _call(self, function: Function, args: tuple[Any, ...]) -> tuple[str, list[Any]]:
         """The name of a call on the wire, and its arguments, checked."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.dialects.base import OwnerlessStore
+from headrace.dialects.lease_book import LeaseBook
+from headrace.dialects.on_redis import RedisDialect, Work, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.records import (
     Counts,
     ExchangeReply,
     Filter,
-    HistoryRecord,
     NewJob,
     Outcome,
     Page,
@@ -19,7 +21,6 @@ from headrace.records import (
     Renewal,
     Report,
     SessionInfo,
-    SessionSnapshot,
     Snapshot,
     Swept,
     Take,
@@ -27,37 +28,31 @@ from headrace.records import (
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
-from headrace.store.redis.shared import OnRedis
-from headrace.values.clock import Clock, SystemClock
+from headrace.values.clock import Clock
 
-from . import reading, views
+from . import find, views
 from .address import Keys, parse_url
 from .arguments import by_position
 from .driver import ScheduleDriver
-from .ear import ScheduleWaiter
+from .exchange import Exchanges
 from .handlers import Handlers
 from .names import wire_name
-from .orphans import Orphanage
 from .payload import canonical, job_id
-from .refusals import refuse_options
-from .sessions import Session, Sessions
+from .sessions import Session
+from .sweep import Orphanage
 from .times import Timekeeper, cron_of, in_order
-from .turn import Turns
+from .waiter import ScheduleWaiter
 from .wire import NewEntry, Wire
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.worker.custody import Custody
-
-T = TypeVar("T")
-Course = Generator[Script[Any], Any, T]
 
 DEFAULT_QUEUE = "default"
 SURE_AFTER = 10_000
 """A job due later than this can't have run while an insertion was sent again: its repeat is recognised."""
 
 
-class WorkKitStore(OnRedis):
+class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
     """Jobs in a WorkKit schedule: two keys, shared with every program that follows the published format.
 
     Options of the URL: `schedule` (its name), `lease` (60s: after how long another listener takes over from one that
@@ -66,20 +61,29 @@ class WorkKitStore(OnRedis):
     """
 
     driver: ScheduleDriver
-    leases_in_jobs = True
     facets = frozenset({Facet.DELAY})
+    REFUSES: ClassVar = {
+        "priority": "A WorkKit schedule runs jobs by their times and knows no priority. Keep urgent jobs in another "
+        "schedule.",
+        "unique": "In a WorkKit schedule the same job with the same arguments and time is one job, always; no other "
+        "key can be kept. Leave unique, unique_key, unique_for and on_clash out.",
+        "options": "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task.",
+        "require_worker": "A WorkKit schedule does not say who listens to it, so require_worker can't be answered.",
+        "history": "A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.",
+        "revive": "A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.",
+        "job_waiter": "A WorkKit schedule keeps no results, and does not tell when a job has run.",
+    }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
         self.place, self.settings = parse_url(url)
         self.keys = Keys(self.settings.schedule)
-        test_clock = None if clock is None or isinstance(clock, SystemClock) else clock
-        self.driver = ScheduleDriver(self.place, self.keys, test_clock)
-        self.timekeeper = Timekeeper(test_clock)
+        self.driver = ScheduleDriver(self.place, self.keys, test_clock(clock))
+        self.timekeeper = Timekeeper(test_clock(clock))
         self.wire = Wire(self.timekeeper)
         self.handlers = Handlers(self.settings.modules)
-        self._sessions = Sessions()
-        self._turns = Turns(self)
+        self.book = LeaseBook(Session)
+        self._exchanges = Exchanges(self, self.book)
         self._orphanage = Orphanage(
             self.settings.schedule, self.wire, self.timekeeper, self.settings.repair_after, self.settings.cron_order
         )
@@ -99,7 +103,7 @@ class WorkKitStore(OnRedis):
             )
         return found
 
-    def ask_time(self) -> Course[None]:
+    def ask_time(self) -> Work[None]:
         """What time it is at the server, if it was not said lately."""
         if not self.timekeeper.knows:
             yield self.wire.time()
@@ -108,16 +112,11 @@ class WorkKitStore(OnRedis):
         """The name by which a worker calls this schedule, if it does."""
         return next((queue for queue in queues if queue in (DEFAULT_QUEUE, self.settings.schedule)), None)
 
-    @property
-    def known_sessions(self) -> list[Session]:
-        """Those of this process."""
-        return self._sessions.all()
-
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        self.refuse_options(jobs)
         for job in jobs:
-            refuse_options(job)
             if self.queue_of((job.queue,)) is None:
                 raise Unsupported(
                     f"This store is the schedule {self.settings.schedule!r}: it has no queue {job.queue!r}. "
@@ -125,7 +124,7 @@ class WorkKitStore(OnRedis):
                 )
         arguments = [by_position(self.handlers.task(job.task), job.body) for job in jobs]
 
-        def course() -> Course[list[Put]]:
+        def work() -> Work[list[Put]]:
             if not jobs:
                 return []
             yield from self.ask_time()
@@ -134,7 +133,7 @@ class WorkKitStore(OnRedis):
             created = yield self.insert(new, now)
             return [Put(entry.id, is_new) for entry, is_new in zip(new, created, strict=True)]
 
-        return Steps(course)
+        return Steps(work)
 
     def _new_entry(self, job: NewJob, args: list[Any], now: int) -> NewEntry:
         moment = job.run_at if job.run_at is not None else now + (job.delay or 0)
@@ -149,11 +148,11 @@ class WorkKitStore(OnRedis):
         return self.wire.insert(entries, repeatable=sure)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Steps(lambda: reading.get(self, ids))
+        return Steps(lambda: find.get(self, ids))
 
     def find(self, wanted: Filter) -> Operation[Page]:
         """Jobs that have an entry, by their next time."""
-        return Steps(lambda: reading.find(self, wanted))
+        return Steps(lambda: find.find(self, wanted))
 
     def snapshot(self, name: str, text: bytes, score: float | None) -> Snapshot:
         """An entry as a job. The server's time must be known, as it is after any answer."""
@@ -164,23 +163,20 @@ class WorkKitStore(OnRedis):
             self.timekeeper.now(),
             schedule=self.settings.schedule,
             handlers=self.handlers,
-            sessions=self.known_sessions,
-            counters=self._turns.counters(name),
+            sessions=self.book,
+            counters=self._exchanges.counters(name),
         )
 
     def entries(self) -> Operation[list[views.Entry]]:
         """All jobs with their next times, earliest first; those without an entry come last."""
-        return Steps(lambda: reading.entries(self, self._orphanage.find))
+        return Steps(lambda: find.entries(self, self._orphanage.find))
 
     def orphans(self) -> Operation[dict[str, bytes]]:
         """Jobs that have no entry at present: published listeners run them, or died doing so."""
         return Steps(self._orphanage.find)
 
     def counts(self) -> Operation[list[Counts]]:
-        return Steps(lambda: reading.counts(self))
-
-    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        return _refuse("A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.")
+        return Steps(lambda: find.counts(self))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """Removes them: a schedule has no place for cancelled jobs. Whoever runs one is told to stop."""
@@ -188,12 +184,6 @@ class WorkKitStore(OnRedis):
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return self.wire.remove(ids)
-
-    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _refuse("A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.")
-
-    def job_waiter(self, job_id: str) -> Waiter:
-        return _refuse("A WorkKit schedule keeps no results, and tells nobody when a job has run.")
 
     # -- workers --
 
@@ -205,13 +195,14 @@ class WorkKitStore(OnRedis):
                 "Add &lease=..., or make the session's time-out shorter."
             )
 
-        def course() -> Course[int]:
+        def work() -> Work[int]:
+            self.book.get(session.id)
             now: int = yield self.wire.time()
-            self._sessions.open(session, now)
+            self.book.open(session, now)
             self.handlers.add_names(session.tasks)
             return now
 
-        return Steps(course)
+        return Steps(work)
 
     def exchange(
         self,
@@ -223,19 +214,18 @@ class WorkKitStore(OnRedis):
         steady: int = 0,
         started: Sequence[Ref] = (),
     ) -> Operation[ExchangeReply]:
-        return Steps(lambda: self._turns.exchange(self._sessions.get(session), number, outcomes, take))
+        return Steps(lambda: self._exchanges.exchange(self.book.get(session), number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         """Progress, data and log lines have no place on the wire: nothing is recorded, and the run goes on."""
 
-        def course() -> Course[list[bool]]:
-            found = self._sessions.get(session)
-            if found.answered(number) is None:
-                found.answer(number, None)
+        def count() -> list[bool]:
+            found = self.book.get(session)
+            if found.replied(number) is None:
+                found.reply(number, None)
             return [False for _ in reports]
-            yield  # nothing is asked of the server
 
-        return Steps(course)
+        return self.known(count)
 
     def renew(
         self,
@@ -246,66 +236,37 @@ class WorkKitStore(OnRedis):
         complete: int | None = None,
     ) -> Operation[Renewal]:
         """Without leases: only whether the server answers, so that a worker that is cut off learns of it."""
-        return Steps(lambda: self._turns.renew(self._sessions.get(session) if held else None, held))
+        return Steps(lambda: self._exchanges.renew(self.book.get(session) if held else None, held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         """Gives back what this process still holds, or has inherited."""
 
-        def course() -> Course[list[str]]:
-            found = self._sessions.find(session)
-            given_back = [] if found is None else (yield from self._turns.give_back(found, crashed or ()))
-            self._sessions.close(session)
+        def work() -> Work[list[str]]:
+            found = self.book.find(session)
+            given_back = [] if found is None else (yield from self._exchanges.give_back(found, crashed or ()))
+            self.book.close(session)
             return given_back
 
-        return Steps(course)
-
-    def write_down(self, session: str, custody: Custody) -> None:
-        self._sessions.get(session).custody = custody
-
-    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
-        self._sessions.get(session).inherit(held)
-
-    def sessions(self) -> Operation[list[SessionSnapshot]]:
-        """Those of this process: a schedule does not say who listens to it."""
-
-        def course() -> Course[list[SessionSnapshot]]:
-            return [_seen(session) for session in self.known_sessions]
-            yield
-
-        return Steps(course)
+        return Steps(work)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         def judge(now: int, news: bool, due: int | None) -> tuple[bool, int]:
-            known = self._sessions.find(session)
+            known = self.book.find(session)
             told = known.next_due if known is not None else None
             # A run time that the worker has not been told of is news, too: it sleeps until the one that it knows.
             sooner = due is not None and (told is None or told <= now or due < told)
             return news or sooner, -1
 
         def look() -> Script[tuple[bool, int]]:
-            return self.wire.look(self.handlers.likenesses, self._turns.skip, judge)
+            return self.wire.look(self.handlers.likenesses, self._exchanges.skip, judge)
 
-        return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self._room(session))
-
-    def _room(self, session: str) -> bool | None:
-        known = self._sessions.find(session)
-        return None if known is None else known.has_room
+        return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self.has_room(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Looks for orphans now and then."""
 
-        def course() -> Course[Swept]:
+        def work() -> Work[Swept]:
             repaired = (yield from self._orphanage.tend()) if self._orphanage.due else 0
             return Swept(jobs_returned=repaired)
 
-        return Steps(course)
-
-
-def _seen(session: Session) -> SessionSnapshot:
-    return SessionSnapshot(
-        info=session.info, opened=session.opened, seen=session.seen, running=len(session.held), alive=True
-    )
-
-
-def _refuse(why: str) -> NoReturn:
-    raise Unsupported(why)
+        return Steps(work)

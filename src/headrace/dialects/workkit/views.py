@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ def snapshot(
     *,
     schedule: str,
     handlers: Handlers,
-    sessions: Sequence[Session],
+    sessions: Iterable[Session],
     counters: tuple[int, int] = (0, 0),
 ) -> Snapshot:
     """A job for the rest of headrace. What the wire does not carry is nothing, zero or unknown."""
@@ -95,7 +95,7 @@ def snapshot(
         crashes=counters[1] if hold is None else hold.crashes,
         max_crashes=3 if hold is None else hold.max_crashes,
         token=hold.token if hold is not None else 0,
-        worker=holder.info.name if holder is not None else "",
+        worker=holder.name if holder is not None else "",
         data=None,
         progress=None,
         result=None,

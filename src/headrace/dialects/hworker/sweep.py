@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.dialects.hworker.requests import PROGRESS, Record, Work, batches, entries, give_back
+from headrace.dialects.hworker.requests import PROGRESS, Record, batches, entries, give_back
 from headrace.dialects.hworker.times import read_time
 from headrace.dialects.hworker.wire import PHANTOM
+from headrace.dialects.on_redis import Work
 
 
 class Sweep(NamedTuple):

@@ -1,31 +1,28 @@
-"""Looking at a schedule, in bounded steps. Courses for `WorkKitStore`: nothing here changes anything."""
+"""Looking at a schedule, in bounded steps. Nothing here changes anything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from headrace.dialects.on_redis import Work
 from headrace.records import Counts, Filter, Page, Snapshot, State
-from headrace.store.redis.operation import Script
 
 from . import views
 
 if TYPE_CHECKING:
     from .store import WorkKitStore
 
-T = TypeVar("T")
-Course = Generator[Script[Any], Any, T]
-
 PAGE = 200
 """Entries in one step."""
 
 
-def get(store: WorkKitStore, ids: Sequence[str]) -> Course[list[Snapshot | None]]:
+def get(store: WorkKitStore, ids: Sequence[str]) -> Work[list[Snapshot | None]]:
     found = yield store.wire.get(ids)
     return [None if one is None else store.snapshot(name, *one) for name, one in zip(ids, found, strict=True)]
 
 
-def find(store: WorkKitStore, wanted: Filter) -> Course[Page]:
+def find(store: WorkKitStore, wanted: Filter) -> Work[Page]:
     """A page of jobs that have an entry, by their next times. The cursor is a place in that order."""
     start = 0 if wanted.after is None else int(wanted.after)
     jobs: list[Snapshot] = []
@@ -50,7 +47,7 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
     )
 
 
-def entries(store: WorkKitStore, find_orphans: Callable[[], Course[dict[str, bytes]]]) -> Course[list[views.Entry]]:
+def entries(store: WorkKitStore, find_orphans: Callable[[], Work[dict[str, bytes]]]) -> Work[list[views.Entry]]:
     """All jobs, by their next times; those without an entry last."""
     found: dict[str, views.Entry] = {}
     start = 0
@@ -67,7 +64,7 @@ def entries(store: WorkKitStore, find_orphans: Callable[[], Course[dict[str, byt
     return list(found.values())
 
 
-def counts(store: WorkKitStore) -> Course[list[Counts]]:
+def counts(store: WorkKitStore) -> Work[list[Counts]]:
     jobs, entries, due, leased = yield store.wire.counts(store.settings.lease)
     states = {
         State.READY: due,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.dialects.hworker.requests import PROGRESS, Record, Work, entries, renew
+from headrace.dialects.hworker.requests import PROGRESS, Record, entries, renew
 from headrace.dialects.hworker.times import read_time
+from headrace.dialects.on_redis import Work
 
 
 def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> Work[list[Record | None]]:

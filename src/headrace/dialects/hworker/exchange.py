@@ -1,11 +1,12 @@
-"""A session's turns: settle and take in one step, renew, give back at the end.
+"""What a session asks of the server: settle and take in one step, renew, give back at the end.
 
-The wire has no owner, no attempts and no delays. Who holds what is known to this process only; a retry that is to wait
-rests here, in progress and kept alive, and goes to the back of the line when its time has come.
+The wire has no owner, no attempts and no delays. A retry that has to wait rests in this process, in progress and kept
+alive, and goes to the back of the line when its time has come.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Sequence
@@ -13,13 +14,14 @@ from collections.abc import Sequence
 from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.driver import now
-from headrace.dialects.hworker.keeping import keep
 from headrace.dialects.hworker.options import Options
-from headrace.dialects.hworker.requests import Record, Work, batches
-from headrace.dialects.hworker.sessions import Resting, Session, Sessions
+from headrace.dialects.hworker.renew import keep
+from headrace.dialects.hworker.requests import Record, batches
+from headrace.dialects.hworker.sessions import Hold, Resting, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
+from headrace.dialects.lease_book import LeaseBook
+from headrace.dialects.on_redis import Work
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
-from headrace.worker.custody import Crashes
 
 log = logging.getLogger("headrace.hworker")
 
@@ -34,45 +36,46 @@ WHAT = {
 """What each kind of outcome is on the wire. A crash is missing: the job stays where a monitor will find it."""
 
 
-class Turns:
+class Exchanges:
     """What the sessions of this process ask of the server."""
 
-    def __init__(self, options: Options, catalogue: Catalogue, sessions: Sessions) -> None:
+    def __init__(self, options: Options, catalogue: Catalogue, book: LeaseBook[Session]) -> None:
         self._options = options
         self._catalogue = catalogue
-        self._sessions = sessions
+        self._book = book
+        self._refs = itertools.count(1)
         self._server_now = 0
         self._asked = 0.0
-        self._crashes = Crashes()
 
     # -- exchange --
 
     def exchange(
         self, session_id: str, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Work[ExchangeReply]:
-        session = self._sessions.find(session_id)
-        if session.repeats(number) and session.turn is not None:
-            return session.turn
+        session = self._book.get(session_id)
+        replied = session.replied(number)
+        if replied is not None:
+            return replied
         queues = self._queues(take)
-        verdicts = _judge(session, outcomes)
-        again = session.asked == number
-        session.asked = number
+        verdicts = session.judge(outcomes)
+        again = session.sends(number)
         yield from self._keep_resting(session)
         resting = session.due(self._estimate())
         to_rest = {i for i, outcome in enumerate(outcomes) if verdicts[i] is None and self._rests(outcome)}
         sent = [
-            (i, (session.held[outcome.ref], WHAT[outcome.kind]))
+            (i, (session.held[outcome.ref].record, WHAT[outcome.kind]))
             for i, outcome in enumerate(outcomes)
             if verdicts[i] is None and outcome.kind in WHAT and i not in to_rest
         ]
         done = yield requests.exchange(
-            [*(settle for _, settle in sent), *((job.record, requests.RETRY) for job in resting)],
+            [*(settle for _, settle in sent), *((job.hold.record, requests.RETRY) for job in resting)],
             0 if take is None else take.slots + self._spare(take),
             list(queues),
             self._options.failed_size,
             round_robin=take is not None and take.round_robin,
         )
-        self._server_now, self._asked = done.now // 1000, time.monotonic()
+        session.seen = self._server_now = done.now // 1000
+        self._asked = time.monotonic()
         for (i, _), settled in zip(sent, done.settled[: len(sent)], strict=True):
             # What an earlier attempt may have settled, whose answer got lost, is not held against us.
             verdicts[i] = Verdict.OK if settled else Verdict.ALREADY if again or done.unsure else Verdict.STALE
@@ -86,11 +89,11 @@ class Turns:
         session.write_down()
         if take is not None:
             session.has_room = len(done.taken) < take.slots or bool(broken)
-        next_due = self._come_back(session)
-        session.number, session.turn = number, ExchangeReply(answers, leases, self._server_now, next_due)
+        reply = ExchangeReply(answers, leases, self._server_now, self._come_back(session))
+        session.reply(number, reply)
         if broken:  # should this fail, a monitor will bring them again
             yield requests.exchange([(record, requests.IS_BROKEN) for record in broken], 0, (), 0)
-        return session.turn
+        return reply
 
     def _queues(self, take: Take | None) -> dict[str, str]:
         """Names to take from, in order, and how the worker calls them: only those whose task is known here."""
@@ -108,11 +111,11 @@ class Turns:
     def _rests(self, outcome: Outcome) -> bool:
         return outcome.kind is Kind.AGAIN and (outcome.delay > 0 or (outcome.at or 0) > self._estimate())
 
-    def _resting(self, outcome: Outcome, record: Record) -> Resting:
+    def _resting(self, outcome: Outcome, hold: Hold) -> Resting:
         due = outcome.at if outcome.at is not None else self._server_now + outcome.delay
         if not self._options.keep_alive:  # a monitor would find it
             due = min(due, self._server_now + round(self._options.timeout * 500))
-        return Resting(due, record, outcome.id, outcome.ref)
+        return Resting(due, outcome.ref, hold)
 
     def _leases(
         self, session: Session, taken: Sequence[Record], queues: dict[str, str], take: Take | None
@@ -120,6 +123,7 @@ class Turns:
         leases: list[Lease] = []
         broken = []
         tasks = {name: self._catalogue.task_of(name) or "" for name in queues}
+        in_use = {hold.id for hold in session.held.values()}
         for record in taken:
             task = tasks[record.name]
             try:
@@ -129,12 +133,14 @@ class Turns:
                 log.error("queue %s: broken entry %r: %s", record.name, record.raw[:200], error)
                 broken.append(record)
                 continue
-            ref = self._sessions.new_ref()
+            ref = next(self._refs)
+            hold = Hold.of(record, wire_id, ref, in_use)
+            session.hold(ref, hold)
             leases.append(
                 Lease(
                     ref=ref,
-                    token=record.value.decode(),
-                    id=session.hold(ref, record, wire_id),
+                    token=hold.token,
+                    id=hold.id,
                     task=task,
                     queue=queues[record.name],
                     body=body,
@@ -152,33 +158,34 @@ class Turns:
     # -- renew --
 
     def renew(self, session_id: str, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
-        session = self._sessions.find(session_id)
+        session = self._book.get(session_id)
         if not held:
             # Of another process, or nothing in hand: all that is asked is whether the server can be reached.
-            moment = yield now()
-            return Renewal(moment)
+            session.seen = yield now()
+            return Renewal(session.seen)
         yield from self._keep_resting(session)
-        records = [session.held.get(ref) for ref, _, _ in held]
-        ours = [record for record in records if record is not None]
+        ours = {ref: session.held[ref] for ref, _, _ in held if ref in session.held}
         # The pump also asks when it has heard news: then looking is enough.
         refresh = time.monotonic() - session.refreshed >= self._options.timeout / 10
-        kept = yield from self._keep(ours, refresh=refresh)
+        kept = yield from self._keep([hold.record for hold in ours.values()], refresh=refresh)
         if refresh:
             session.refreshed = time.monotonic()
-        new = dict(zip(ours, kept, strict=True))
+        records = dict(zip(ours, kept, strict=True))
         tokens: dict[str, Token] = {}
         lost = []
-        for (ref, token, job_id), old in zip(held, records, strict=True):
-            record = None if old is None or old.value.decode() != token else new[old]
-            if record is None:
+        for ref, token, job_id in held:
+            record = records.get(ref)
+            if record is None or ours[ref].token != token:
                 lost.append(job_id)
-                session.lose([ref] if old is not None and new[old] is None else [])
+                if record is None:
+                    session.lose(ref)
             elif ref in session.held:
-                session.held[ref] = record
-                if record.value.decode() != token:
-                    tokens[job_id] = record.value.decode()
+                session.held[ref] = renewed = ours[ref]._replace(record=record)
+                if renewed.token != token:
+                    tokens[job_id] = renewed.token
         session.write_down()
-        return Renewal(self._estimate(), lost, (), tokens)
+        session.seen = self._estimate()
+        return Renewal(session.seen, lost, (), tokens)
 
     def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Work[list[Record | None]]:
         return (yield from keep(records, self._options.timeout, refresh=refresh and self._options.keep_alive))
@@ -188,9 +195,11 @@ class Turns:
         if not session.resting or self._estimate() < session.keep_at:
             return
         session.keep_at = self._keep_at()
-        kept = yield from self._keep([job.record for job in session.resting])
+        kept = yield from self._keep([job.hold.record for job in session.resting])
         session.resting = [
-            job._replace(record=record) for job, record in zip(session.resting, kept, strict=True) if record is not None
+            job._replace(hold=job.hold._replace(record=record))
+            for job, record in zip(session.resting, kept, strict=True)
+            if record is not None
         ]
         session.write_down()
 
@@ -208,42 +217,22 @@ class Turns:
 
     def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
         """Give back what this process still holds, or has inherited."""
-        session = self._sessions.peek(session_id)
-        self._sessions.close(session_id)
+        session = self._book.close(session_id)
         if session is None:
             return []
-        for ref in crashed:
-            if ref in session.held and not self._crashes.goes_back(session.ids[ref]):
-                log.error("job %s has killed its process again: it is left to a monitor", session.ids[ref])
-                del session.held[ref]
+        held = self._book.without_culprits(session.held, crashed, lambda hold: hold.id)
         # The one taken first is to run first again: it is pushed last.
-        records = {record: session.ids[ref] for ref, record in reversed(session.held.items())}
+        names = {hold.record: hold.id for hold in reversed(held.values())}
         given_back = []
-        for batch in batches(list(records)):
+        for batch in batches(list(names)):
             removed = yield requests.give_back(batch)
-            given_back += [records[record] for record, was_ours in zip(batch, removed, strict=True) if was_ours]
+            given_back += [names[record] for record, was_ours in zip(batch, removed, strict=True) if was_ours]
         if session.resting:
-            retries = [(job.record, requests.RETRY) for job in session.resting]
+            retries = [(job.hold.record, requests.RETRY) for job in session.resting]
             yield requests.exchange(retries, 0, (), self._options.failed_size)
         if session.custody is not None:
             session.custody.keep({})
         return given_back[::-1]
-
-
-def _judge(session: Session, outcomes: Sequence[Outcome]) -> list[Verdict | None]:
-    """What can be said without asking; None where the server must be asked."""
-    verdicts: list[Verdict | None] = []
-    named: set[Ref] = set()
-    for outcome in outcomes:
-        record = session.held.get(outcome.ref)
-        if record is None:
-            verdicts.append(Verdict.ALREADY if session.has_settled(outcome.ref, outcome.token) else Verdict.STALE)
-        elif record.value.decode() != outcome.token:
-            verdicts.append(Verdict.STALE)
-        else:
-            verdicts.append(Verdict.ALREADY if outcome.ref in named else None)
-            named.add(outcome.ref)
-    return verdicts
 
 
 def _settle(session: Session, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict | None]) -> list[Verdict]:
@@ -253,11 +242,11 @@ def _settle(session: Session, outcomes: Sequence[Outcome], verdicts: Sequence[Ve
         # No verdict, and nothing sent: it rests, or it crashed and is left to the monitors.
         answer = Verdict.OK if verdict is None else verdict
         answers.append(answer)
-        record = session.held.get(outcome.ref)
-        if record is None or record.value.decode() != outcome.token:
+        hold = session.held.get(outcome.ref)
+        if hold is None or hold.token != outcome.token:
             continue
         if answer is Verdict.STALE:
-            session.lose([outcome.ref])
+            session.lose(outcome.ref)
         else:
             session.settle(outcome.ref)
         if outcome.kind is Kind.MOVED:

@@ -1,4 +1,4 @@
-"""An ear for listeners: hears at once of what headrace inserts, and looks about twice a second for what others do."""
+"""Wakes listeners: at once for what headrace inserts, and by a look about twice a second for what others do."""
 
 from __future__ import annotations
 

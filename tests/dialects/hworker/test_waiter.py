@@ -13,7 +13,7 @@ import pytest
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.dialects.hworker.keys import Keys
-from headrace.dialects.hworker.listener import LONGEST_PAUSE, Listener
+from headrace.dialects.hworker.waiter import LONGEST_PAUSE, ListWaiter
 from headrace.store.redis.addresses import parse
 from processes import eventually
 from store.redis.servers import Server
@@ -40,22 +40,22 @@ def room() -> Room:
 
 
 @pytest.fixture
-def listener(driver: HworkerDriver, queue: Queue, room: Room) -> Iterator[Listener]:
-    with closing(Listener(driver, [queue.name, f"{queue.name}-other"], room)) as listener:
-        yield listener
+def waiter(driver: HworkerDriver, queue: Queue, room: Room) -> Iterator[ListWaiter]:
+    with closing(ListWaiter(driver, [queue.name, f"{queue.name}-other"], room)) as waiter:
+        yield waiter
 
 
 class Waiting:
     """A wait in a thread, which has begun when the server knows that it blocks."""
 
-    def __init__(self, listener: Listener, queue: Queue, blocked: int = 2, timeout: float = 20.0) -> None:
+    def __init__(self, waiter: ListWaiter, queue: Queue, blocked: int = 2, timeout: float = 20.0) -> None:
         self.answer: Any = None
         self.took = 0.0
         before = listening(queue)
 
         def wait() -> None:
             began = time.monotonic()
-            self.answer = listener.wait(timeout)
+            self.answer = waiter.wait(timeout)
             self.took = time.monotonic() - began
 
         self._thread = threading.Thread(target=wait)
@@ -77,8 +77,8 @@ def listening(queue: Queue) -> set[str]:
 
 @pytest.mark.parametrize("suffix", ["", "-other"])
 @pytest.mark.parametrize("push", ["LPUSH", "RPUSH", "script"])
-def test_a_push_ends_the_wait_and_changes_nothing(listener: Listener, queue: Queue, suffix: str, push: str) -> None:
-    waiting = Waiting(listener, queue)
+def test_a_push_ends_the_wait_and_changes_nothing(waiter: ListWaiter, queue: Queue, suffix: str, push: str) -> None:
+    waiting = Waiting(waiter, queue)
     key = queue.jobs_key + suffix
     if push == "script":
         queue.client.eval("redis.call('LPUSH', KEYS[1], 'c') redis.call('RPUSH', KEYS[1], 'a')", 1, key)
@@ -90,70 +90,70 @@ def test_a_push_ends_the_wait_and_changes_nothing(listener: Listener, queue: Que
     queue.client.delete(key)
 
 
-def test_what_is_there_already_is_news(listener: Listener, queue: Queue) -> None:
+def test_what_is_there_already_is_news(waiter: ListWaiter, queue: Queue) -> None:
     queue.push(b"a", b"b")
-    assert listener.wait(5)
+    assert waiter.wait(5)
     assert queue.jobs == [b"b", b"a"]
 
 
-def test_it_is_told_once_until_somebody_looks(listener: Listener, queue: Queue) -> None:
+def test_it_is_told_once_until_somebody_looks(waiter: ListWaiter, queue: Queue) -> None:
     """A worker that stops, say, takes no more: it must not be woken again and again for what it leaves to others."""
     queue.push(b"a")
-    assert listener.wait(5) is True
-    assert listener.wait(0.05) is False
-    listener.arm()
-    assert listener.wait(5) is True
+    assert waiter.wait(5) is True
+    assert waiter.wait(0.05) is False
+    waiter.arm()
+    assert waiter.wait(5) is True
 
 
 def test_all_idle_workers_are_told(driver: HworkerDriver, queue: Queue, room: Room) -> None:
-    listeners = [Listener(driver, [queue.name], room) for _ in range(3)]
-    waits = [Waiting(listener, queue, blocked=1) for listener in listeners]
+    waiters = [ListWaiter(driver, [queue.name], room) for _ in range(3)]
+    waits = [Waiting(waiter, queue, blocked=1) for waiter in waiters]
     queue.push(b"a")
     assert [waiting.join() for waiting in waits] == [True, True, True]
     assert queue.jobs == [b"a"]
-    for listener in listeners:
-        listener.close()
+    for waiter in waiters:
+        waiter.close()
 
 
-def test_without_room_a_list_that_is_not_empty_is_no_news(listener: Listener, queue: Queue, room: Room) -> None:
+def test_without_room_a_list_that_is_not_empty_is_no_news(waiter: ListWaiter, queue: Queue, room: Room) -> None:
     room.value = False
     queue.push(b"a")
-    assert listener.wait(0.05) is False
+    assert waiter.wait(0.05) is False
     room.value = True
-    assert listener.wait(5) is True
+    assert waiter.wait(5) is True
 
 
 def test_an_answer_that_came_while_there_was_no_room_does_not_keep_it_awake(
-    listener: Listener, queue: Queue, room: Room
+    waiter: ListWaiter, queue: Queue, room: Room
 ) -> None:
-    assert listener.wait(0.02) is False
+    assert waiter.wait(0.02) is False
     queue.push(b"a")
     room.value = False
     used = time.process_time()
-    assert listener.wait(0.3) is False
+    assert waiter.wait(0.3) is False
     assert time.process_time() - used < 0.1
 
 
-def test_a_poke_ends_the_present_or_the_next_wait(listener: Listener, queue: Queue) -> None:
-    waiting = Waiting(listener, queue)
-    listener.poke()
+def test_a_poke_ends_the_present_or_the_next_wait(waiter: ListWaiter, queue: Queue) -> None:
+    waiting = Waiting(waiter, queue)
+    waiter.poke()
     assert waiting.join() is False
-    listener.poke()
+    waiter.poke()
     began = time.monotonic()
-    assert listener.wait(60) is False
+    assert waiter.wait(60) is False
     assert time.monotonic() - began < 30
-    assert listener.wait(0) is False
+    assert waiter.wait(0) is False
 
 
-def test_the_time_out(listener: Listener) -> None:
-    assert listener.wait(0) is False
-    assert listener.wait(0.01) is False
+def test_the_time_out(waiter: ListWaiter) -> None:
+    assert waiter.wait(0) is False
+    assert waiter.wait(0.01) is False
 
 
-def test_on_an_event_loop(listener: Listener, queue: Queue) -> None:
+def test_on_an_event_loop(waiter: ListWaiter, queue: Queue) -> None:
     async def session() -> bool:
         before = listening(queue)
-        waiting = asyncio.create_task(listener.wait_async(20))
+        waiting = asyncio.create_task(waiter.wait_async(20))
         await asyncio.to_thread(eventually, lambda: len(listening(queue) - before) == 2, "the wait to begin")
         queue.push(b"a")
         return await waiting
@@ -161,15 +161,15 @@ def test_on_an_event_loop(listener: Listener, queue: Queue) -> None:
     assert asyncio.run(session())
 
 
-def test_a_broken_connection_is_news_soon_and_then_it_listens_again(listener: Listener, queue: Queue) -> None:
-    waiting = Waiting(listener, queue)
+def test_a_broken_connection_is_news_soon_and_then_it_listens_again(waiter: ListWaiter, queue: Queue) -> None:
+    waiting = Waiting(waiter, queue)
     for client in queue.client.client_list():
         if client["cmd"] == "blmove":
             queue.client.client_kill_filter(_id=client["id"])
     assert waiting.join() is True
     assert waiting.took < 10
-    listener.arm()
-    again = Waiting(listener, queue)
+    waiter.arm()
+    again = Waiting(waiter, queue)
     queue.push(b"a")
     assert again.join() is True
 
@@ -178,11 +178,11 @@ def test_where_blocking_is_forbidden_it_has_a_look_now_and_then(server: Server, 
     user = f"u{queue.name}"
     queue.client.execute_command("ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all", "-blmove")
     place, _ = parse(f"unix://{user}:pw@{server.socket}")
-    listener = Listener(HworkerDriver(place, Keys()), [queue.name], room)
+    waiter = ListWaiter(HworkerDriver(place, Keys()), [queue.name], room)
     began = time.monotonic()
     for _ in range(6):
-        listener.arm()
-        assert listener.wait(5) is True
+        waiter.arm()
+        assert waiter.wait(5) is True
     assert time.monotonic() - began < 6 * (LONGEST_PAUSE + 0.5)
-    listener.close()
+    waiter.close()
     queue.client.execute_command("ACL", "DELUSER", user)

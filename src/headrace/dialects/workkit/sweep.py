@@ -7,11 +7,9 @@ job that had no entry at every look for long enough.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
-from typing import Any
 
+from headrace.dialects.on_redis import Work
 from headrace.schedule import ScheduleError
-from headrace.store.redis.operation import Script
 
 from .payload import read_payload
 from .times import Timekeeper, first_time, read_cron
@@ -48,7 +46,7 @@ class Orphanage:
         """Whether it is time to look."""
         return self._looked is None or self._timekeeper.steady() - self._looked >= self._pause
 
-    def tend(self) -> Generator[Script[Any], Any, int]:
+    def tend(self) -> Work[int]:
         """One look; answers with how many jobs were repaired."""
         now = self._looked = self._timekeeper.steady()
         jobs, entries, *_ = yield self._wire.counts(0)
@@ -64,7 +62,7 @@ class Orphanage:
         ripe = [name for name, since in self._since.items() if now - since >= self._repair_after]
         return (yield from self._repair({name: found[name] for name in ripe}))
 
-    def find(self) -> Generator[Script[Any], Any, dict[str, bytes]]:
+    def find(self) -> Work[dict[str, bytes]]:
         """All jobs that have no entry at present, with their payloads."""
         found: dict[str, bytes] = {}
         cursor = b"0"
@@ -96,7 +94,7 @@ class Orphanage:
                     remedy,
                 )
 
-    def _repair(self, orphans: dict[str, bytes]) -> Generator[Script[Any], Any, int]:
+    def _repair(self, orphans: dict[str, bytes]) -> Work[int]:
         entries = []
         now = self._timekeeper.now()
         for name, text in orphans.items():

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
-from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Work, entries, remove, walk
+from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, entries, remove, walk
 from headrace.dialects.hworker.times import to_milliseconds
 from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
-from headrace.records import Filter, Page, Snapshot, State
+from headrace.dialects.on_redis import Work
+from headrace.records import Counts, Filter, Page, Snapshot, State
 
 STATES = {JOBS: State.READY, PROGRESS: State.RUNNING, FAILED: State.FAILED, BROKEN: State.FAILED}
 """What is where, in the order in which a job moves: who looks in this order misses none that goes on meanwhile."""
@@ -104,6 +106,18 @@ def _may_be_at(catalogue: Catalogue, wanted: Filter, name: str, kind: int) -> bo
         and (wanted.task is None or catalogue.shown_task(name) == wanted.task)
         and (wanted.group is None or wanted.group == GROUPS.get(kind))
     )
+
+
+def counts(catalogue: Catalogue) -> Work[list[Counts]]:
+    """How many jobs are where; queues without any are left out."""
+    names = sorted(catalogue.names)
+    numbers = yield requests.counts(names)
+    answer = []
+    for name, (waiting, running, broken, failed) in zip(names, numbers, strict=True):
+        by_state = {State.READY: waiting, State.RUNNING: running, State.FAILED: failed + broken}
+        if any(by_state.values()):
+            answer.append(Counts(name, {state: number for state, number in by_state.items() if number}))
+    return answer
 
 
 def snapshot(catalogue: Catalogue, entry: Entry) -> Snapshot:

@@ -1,17 +1,17 @@
-"""A worker's turn: outcomes to scores, claimed entries to leases. One exchange of the store."""
+"""Settle, take, renew and give back: outcomes become scores, claimed entries become leases."""
 
 from __future__ import annotations
 
 import itertools
 import logging
 import time
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.dialects.lease_book import LeaseBook
+from headrace.dialects.on_redis import Work
 from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
 from headrace.schedule import ScheduleError
-from headrace.store.redis.operation import Script
-from headrace.worker.custody import Crashes
 
 from .arguments import by_name
 from .payload import read_payload
@@ -30,7 +30,7 @@ PATIENCE = 1_000
 INSTANT = 0.005
 """Seconds after which to look for it again."""
 MOST_CALLS = 50
-"""How often to go on looking past jobs that can't be run here, in one turn."""
+"""How often to go on looking past jobs that can't be run here, in one exchange."""
 COUNTED = 10_000
 """Jobs whose attempts or crashes this process remembers, as the wire can't."""
 SKIPPED, SKIPPED_FOR = 1_000, 300_000
@@ -54,26 +54,26 @@ class Asked(NamedTuple):
     settlement: Settlement
 
 
-class Turns:
+class Exchanges:
     """Settles and takes for the sessions of this process."""
 
-    def __init__(self, store: WorkKitStore) -> None:
+    def __init__(self, store: WorkKitStore, book: LeaseBook[Session]) -> None:
         self._store = store
+        self._book = book
         self._counters: dict[str, tuple[int, int]] = {}
         """Attempts and crashes by job id, as far as this process knows: the wire has no room for them."""
         self._unusable: dict[str, int] = {}
         """Ids that a script took for ours and that can't be run after all, and since when that is known."""
         self._last_token = 0
-        self._crashes = Crashes()
         self._warnings = Warnings(store.settings.schedule)
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Generator[Script[Any], Any, ExchangeReply]:
+    ) -> Work[ExchangeReply]:
         """One numbered exchange."""
-        answered = session.answered(number)
-        if answered is not None:
-            return answered
+        replied = session.replied(number)
+        if replied is not None:
+            return replied
         store = self._store
         yield from store.ask_time()
         again = session.sends(number)
@@ -112,22 +112,21 @@ class Turns:
         session.has_room = take is not None and len(leases) < take.slots
         session.next_due = reply.next_due
         session.seen = reply.now
-        turn = ExchangeReply([verdicts[place] for place in range(len(outcomes))], leases, reply.now, reply.next_due)
-        if Verdict.LATER in turn.verdicts:
+        answer = ExchangeReply([verdicts[place] for place in range(len(outcomes))], leases, reply.now, reply.next_due)
+        if Verdict.LATER in answer.verdicts:
             time.sleep(INSTANT)  # the pump sends it again at once: an instant is what the other one needs
-        session.answer(number, turn)
-        return turn
+        session.reply(number, answer)
+        return answer
 
-    def renew(
-        self, session: Session | None, held: Sequence[tuple[Ref, Token, str]]
-    ) -> Generator[Script[Any], Any, Renewal]:
+    def renew(self, session: Session | None, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
         """Put the ends of leases off. (Without a session: only whether the server answers.)"""
         if session is None:
             return Renewal((yield self._store.wire.time()))
         yield from self._store.ask_time()
         later = self._later_token()
         mine = {hold.id: hold for ref, token, _ in held if (hold := session.held.get(ref)) and hold.token == token}
-        session.write_down(later)  # before it is asked: it may arrive, and this process hear of nothing more
+        session.later = later
+        session.write_down()  # before it is asked: it may arrive, and this process hear of nothing more
         now, answers = yield self._store.wire.renew([(h.member, h.id, h.token, later) for h in mine.values()])
         lost = [name for _, _, name in held if name not in mine]
         cancelled: list[str] = []
@@ -139,16 +138,14 @@ class Turns:
                 cancelled.append(hold.id)
             elif answer is not Answer.LATER:
                 lost.append(hold.id)
+        session.later = None
         session.write_down()
         session.seen = now
         return Renewal(now, lost, cancelled, tokens)
 
-    def give_back(self, session: Session, crashed: Sequence[Ref]) -> Generator[Script[Any], Any, list[str]]:
+    def give_back(self, session: Session, crashed: Sequence[Ref]) -> Work[list[str]]:
         """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
-        fences = session.fences()
-        for ref in crashed:
-            if ref in fences and not self._crashes.goes_back(fences[ref].id):
-                log.error("job %s has killed its process again: it is left until its lease ends", fences.pop(ref).id)
+        fences = self._book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
         yield from self._store.ask_time()
         now = self._store.timekeeper.now()
         settlements = []
@@ -195,20 +192,17 @@ class Turns:
     def _judge(self, session: Session, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], list[Asked]]:
         """What can be said without asking, and what is to be asked."""
         verdicts: dict[int, Verdict] = {}
-        asked: dict[Ref, Asked] = {}
-        for place, outcome in enumerate(outcomes):
-            hold = session.held.get(outcome.ref)
-            if hold is None or hold.token != outcome.token:
-                settled = session.has_settled(outcome.ref, outcome.token)
-                verdicts[place] = Verdict.ALREADY if settled else Verdict.STALE
-            elif hold.ref in asked:
-                verdicts[place] = Verdict.ALREADY
-            else:
-                absent = hold.absent_since
-                insist = absent is not None and self._store.timekeeper.steady() - absent >= PATIENCE
-                settlement = Settlement(hold.member, hold.id, hold.token, self._target(hold, outcome), insist)
-                asked[hold.ref] = Asked(place, hold, outcome, settlement)
-        return verdicts, list(asked.values())
+        asked: list[Asked] = []
+        for place, (outcome, verdict) in enumerate(zip(outcomes, session.judge(outcomes), strict=True)):
+            if verdict is not None:
+                verdicts[place] = verdict
+                continue
+            hold = session.held[outcome.ref]
+            absent = hold.absent_since
+            insist = absent is not None and self._store.timekeeper.steady() - absent >= PATIENCE
+            settlement = Settlement(hold.member, hold.id, hold.token, self._target(hold, outcome), insist)
+            asked.append(Asked(place, hold, outcome, settlement))
+        return verdicts, asked
 
     def _target(self, hold: Hold, outcome: Outcome) -> int | None:
         """The score that an outcome leads to; None: the job is over."""
@@ -239,10 +233,10 @@ class Turns:
                 if hold.absent_since is None:
                     hold.absent_since = self._store.timekeeper.steady()
             elif answer is Answer.OK:
-                session.settle(hold)
+                session.settle(hold.ref)
                 self._charge(hold, outcome)
             else:
-                session.held.pop(hold.ref, None)
+                session.lose(hold.ref)
                 self._counters.pop(hold.id, None)
 
     def _charge(self, hold: Hold, outcome: Outcome) -> None:
@@ -284,9 +278,9 @@ class Turns:
             most = 3 if task is None else task.options.max_crashes
             ref = reference(claim.member, claim.id)
             hold = Hold(ref, claim.id, claim.member, token, claim.due, cron, attempts, crashes, most)
-            for known in self._store.known_sessions:
+            for known in self._book:
                 known.forget(hold.ref)
-            session.held[hold.ref] = hold
+            session.hold(hold.ref, hold)
             leases.append(
                 Lease(
                     ref=hold.ref,

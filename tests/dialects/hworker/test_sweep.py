@@ -12,7 +12,7 @@ import pytest
 
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.dialects.hworker.keys import Keys
-from headrace.dialects.hworker.monitor import Monitor, Sweep
+from headrace.dialects.hworker.sweep import Monitor, Sweep
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.operation import Steps
 from processes import environment, eventually

@@ -163,7 +163,7 @@ def test_a_renewal_whose_answer_got_lost_loses_no_job(one_server: Server, one_qu
         for lease in leases:
             lease.token = renewal.tokens[lease.id]
         one_queue.client.hdel(one_queue.progress_key, b'["b",2]')
-        store.sessions_here.find("s").refreshed = float("-inf")  # long ago
+        store.book.get("s").refreshed = float("-inf")  # long ago
         proxy.cut(TO_CLIENT, 1)
         renewal = store.run(store.renew("s", [(lease.ref, lease.token, lease.id) for lease in leases]))
         assert list(renewal.lost) == ["b"]

@@ -1,4 +1,4 @@
-"""An ear at the lists, without polling and without taking anything.
+"""Waits for entries of the lists, without polling and without taking anything.
 
 `BLMOVE jobs jobs RIGHT RIGHT` blocks until the list has an entry and then moves its last entry to where it is. The list
 is as before, whoever pushed, with whatever client, and a crash at any moment loses nothing. The take stays one script.
@@ -60,7 +60,7 @@ class _Line:
             self.connection = None
 
 
-class Listener:
+class ListWaiter:
     """A waiter: news when one of the lists has an entry, while there is room for it.
 
     What counts is the state of the list, not an event: nothing that comes before `wait` can be missed. But it is told

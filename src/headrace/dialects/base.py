@@ -1,0 +1,126 @@
+"""What the stores of all dialects have in common. A new dialect starts from here and copies nothing.
+
+A dialect is a store on the wire of another job system. Its class derives from `DialectStore` and adds what its wire
+has: `put`, `get`, `find`, `counts`, `cancel`, `delete`, `open`, `exchange`, `report`, `renew`, `close_session` and
+`waiter`. Everything else has a default here. Three variants:
+
+* `DialectStore`: the wire keeps sessions (GearMonkey, Qless).
+* `OwnerlessStore`: the wire knows no owner of a job. The sessions of this process are in a lease book
+  (`headrace.dialects.lease_book`), and this class implements `Custodian` and `sessions` on top of it.
+* `headrace.dialects.on_redis.RedisDialect` beside either of them: operations are scripts on a Redis server.
+
+`REFUSES` names what the wire can't carry: an option of a job (a key of `OPTIONS`) or an operation of the contract, and
+the sentence that a user gets. `refuse_options` and the default operations raise it, and tests compare the table with
+the dialect's page and with what the store does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+
+from headrace.errors import Unsupported
+from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
+from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
+from headrace.store.urls import shown_url
+
+if TYPE_CHECKING:
+    from headrace.dialects.lease_book import LeaseBook, Session
+    from headrace.worker.custody import Custody
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Session[Any]")
+
+OPTIONS: dict[str, tuple[Facet | None, Callable[[NewJob], bool]]] = {
+    "delay": (Facet.DELAY, lambda job: job.run_at is not None or bool(job.delay)),
+    "priority": (Facet.PRIORITY, lambda job: job.priority != 0),
+    "options": (None, lambda job: job.options is not None),
+    "max_crashes": (None, lambda job: job.max_crashes != 3),
+    "unique": (Facet.UNIQUE, lambda job: job.unique_key is not None),
+    "require_worker": (Facet.ROLL_CALL, lambda job: job.require_worker),
+    "after": (Facet.RELATIONS, lambda job: bool(job.after)),
+    "lane": (Facet.LANES, lambda job: job.lane is not None),
+    "tags": (Facet.TAGS, lambda job: bool(job.tags)),
+    "data": (Facet.DATA, lambda job: job.data is not None),
+}
+"""The options of a job that a wire may lack: the facet that has them, if there is one, and whether a job uses them."""
+
+
+class DialectStore:
+    """The defaults of a dialect's store."""
+
+    facets: frozenset[Facet] = frozenset()
+    REFUSES: ClassVar[Mapping[str, str]] = {}
+    """An option of a job or an operation, and the sentence with which it is refused."""
+
+    url: str
+    leases_in_jobs = True
+    batch = 500
+    put_at_once: int | None = None
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.PROCESS
+
+    def known(self, answer: Callable[[], T]) -> Operation[T]:
+        """An operation that asks the server nothing. Each kind of store has its own."""
+        raise NotImplementedError
+
+    # -- refusals --
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the sentence for an option or an operation."""
+        raise Unsupported(self.REFUSES[what])
+
+    def refuse_options(self, jobs: Sequence[NewJob]) -> None:
+        """Raise `Unsupported` if a job has an option that the wire can't carry, before anything is written."""
+        for option, (facet, is_used) in OPTIONS.items():
+            lacks = facet is not None and facet not in self.facets
+            if (option in self.REFUSES or lacks) and any(map(is_used, jobs)):
+                if option in self.REFUSES:
+                    self.refuse(option)
+                assert facet is not None
+                raise Unsupported(f"{shown_url(self.url)} has no {facet.value}: leave {option} out.")
+
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
+        self.refuse("history")
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        self.refuse("revive")
+
+    def job_waiter(self, job_id: str) -> Waiter:
+        self.refuse("job_waiter")
+
+    # -- defaults --
+
+    def advice(self) -> list[str]:
+        """What an operator should know, in sentences; none if all is well."""
+        return []
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
+
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        """Nothing to do, unless a dialect overrides this."""
+        return self.known(Swept)
+
+
+class OwnerlessStore(DialectStore, Generic[S]):
+    """A dialect whose wire knows no owner of a job: its sessions exist in this process only."""
+
+    book: LeaseBook[S]
+
+    def write_down(self, session: str, custody: Custody) -> None:
+        self.book.get(session).custody = custody
+
+    def inherit(self, session: str, held: Mapping[Ref, Sequence[Any]]) -> None:
+        self.book.get(session).inherit(held)
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        """The sessions that this process has opened."""
+        return self.known(self.book.snapshots)
+
+    def has_room(self, session: str) -> bool | None:
+        """Whether the session's last take left slots free; None: it has taken nothing yet."""
+        known = self.book.find(session)
+        return None if known is None else known.has_room

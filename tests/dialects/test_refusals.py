@@ -1,0 +1,99 @@
+"""`REFUSES` is what a dialect's store raises, and what its page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.helpers import new
+from headrace.dialects.base import OPTIONS, DialectStore
+from headrace.dialects.hworker import HworkerStore
+from headrace.dialects.workkit import WorkKitStore
+from headrace.errors import Unsupported
+from headrace.records import Lane
+
+PAGES = Path(__file__).parents[2] / "docs" / "dialects"
+
+STORES: dict[str, DialectStore] = {
+    "hworker": HworkerStore("hworker+redis://localhost/0?name=mail"),
+    "workkit": WorkKitStore("workkit+redis://localhost/0?schedule=app"),
+}
+"""Nothing is listening there: a refusal comes before anything is sent."""
+
+SHOWN = {
+    "delay": "`run_after=`",
+    "priority": "`priority=`",
+    "options": "`using(...)`",
+    "max_crashes": "`max_crashes=`",
+    "unique": "`unique=`, `unique_key=`",
+    "require_worker": "`require_worker=`",
+    "after": "`after=`",
+    "lane": "`lane=`, `rate=`, `sequence=`",
+    "tags": "`tags=`",
+    "data": "data to begin with",
+    "history": "`job.history()`",
+    "revive": "`job.revive()`",
+    "job_waiter": "`job.result()`",
+}
+"""What users write for an option or an operation."""
+
+USES: dict[str, dict[str, Any]] = {
+    "delay": {"delay": 1_000},
+    "priority": {"priority": 7},
+    "options": {"options": b"{}"},
+    "max_crashes": {"max_crashes": 9},
+    "unique": {"unique_key": "k"},
+    "require_worker": {"require_worker": True},
+    "after": {"after": ("a",)},
+    "lane": {"lane": Lane("k")},
+    "tags": {"tags": ("red",)},
+    "data": {"data": b"{}"},
+}
+
+EACH = [(name, what) for name, store in STORES.items() for what in store.REFUSES]
+
+
+def table_of(store: DialectStore) -> str:
+    """The part of a page that the table gives."""
+    rows = [f"| {SHOWN[what]} | {sentence.replace('|', '&#124;')} |" for what, sentence in store.REFUSES.items()]
+    return "\n".join(["| refused | the answer |", "| --- | --- |", *rows, ""])
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_page_has_the_table_of_refusals(name: str) -> None:
+    table = table_of(STORES[name])
+    assert table in (PAGES / f"{name}.md").read_text("utf-8"), f"write this into docs/dialects/{name}.md:\n{table}"
+
+
+def test_every_option_that_a_wire_may_lack_has_an_example() -> None:
+    assert set(USES) == set(OPTIONS)
+
+
+@pytest.mark.parametrize(("name", "what"), EACH)
+def test_what_is_refused_raises_its_sentence_before_anything_is_sent(name: str, what: str) -> None:
+    store: Any = STORES[name]
+    if what in USES:
+        operation, argument = store.put, [new("a", body=b"{}"), new("b", body=b"{}", **USES[what])]
+    else:
+        operation, argument = getattr(store, what), "a"
+    with pytest.raises(Unsupported) as refused:
+        operation(argument)
+    assert str(refused.value) == store.REFUSES[what]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        (name, option)
+        for name, store in STORES.items()
+        for option, (facet, _) in OPTIONS.items()
+        if facet is not None and facet not in store.facets
+    ],
+)
+def test_an_option_of_a_facet_that_the_store_lacks_is_refused(name: str, option: str) -> None:
+    """With a sentence of its own or without."""
+    store: Any = STORES[name]
+    with pytest.raises(Unsupported):
+        store.put([new("a", body=b"{}", **USES[option])])
