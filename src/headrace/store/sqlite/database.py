@@ -26,7 +26,7 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.locks import is_mine
-from headrace.store.sqlite import gate
+from headrace.store.sqlite import guard
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, PATIENCE, REPLACED, Hold, held, hold_on, let_go, nap
 from headrace.store.sqlite.statements import SQL
 
@@ -82,7 +82,7 @@ class Connection(apsw.Connection):
         return self.cursor().execute
 
     def close(self, force: bool = False) -> None:
-        gate.enter()
+        guard.enter()
         try:
             hold, self.hold = self.hold, None
             if hold is None:
@@ -92,7 +92,7 @@ class Connection(apsw.Connection):
                 self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             let_go(hold, lambda: super(Connection, self).close(force))
         finally:
-            gate.leave()
+            guard.leave()
 
 
 class Database:
@@ -142,7 +142,7 @@ class Database:
         if not self.in_memory and (hold := held(self.path)) is not None and hold.lost():
             # Connections to the old log are in use, and SQLite would share its index with a new one.
             raise self._replaced(hold)
-        gate.enter()
+        guard.enter()
         try:
             connection = self._new_connection()
             try:
@@ -159,7 +159,7 @@ class Database:
                 connection.close()
                 raise
         finally:
-            gate.leave()
+            guard.leave()
         return connection
 
     def _new_connection(self) -> Connection:
@@ -226,11 +226,11 @@ class Database:
                 with hold.turn:
                     hold.keep_others_out(since)
                     try:
-                        gate.enter()
+                        guard.enter()
                         try:
                             connection.execute_alone(statement, values)
                         finally:
-                            gate.leave()
+                            guard.leave()
                         if hold.lost():
                             raise self._replaced(hold)
                     finally:
@@ -285,7 +285,7 @@ class Database:
 
     @staticmethod
     def _inside(connection: Connection, begin: str, work: Callable[[apsw.Connection], T]) -> T:
-        gate.enter()
+        guard.enter()
         try:
             connection.execute(begin)
             answer = work(connection)
@@ -300,7 +300,7 @@ class Database:
                     connection.execute("ROLLBACK")
             raise
         finally:
-            gate.leave()
+            guard.leave()
         return answer
 
     def _check_out(self) -> Connection:
@@ -396,11 +396,11 @@ class ChangeCounter:
             self._connection.close()
             self._connection = self._connect()
             self._before += 1
-        gate.enter()
+        guard.enter()
         try:
             return self._before, _number(self._connection, "PRAGMA data_version")
         finally:
-            gate.leave()
+            guard.leave()
 
     def close(self) -> None:
         if self._process == os.getpid():
@@ -430,11 +430,11 @@ class _Patience:
             self._since = time.monotonic()
         elif time.monotonic() - self._since > PATIENCE:
             return False
-        gate.leave()  # who waits holds no mutex that a child would miss
+        guard.leave()  # who waits holds no mutex that a child would miss
         try:
             nap(attempt)
         finally:
-            gate.enter()
+            guard.enter()
         return True
 
 

@@ -1,4 +1,4 @@
-"""Changing jobs that wait, taking away those that run."""
+"""Changing jobs that wait, taking back those that run; tags, tracking and settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sqlite import admission, dependents, history, lanes, relations
-from headrace.store.sqlite.codes import AFTER, DONE, RUNNING
+from headrace.store.sqlite import admission, history, lanes, relations
+from headrace.store.sqlite.codes import AFTER, DONE, RUNNING, TRACKED
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.settle import set_body, settle
@@ -18,13 +18,13 @@ from headrace.store.sqlite.step import Transaction
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
     answers = [_edit_one(tx, job_id, change) for job_id in ids]
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return answers
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
     waits = relations.depend(tx, job_id, add, remove)
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return waits
 
 
@@ -58,7 +58,7 @@ def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:
 
 def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = [_take_back_one(tx, job_id) for job_id in ids]
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return answers
 
 
@@ -72,3 +72,38 @@ def _take_back_one(tx: Transaction, job_id: str) -> bool:
     tx.execute(SQL["bump_token"], (seq,))
     tx.stop = True
     return True
+
+
+def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
+    """Change the words on jobs; one that is both removed and added stays."""
+    known = []
+    for job_id in ids:
+        found = tx.rows(SQL["by_id"], (job_id,))
+        known.append(bool(found))
+        if found:
+            seq = found[0][0]
+            for word in remove:
+                tx.execute(SQL["tag_remove"], (seq, word))
+            for word in add:
+                tx.execute(SQL["tag_add"], (job_id, word))
+            tx.execute(SQL["tag_mark"], (seq,))
+    return known
+
+
+def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
+    known = []
+    for job_id in ids:
+        found = tx.rows(SQL["by_id"], (job_id,))
+        known.append(bool(found))
+        if found:
+            tx.execute(SQL["track" if on else "untrack"], (found[0][0],))
+            tx.execute(SQL["track_mark"], (found[0][0], TRACKED if on else 0))
+    return known
+
+
+def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            tx.execute(SQL["setting_unset"], (name,))
+        else:
+            tx.execute(SQL["setting_set"], (name, value))

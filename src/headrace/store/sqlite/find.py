@@ -1,11 +1,15 @@
-"""Looking at jobs. Each function runs inside one read transaction."""
+"""Looking at jobs, and at the database with SQL. Each function runs inside one read transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import apsw
+
+from headrace.errors import ConfigurationError
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
+from headrace.store.facets import Rows
 from headrace.store.history import complete_history
 from headrace.store.sqlite import schedules
 from headrace.store.sqlite.codes import (
@@ -27,7 +31,6 @@ from headrace.store.sqlite.codes import (
     UNIQUE,
 )
 from headrace.store.sqlite.lanes import laned
-from headrace.store.sqlite.queues import Names, control, free
 from headrace.store.sqlite.relations import parents
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -67,15 +70,6 @@ def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
 
 def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
     return bytes(tx.rows(SQL["blob_get"], (seq, kind))[0][0])
-
-
-def has_work(tx: Transaction, names: Names) -> bool:
-    """Is anything ready in these queues, or due?"""
-    due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
-    return any(at <= tx.now for (at,) in due) or any(
-        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and free(tx, control(tx, queue), 1)
-        for queue in names.with_work(tx)
-    )
 
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
@@ -186,3 +180,40 @@ def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
     """What stands in line, in its order."""
     statement = f"{SQL['snapshot']} WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
     return [_snapshot(tx, row) for row in tx.rows(statement, (queue, limit))]
+
+
+# -- any single statement that only reads ------------------------------------------------------------
+
+
+_READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
+_HARMLESS_PRAGMAS = frozenset({"table_info", "table_list"})
+
+
+def sql(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
+    """What a query answers."""
+    columns: list[str] = []
+
+    def begins(cursor: apsw.Cursor, _: str, __: object) -> bool:
+        if columns:
+            raise ConfigurationError("One statement at a time: there is more after the first semicolon.")
+        columns.extend(column for column, *_ in cursor.get_description())
+        return True
+
+    cursor = tx.connection.cursor()
+    cursor.exec_trace = begins
+    tx.connection.authorizer = _only_reads
+    try:
+        rows = list(cursor.execute(query, tuple(values)))
+    except apsw.AuthError as error:
+        raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.") from error
+    except (apsw.SQLError, apsw.BindingsError, TypeError) as error:
+        raise ConfigurationError(f"This query can't be run: {error}. (The views are jobs and schedules.)") from error
+    finally:
+        tx.connection.authorizer = None
+    return Rows(tuple(columns), rows)
+
+
+def _only_reads(act: int, first: str | None, *_: str | None) -> int:
+    """Asked for each thing that a statement would do, before it does any."""
+    harmless = act in _READING or (act == apsw.SQLITE_PRAGMA and first in _HARMLESS_PRAGMAS)
+    return apsw.SQLITE_OK if harmless else apsw.SQLITE_DENY

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.errors import NoWorkers
 from headrace.records import IfFailed, NewJob, Put
 from headrace.store import limits
-from headrace.store.sqlite import admission, dependents, history, lanes, relations, reviving, schedules, stats
+from headrace.store.sqlite import admission, history, lanes, relations, schedules, stats
 from headrace.store.sqlite.codes import (
     AFTER,
     BODY,
@@ -85,7 +85,7 @@ def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
     roll_call(tx, jobs, run_folder)
     lanes.check(tx, jobs)
     answers = [_put_one(tx, job) for job in jobs]
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return answers
 
 
@@ -136,7 +136,7 @@ def _make_way(tx: Transaction, job: NewJob) -> str | None:
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = [_cancel_one(tx, job_id) for job_id in ids]
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return answers
 
 
@@ -167,7 +167,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
     answers = [_delete_one(tx, job_id, why) for job_id in ids]
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return answers
 
 
@@ -208,41 +208,6 @@ def erase(tx: Transaction, seq: int, flags: int) -> None:
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = reviving.revive(tx, ids)
-    dependents.work_off(tx)
+    answers = relations.revive(tx, ids)
+    relations.work_off(tx)
     return answers
-
-
-def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
-    """Change the words on jobs; one that is both removed and added stays."""
-    known = []
-    for job_id in ids:
-        found = tx.rows(SQL["by_id"], (job_id,))
-        known.append(bool(found))
-        if found:
-            seq = found[0][0]
-            for word in remove:
-                tx.execute(SQL["tag_remove"], (seq, word))
-            for word in add:
-                tx.execute(SQL["tag_add"], (job_id, word))
-            tx.execute(SQL["tag_mark"], (seq,))
-    return known
-
-
-def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
-    known = []
-    for job_id in ids:
-        found = tx.rows(SQL["by_id"], (job_id,))
-        known.append(bool(found))
-        if found:
-            tx.execute(SQL["track" if on else "untrack"], (found[0][0],))
-            tx.execute(SQL["track_mark"], (found[0][0], TRACKED if on else 0))
-    return known
-
-
-def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            tx.execute(SQL["setting_unset"], (name,))
-        else:
-            tx.execute(SQL["setting_set"], (name, value))

@@ -1,4 +1,4 @@
-"""Jobs that wait for jobs: which, and what becomes of one that waits no more (`dependents.py` says when)."""
+"""Jobs that come after other jobs: what they wait for, and what becomes of them when that ends or is revived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
 from headrace.store.sqlite import admission, history, lanes, stats
-from headrace.store.sqlite.codes import AFTER, DONE, FAIL, FAILED, FAILURES, LANED, REMOVED, RUN, RUNNING, WAIT
+from headrace.store.sqlite.codes import (
+    AFTER,
+    BLOCKED,
+    CANCELLED,
+    DONE,
+    FAIL,
+    FAILED,
+    FAILURES,
+    LANED,
+    PRECEDES,
+    REMOVED,
+    REVIVED,
+    RUN,
+    RUNNING,
+    UNIQUE,
+    WAIT,
+)
 from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -240,3 +256,111 @@ def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
     tx.ended.append(job.id)
     stats.count(tx, job.queue, tx.now, FAILURES)
     admission.ended(tx, job, FAILED)
+
+
+# -- what has ended, or was revived, in bounded steps ------------------------------------------------
+
+
+def work_off(tx: Transaction) -> bool:
+    """Tell the dependents of what has ended or was revived, a bounded number of them. True: there is more to do."""
+    left = limits.EDGES_IN_A_STEP
+    while found := tx.rows(SQL["ended_first"]):
+        note, parent, parent_id, how, seen, upto = found[0]
+        if left <= 0:
+            return True
+        edges = tx.rows(SQL["edges_down"], (parent, seen, upto, left + 1))
+        for edge, child, policy, job_id, queue, state, flags, due in edges:
+            if left <= 0:
+                tx.execute(SQL["ended_seen"], (note, seen))
+                break
+            job = Placement(child, job_id, queue, state, 0, due, flags)
+            left -= 1
+            if how == REVIVED:
+                left -= _forgive(tx, job, parent)
+            else:
+                _look_at(tx, edge, policy, job, (parent, parent_id, how))
+            seen = edge
+        else:
+            tx.execute(SQL["ended_delete"], (note,))
+    return False
+
+
+def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: tuple[int, str, int]) -> None:
+    how = parent[2]
+    met = how == DONE or policy == RUN
+    fails = not met and (how == REMOVED or policy == FAIL)
+    if met or how == REMOVED:
+        tx.execute(SQL["edge_delete"], (edge,))
+    if fails:
+        tx.execute(SQL["culprit_put"], (child.seq, parent[0]))
+    if child.state != BLOCKED:
+        return
+    if fails:
+        fail_with(tx, child, *parent)
+    elif not waits(tx, child.seq):
+        release(tx, placement(tx, child.seq))
+
+
+def _forgive(tx: Transaction, child: Placement, parent: int) -> int:
+    """A culprit was revived. Without the last of them, the job that failed with them waits again.
+
+    Answers with what that costs beyond the look itself.
+    """
+    tx.execute(SQL["culprit_delete"], (child.seq, parent))
+    if not tx.connection.changes() or child.state != FAILED or tx.rows(SQL["has_culprits"], (child.seq,)):
+        return 0
+    if key_is_taken(tx, child):
+        return 0
+    return bring_back(tx, child, child.due)
+
+
+# -- reviving ----------------------------------------------------------------------------------------
+
+
+def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    """In the order of arrival: one that comes after another of them waits for it."""
+    found = {row[1]: Placement(*row) for job_id in ids for row in tx.rows(SQL["placement_by_id"], (job_id,))}
+    revived = {job.id for job in sorted(found.values()) if _revive_one(tx, job)}
+    answers = []
+    for job_id in ids:
+        answers.append(job_id in revived)
+        revived.discard(job_id)  # named twice, it had ended only the first time
+    return answers
+
+
+def _revive_one(tx: Transaction, job: Placement) -> bool:
+    if job.state not in (FAILED, CANCELLED) or key_is_taken(tx, job):
+        return False
+    if job.flags & AFTER:
+        drop_ended(tx, job.seq)
+    bring_back(tx, job, tx.now)
+    return True
+
+
+def key_is_taken(tx: Transaction, job: Placement) -> bool:
+    """A job that lost its key to a newer one comes back without it, but not beside it."""
+    if not job.flags & UNIQUE:
+        return False
+    key = tx.rows(SQL["by_id"], (job.id,))[0][4]
+    holder = tx.rows(SQL["unique_holder"], (key,))
+    return bool(holder) and holder[0][0] != job.seq and holder[0][2] < DONE
+
+
+def bring_back(tx: Transaction, job: Placement, due: int) -> int:
+    """Into line again, as if it were new. What failed because of it follows.
+
+    Answers with how many jobs it comes after: so many have been looked up.
+    """
+    history.remember_end(tx, job.seq, "failed" if job.state == FAILED else "cancelled")
+    tx.execute(SQL["remember"], (job.seq, tx.now, "revived", "", ""))
+    tx.execute(SQL["revive"], (job.seq, due))
+    tx.happened(job.seq, "revived")
+    tx.news(job.queue)
+    named = follow_again(tx, job.seq) if job.flags & AFTER else 0
+    if job.flags & PRECEDES:
+        tx.execute(SQL["ended_note"], (job.seq, job.id, REVIVED))
+    if job.flags & LANED:
+        lanes.join(tx, job.seq, job.queue)
+    if job.flags & (AFTER | LANED):
+        admission.enter(tx, placement(tx, job.seq), due)
+    return named

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, Take, Token, Verdict
-from headrace.store.sqlite import admission, dependents, history, lanes, queues, relations, schedules, stats
+from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Report, Take, Token, Verdict
+from headrace.store.sqlite import admission, history, lanes, queues, relations, schedules, stats
+from headrace.store.sqlite import take as taking
 from headrace.store.sqlite.codes import (
-    AFTER,
     BLOCKED,
     BODY,
     CANCELLED,
@@ -26,15 +24,12 @@ from headrace.store.sqlite.codes import (
     LARGE_BODY,
     LARGE_RESULT,
     READY,
-    RECURRING,
     RESULT,
-    RESUMED,
     RETRIES,
     RUNNING,
     SCHEDULED,
     SPARE,
 )
-from headrace.store.sqlite.find import large_value
 from headrace.store.sqlite.lanes import placement
 from headrace.store.sqlite.sessions import (
     Session,
@@ -46,7 +41,7 @@ from headrace.store.sqlite.sessions import (
 )
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import EVERYONE, INLINE, Redo, Transaction
-from headrace.store.sqlite.take import Handing, hand_out
+from headrace.store.sqlite.take import Names
 
 VERDICTS = tuple(Verdict)
 
@@ -62,7 +57,7 @@ class Request(NamedTuple):
     unrecorded: int
     outcomes: Sequence[Outcome]
     take: Take | None
-    names: queues.Names | None
+    names: Names | None
     steady: int
     started: Sequence[Ref]
 
@@ -99,7 +94,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         if None not in seen:
             tx.execute(SQL["session_seen"], (session.seq, *seen))
         verdicts = [VERDICTS[code] for code in session.answer]
-        leases = _leases(tx, _as_taken(tx.rows(SQL["retake"], (session.seq, number)), take))
+        leases = taking.again(tx, (session.seq, number), take)
         unreleased = bool(tx.rows(SQL["ended_first"]))
         return ExchangeReply(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
@@ -109,7 +104,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
     some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
-    unreleased = some_ended and dependents.work_off(tx)
+    unreleased = some_ended and relations.work_off(tx)
     if some_ended:
         next_tick = schedules.next_tick(tx)
     if any_control and outcomes:
@@ -120,7 +115,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         if next_due is not None and next_due <= tx.now:
             admission.promote(tx, names.plain)
             next_due = _next_due(tx)
-        leases = _take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
+        leases = taking.take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
         for lease in leases if tx.listened else ():
             tx.happened(lease.ref, "started", worker=session.name)
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
@@ -135,97 +130,6 @@ def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
         return tx.now
     found = tx.rows(SQL["next_due"])
     return found[0][0] if found else None
-
-
-def _take(
-    tx: Transaction, values: tuple[int, ...], take: Take, names: queues.Names, special: tuple[bool, bool]
-) -> list[Lease]:
-    any_lane, any_control = special
-    wanted = take.slots + take.spare
-    # Each queue that has work gives at least one job, unless a lane or what was said about it keeps that back.
-    most = None if any_lane else wanted + len(queues.controls(tx)) if any_control else wanted
-    found = names.with_work(tx, most)
-    several = take.round_robin and len(names.given) + len(names.patterns) > 1
-    if several or any_lane or any_control:
-        take = msgspec.structs.replace(take, queues=tuple(found))
-        if (any_lane or any_control) and (handing := Handing(tx, values, take, any_lane)).needed:
-            return _leases(tx, handing.everything())
-        found = take.queues
-    if several and len(take.queues) > 1:
-        return _leases(tx, _as_taken(_one_from_each(tx, values, take), take))
-    return _leases(tx, _first_queue_first(tx, values, take, found))
-
-
-def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, found: Iterable[str]) -> list[Any]:
-    rows: list[Any] = []
-    wanted = take.slots + take.spare
-    for queue in found:
-        if (free := take.slots - len(rows)) > 0:
-            rows += hand_out(tx, values, 0, queue, free)
-        if take.slots <= len(rows) < wanted:
-            rows += hand_out(tx, values, SPARE, queue, wanted - len(rows))
-        if len(rows) >= wanted:
-            break
-    return rows
-
-
-def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
-    """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
-    wanted = take.slots + take.spare
-    left = {queue: tx.rows(SQL["ready_count"], (queue, wanted))[0][0] for queue in take.queues}
-    shares: Counter[tuple[int, str]] = Counter()
-    turn = deque(queue for queue in take.queues if left[queue])
-    for place in range(wanted):
-        if not turn:
-            break
-        queue = turn.popleft()
-        shares[0 if place < take.slots else SPARE, queue] += 1
-        left[queue] -= 1
-        if left[queue]:
-            turn.append(queue)
-    return [row for (spare, queue), share in shares.items() for row in hand_out(tx, values, spare, queue, share)]
-
-
-def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
-    """Leases in the order of the take, as a repeat finds them in no particular order."""
-    if take is None:
-        return []
-    rows.sort()  # by priority, due and arrival
-    if len(take.queues) == 1:
-        return rows
-    lines: dict[str, list[Any]] = {queue: [] for queue in take.queues}
-    for row in rows:
-        lines.setdefault(row[6], []).append(row)  # (What a pattern stood for comes last when it is found again.)
-    if take.round_robin:
-        return _in_turn([line for line in lines.values() if line])
-    return sorted(chain.from_iterable(lines.values()), key=lambda row: row[15] & SPARE)
-
-
-def _in_turn(lines: list[list[Any]]) -> list[Any]:
-    """One of each, as long as there are any."""
-    order: list[Any] = []
-    place = 0
-    while lines:
-        order += [line[place] for line in lines]
-        place += 1
-        lines = [line for line in lines if len(line) > place]
-    return order
-
-
-def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
-    return [
-        Lease(
-            ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
-            data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
-            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
-            resumed=flags & RESUMED != 0, start_within=lanes.start_within(tx, ref) if flags & LANED else None,
-        )
-        for (
-            negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
-            max_crashes, created, deferred_since, flags,
-        ) in rows
-    ]  # fmt: skip
 
 
 # -- settle ------------------------------------------------------------------------------------------

@@ -49,7 +49,6 @@ from headrace.store.facets import (
 )
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sqlite import (
-    damage,
     edit,
     events,
     find,
@@ -57,19 +56,17 @@ from headrace.store.sqlite import (
     put,
     queues,
     schedules,
-    select,
     sessions,
     settle,
     stats,
     sweep,
-    ticking,
     why,
 )
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.queues import Names
 from headrace.store.sqlite.ringing import Ringer
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import PutOne, Redo, Step, Transaction
+from headrace.store.sqlite.take import Names, has_work
 from headrace.store.sqlite.wakeup import HEARER, WATCHER, job_key
 from headrace.values.clock import Clock, SystemClock
 
@@ -151,12 +148,12 @@ class SqliteStore:
                 return self._run(step)
             except HeadraceError:
                 raise
-            except damage.SYMPTOMS:
+            except sweep.SYMPTOMS:
                 if not self._set_aside():
                     raise
 
     def _set_aside(self) -> list[str]:
-        ids = self._run(Step(damage.set_aside, try_read_only=damage.nothing_to_set_aside))
+        ids = self._run(Step(sweep.set_aside, try_read_only=sweep.nothing_to_set_aside))
         for job_id in ids:
             damaged.tell(job_id)
         return ids
@@ -248,13 +245,13 @@ class SqliteStore:
         return Step(lambda tx: put.revive(tx, ids))
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        return Step(lambda tx: put.tag(tx, ids, add, remove))
+        return Step(lambda tx: edit.tag(tx, ids, add, remove))
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: find.tags(tx, limit), writes=False)
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        return Step(lambda tx: put.track(tx, ids, on))
+        return Step(lambda tx: edit.track(tx, ids, on))
 
     def settings(self) -> Operation[dict[str, int]]:
         return Step(find.settings, writes=False)
@@ -263,7 +260,7 @@ class SqliteStore:
         valid = checked(changes)
         for name in valid:
             check_in_store(self, name)
-        return Step(lambda tx: put.set_settings(tx, valid))
+        return Step(lambda tx: edit.set_settings(tx, valid))
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         return Step(lambda tx: stats.of_day(tx, queue, day), writes=False)
@@ -309,7 +306,7 @@ class SqliteStore:
         return Step(lambda tx: why.circumstances(tx, job_id, self._run_folder), writes=False)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
-        return Step(lambda tx: select.sql(tx, query, values), writes=False)
+        return Step(lambda tx: find.sql(tx, query, values), writes=False)
 
     # -- events --
 
@@ -422,7 +419,7 @@ class SqliteStore:
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
-        return self._ringer.worker(session, names.given, lambda: self._look(lambda tx: find.has_work(tx, names)))
+        return self._ringer.worker(session, names.given, lambda: self._look(lambda tx: has_work(tx, names)))
 
     def _look(self, look: Callable[[Transaction], bool]) -> bool:
         return self.run(Step(look, writes=False))
@@ -471,7 +468,7 @@ class SqliteStore:
         return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
 
     def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        return Step(lambda tx: ticking.tick(tx, ticks, self._run_folder))
+        return Step(lambda tx: schedules.tick(tx, ticks, self._run_folder))
 
 
 def _query(url: str) -> str:

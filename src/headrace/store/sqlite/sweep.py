@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.records import Ref, Swept
+from headrace.store import damaged
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sqlite import dependents, lanes, queues, relations, stats
+from headrace.store.sqlite import admission, history, lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
-from headrace.store.sqlite.codes import CANCELLED, DONE, FAILED, PRECEDES
+from headrace.store.sqlite.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
 from headrace.store.sqlite.events import forgotten, newest
+from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.put import erase
 from headrace.store.sqlite.schedules import next_tick
 from headrace.store.sqlite.settle import take_away
@@ -196,7 +198,7 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     given_back = table.close_session(tx, session_id, crashed, take_away, run_folder)
     if given_back:
         queues.room_made(tx)
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return given_back
 
 
@@ -205,7 +207,7 @@ def give_back(tx: Transaction, session_id: str) -> list[str]:
     given_back = table.give_back(tx, session_id, take_away)
     if given_back:
         queues.room_made(tx)
-    dependents.work_off(tx)
+    relations.work_off(tx)
     return given_back
 
 
@@ -240,7 +242,7 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     if forgotten(tx):
         tx.execute(SQL["event_drop"], (newest(tx),))
-    more |= dependents.work_off(tx)
+    more |= relations.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= _results_to_drop(tx) is not None
     return Swept(closed, returned, purged, more, _ticks_in(tx), again_in=_again_in(tx))
@@ -260,3 +262,39 @@ def _again_in(tx: Transaction) -> int | None:
 def _ticks_in(tx: Transaction) -> int | None:
     tick = next_tick(tx)
     return None if tick is None else max(0, tick - tx.now)
+
+
+# -- damaged jobs, whose rows were changed by another program ----------------------------------------
+
+
+SYMPTOMS = (LookupError, ValueError, TypeError, msgspec.MsgspecError)
+"""What a request raises that believes such a row."""
+AT_ONCE = 500
+
+
+def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
+    """Asked first, in a read transaction: looking at all jobs keeps nobody from writing."""
+    return None if tx.rows(SQL["damaged"], (1,)) else []
+
+
+def set_aside(tx: Transaction) -> list[str]:
+    """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
+    found = tx.rows(SQL["damaged"], (AT_ONCE,))
+    for seq, job_id, queue, state, priority, due, flags, token in found:
+        _set_aside(tx, Placement(seq, job_id, queue, state, priority, due, flags), token)
+    relations.work_off(tx)
+    return [row[1] for row in found]
+
+
+def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
+    words = f"Its row in the table `job` says what cannot be: state {job.state}, flags {job.flags}, token {token}."
+    tx.execute(SQL["damaged_parents"], (job.seq,))
+    job = job._replace(flags=tx.rows(SQL["damaged_flags"], (job.seq,))[0][0])
+    tx.execute(SQL["set_aside"], (job.seq, job.flags, tx.now, damaged.GROUP, damaged.error(words)))
+    if job.state != RUNNING:
+        history.remember_sudden_end(tx, job.seq, "failed", damaged.GROUP)
+    tx.happened(job.seq, "failed", damaged.GROUP)
+    tx.ended.append(job.id)
+    stats.count(tx, job.queue, tx.now, FAILURES)
+    if job.state < DONE or job.state not in STATES:
+        admission.ended(tx, job, FAILED)

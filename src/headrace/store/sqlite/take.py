@@ -1,15 +1,189 @@
-"""Handing out where queues have lanes, limits or are paused: one by one where that matters."""
+"""Taking: which queues have work, and their jobs, from the heads of their lines."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
-from headrace.records import Take
+import msgspec
+
+from headrace.records import Lease, Take
 from headrace.store.facets import QueueControl
-from headrace.store.sqlite import lanes, queues
-from headrace.store.sqlite.codes import LANED, SPARE
+from headrace.store.sqlite import lanes, queues, relations, schedules
+from headrace.store.sqlite.codes import AFTER, BODY, CANCELLING, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sqlite.find import large_value
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+from headrace.values.glob import is_glob, literal_part, matcher
+
+FEW = 8
+"""So many queues are asked one by one whether they have work. Of more, those that have work are looked up."""
+_PAGE = 512
+
+
+class Names:
+    """The queues that a worker serves, sorted once, before its transactions."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self.given = tuple(dict.fromkeys(queues))
+        self.patterns = [(place, name) for place, name in enumerate(self.given) if is_glob(name)]
+        self.plain = self.given if not self.patterns else tuple(name for name in self.given if not is_glob(name))
+        self.few = not self.patterns and len(self.given) <= FEW
+        self._places = {} if self.few else {name: place for place, name in enumerate(self.given) if not is_glob(name)}
+        self._sorted = sorted(self._places)
+
+    def with_work(self, tx: Transaction, most: int | None = None) -> Iterable[str]:
+        """In the order of a take, the queues that may have work, with those that fit in the place of a pattern.
+
+        `most`: the first so many are enough.
+        """
+        if self.few:
+            return self.given
+        if not self._sorted and len(self.patterns) == 1:
+            return islice(_fitting(tx, self.patterns[0][1]), most)
+        places: dict[str, int] = {name: self._places[name] for name in self._ready(tx)}
+        for place, pattern in self.patterns:
+            for name in islice(_fitting(tx, pattern), most):
+                places[name] = min(place, places.get(name, place))
+        return sorted(places, key=lambda name: (places[name], name))[:most]
+
+    def _ready(self, tx: Transaction) -> Iterator[str]:
+        """Those of the plain names that have ready jobs.
+
+        From name to queue and from queue to name: in as many steps as there are names, or queues with ready jobs,
+        whichever are fewer.
+        """
+        names, at, page = self._sorted, 0, 1
+        while at < len(names):
+            found = [queue for (queue,) in tx.rows(SQL["ready_queues"], (names[at], page))]
+            hits = [queue for queue in found if queue in self._places]
+            yield from hits
+            if len(found) < page:
+                return
+            at = bisect_right(names, found[-1])
+            page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
+
+
+def _fitting(tx: Transaction, pattern: str) -> Iterator[str]:
+    """The queues with ready jobs that fit: from index entry to index entry, however many jobs they have."""
+    prefix, fit = literal_part(pattern), matcher(pattern)
+    at, page = prefix, 8
+    while True:
+        found = tx.rows(SQL["ready_queues"], (at, page))
+        for (queue,) in found:
+            if not queue.startswith(prefix):
+                return
+            if fit(queue):
+                yield queue
+        if len(found) < page:
+            return
+        at, page = f"{found[-1][0]}\0", min(2 * page, _PAGE)
+
+
+def has_work(tx: Transaction, names: Names) -> bool:
+    """Is anything ready in these queues, or due?"""
+    due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
+    return any(at <= tx.now for (at,) in due) or any(
+        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and queues.free(tx, queues.control(tx, queue), 1)
+        for queue in names.with_work(tx)
+    )
+
+
+def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: tuple[bool, bool]) -> list[Lease]:
+    any_lane, any_control = special
+    wanted = take.slots + take.spare
+    # Each queue that has work gives at least one job, unless a lane or what was said about it keeps that back.
+    most = None if any_lane else wanted + len(queues.controls(tx)) if any_control else wanted
+    found = names.with_work(tx, most)
+    several = take.round_robin and len(names.given) + len(names.patterns) > 1
+    if several or any_lane or any_control:
+        take = msgspec.structs.replace(take, queues=tuple(found))
+        if (any_lane or any_control) and (handing := Handing(tx, values, take, any_lane)).needed:
+            return _leases(tx, handing.everything())
+        found = take.queues
+    if several and len(take.queues) > 1:
+        return _leases(tx, _as_taken(_one_from_each(tx, values, take), take))
+    return _leases(tx, _first_queue_first(tx, values, take, found))
+
+
+def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, found: Iterable[str]) -> list[Any]:
+    rows: list[Any] = []
+    wanted = take.slots + take.spare
+    for queue in found:
+        if (free := take.slots - len(rows)) > 0:
+            rows += hand_out(tx, values, 0, queue, free)
+        if take.slots <= len(rows) < wanted:
+            rows += hand_out(tx, values, SPARE, queue, wanted - len(rows))
+        if len(rows) >= wanted:
+            break
+    return rows
+
+
+def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
+    """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
+    wanted = take.slots + take.spare
+    left = {queue: tx.rows(SQL["ready_count"], (queue, wanted))[0][0] for queue in take.queues}
+    shares: Counter[tuple[int, str]] = Counter()
+    turn = deque(queue for queue in take.queues if left[queue])
+    for place in range(wanted):
+        if not turn:
+            break
+        queue = turn.popleft()
+        shares[0 if place < take.slots else SPARE, queue] += 1
+        left[queue] -= 1
+        if left[queue]:
+            turn.append(queue)
+    return [row for (spare, queue), share in shares.items() for row in hand_out(tx, values, spare, queue, share)]
+
+
+def again(tx: Transaction, request: tuple[int, int], take: Take | None) -> list[Lease]:
+    """The leases that a repeated request has been given, as far as they are still held. `request`: session, number."""
+    return _leases(tx, _as_taken(tx.rows(SQL["retake"], request), take))
+
+
+def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
+    """Leases in the order of the take, as a repeat finds them in no particular order."""
+    if take is None:
+        return []
+    rows.sort()  # by priority, due and arrival
+    if len(take.queues) == 1:
+        return rows
+    lines: dict[str, list[Any]] = {queue: [] for queue in take.queues}
+    for row in rows:
+        lines.setdefault(row[6], []).append(row)  # (What a pattern stood for comes last when it is found again.)
+    if take.round_robin:
+        return _in_turn([line for line in lines.values() if line])
+    return sorted(chain.from_iterable(lines.values()), key=lambda row: row[15] & SPARE)
+
+
+def _in_turn(lines: list[list[Any]]) -> list[Any]:
+    """One of each, as long as there are any."""
+    order: list[Any] = []
+    place = 0
+    while lines:
+        order += [line[place] for line in lines]
+        place += 1
+        lines = [line for line in lines if len(line) > place]
+    return order
+
+
+def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
+    return [
+        Lease(
+            ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
+            data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
+            flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
+            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
+            resumed=flags & RESUMED != 0, start_within=lanes.start_within(tx, ref) if flags & LANED else None,
+        )
+        for (
+            negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
+            max_crashes, created, deferred_since, flags,
+        ) in rows
+    ]  # fmt: skip
 
 
 def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
@@ -18,6 +192,9 @@ def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, c
     if rows:
         tx.execute(SQL["take"], (*values, spare, queue, count))
     return rows
+
+
+# -- queues with lanes or limits, or paused ----------------------------------------------------------
 
 
 class Handing:

@@ -69,33 +69,17 @@ DELETE FROM job WHERE seq = ?1
 SELECT queue, due, started, finished FROM job WHERE seq = ?1 AND state = {DONE}
 
 -- name: tag_add
--- Put a word on a job, once.
+-- Add a tag to a job, once.
 INSERT INTO tag (job, tag) SELECT seq, ?2 FROM job WHERE id = ?1 ON CONFLICT DO NOTHING
 
--- name: tag_remove
--- Take a word off a job.
-DELETE FROM tag WHERE job = ?1 AND tag = ?2
-
--- name: tag_mark
--- Say in a job's row whether it has any words on it.
-UPDATE job SET flags = (flags & ~{TAGGED}) | CASE WHEN EXISTS (SELECT 1 FROM tag WHERE job = ?1) THEN {TAGGED} ELSE 0 END WHERE seq = ?1
-
 -- name: tags_of
--- The words on a job.
+-- The tags of a job.
 SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
 
 -- name: delete_tags
--- Take all words off a job.
+-- Remove all tags of a job.
 DELETE FROM tag WHERE job = ?1
 
--- name: track
--- Keep an eye on a job.
-INSERT INTO tracked (job) VALUES (?1) ON CONFLICT DO NOTHING
-
 -- name: untrack
--- Keep an eye on it no longer.
+-- Stop tracking it.
 DELETE FROM tracked WHERE job = ?1
-
--- name: track_mark
--- Say in a job's row whether somebody keeps an eye on it.
-UPDATE job SET flags = (flags & ~{TRACKED}) | ?2 WHERE seq = ?1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.sqlite.links import nameless
+from headrace.store.sqlite.guard import nameless
 
 
 @pytest.mark.parametrize("statx", [True, False])
