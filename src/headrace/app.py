@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
@@ -15,7 +15,7 @@ from headrace.events import AsyncEvents, Events, wanted
 from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
 from headrace.job import Job, state_after_put
-from headrace.options import task_function, task_options
+from headrace.options import refuse_unknown, task_options
 from headrace.records import NewJob, Put, SessionSnapshot, State
 from headrace.retry import Backoff
 from headrace.store.batches import counting, pieces, thousands
@@ -26,8 +26,7 @@ from headrace.store.paging import apages, pages, query_of
 from headrace.store.settings import AppSettings
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
-from headrace.task import AsyncTask, Call, Task, TaskDecorator
-from headrace.turns import TurnOptions, refuse_unknown
+from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
@@ -125,7 +124,10 @@ class Headrace(StoreHolder, Hooks):
         keep_result: bool = True,
         on_failure: Callable[[Context, BaseException], Any] | None = None,
         tags: Iterable[str] = (),
-        **turns: Unpack[TurnOptions],
+        lane: str | None = None,
+        limit: int | None = None,
+        rate: str | tuple[int, Duration] | None = None,
+        sequence: str | None = None,
     ) -> TaskDecorator: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -138,7 +140,7 @@ class Headrace(StoreHolder, Hooks):
         `max_crashes`: how often the process may die under a job before it is failed. `on_failure`: called with the
         context and the exception when a job has failed for good. `keep_result`: False for a task whose result nobody
         asks for; it is neither checked nor stored. `tags`: words to find its jobs by. `lane`, `limit`,
-        `rate`, `sequence`: whom its jobs wait for, see `TurnOptions`.
+        `rate`, `sequence`: whom its jobs wait for, see `JobOptions`.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:
@@ -191,8 +193,8 @@ class Headrace(StoreHolder, Hooks):
 
     def _enqueue(self, call: Call[R]) -> Job[R]:
         """The same for a single call of one of this app's tasks."""
-        if call.new.tags:
-            facet(self.store, Tags)
+        for needed, option in call.needs:
+            self.require(needed, f"{option}=")
         if call.named:
             self._require_known(call.named)
         put = self._put([call.new])[0]
@@ -266,8 +268,8 @@ class Headrace(StoreHolder, Hooks):
                 raise ArgumentsError(f"A batch is a list of calls, made with task.call(...): {kind} is none.")
             if call.task.app is not self:
                 raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
-            if call.new.tags:
-                facet(self.store, Tags)
+            for needed, option in call.needs:
+                self.require(needed, f"{option}=")
         jobs = [call.new for call in calls]
         if len({job.id for job in jobs}) < len(jobs):
             raise ArgumentsError(

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.job import Job
+from headrace.options import Policy, check_policy
 from headrace.store.contract import Facet
 from headrace.task import Call
-from headrace.turns import Policy, check_policy
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

@@ -8,13 +8,29 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import ConfigurationError
-from headrace.options import check_failure_hook, check_hook
 from headrace.values.names import check_name
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def check_hook(what: str, hook: object) -> None:
+    if not callable(hook) or is_generator(hook):
+        raise ConfigurationError(f"@app.{what} takes a function or a coroutine function, not {hook!r}.")
+
+
+def check_failure_hook(hook: object) -> object:
+    if not callable(hook) or is_generator(hook) or any(map(inspect.iscoroutinefunction, (hook, hook.__call__))):
+        raise ConfigurationError(
+            f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
+        )
+    return hook
+
+
+def is_generator(function: Callable[..., Any]) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 class Hooks:

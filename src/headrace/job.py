@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
+from headrace.options import editable, edited_fields, ids_of, named_in_text
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.store.settings import retention_of
-from headrace.turns import ids_of, named_in_text
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
-from headrace.values.names import check_priority, check_queue, check_tags
+from headrace.values.names import check_tags
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -367,9 +367,10 @@ class Job(Generic[R_co]):
         run_at, delay = None, None
         if run_after is not None:
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
+        given = {"queue": queue, "priority": priority}
+        said = {name: value for name, value in given.items() if value is not None}
         change = Edit(
-            queue=None if queue is None else check_queue(queue),
-            priority=None if priority is None else check_priority(priority),
+            **edited_fields("edit()", said, editable("job"), None),
             run_at=run_at,
             delay=delay,
             data=None if data is ... else encode_value("data", data, app.payload_limit),
@@ -399,7 +400,7 @@ class Job(Generic[R_co]):
 
     def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:
         relations = facet(self.app.store, Relations)
-        return relations.depend(self.id, ids_of(add, "add"), ids_of(remove, "remove"))
+        return relations.depend(self.id, ids_of("add", add), ids_of("remove", remove))
 
     def take_back(self) -> bool:
         """Take it away from the worker that runs it, and put it back in line. False: it is not running."""

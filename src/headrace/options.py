@@ -1,109 +1,466 @@
-"""What `@app.task` and the app's other decorators accept: each wrong function or option is refused in a sentence."""
+"""The options of jobs, each declared once.
 
-from __future__ import annotations
+What Python, the command line, schedules and dialects know about an option they read from its declaration in
+`JobOptions`, `CallOptions` or `DecoratorOptions`. Signatures that are written out for type checkers are compared with
+it by tests/app/test_declaration.py. Rules about several options at once stand below the declaration.
+"""
 
-import inspect
-from collections.abc import Callable
-from typing import Any
+# Annotations are evaluated here: the declaration is read from them. Hence no `from __future__ import annotations`.
 
-from headrace.errors import ConfigurationError
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast, get_args
+
+import msgspec
+from msgspec import Struct
+
+from headrace.errors import ConfigurationError, UnknownJob
+from headrace.hooks import check_failure_hook
+from headrace.records import IfFailed, Lane, Snapshot
 from headrace.retry import Backoff
-from headrace.task import TaskOptions
-from headrace.turns import TurnOptions, check_lane
-from headrace.values.durations import milliseconds
-from headrace.values.names import check_count, check_flag, check_priority, check_queue, check_tags
+from headrace.store.contract import Facet
+from headrace.values.codec import clean
+from headrace.values.durations import Duration, Instant, milliseconds
+from headrace.values.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
+
+if TYPE_CHECKING:
+    from headrace.job import Job
+    from headrace.worker.context import Context
+
+Policy = Literal["fail", "wait", "run"]
+Clash = Literal["return", "replace"]
+Check = Callable[[str, Any], Any]
+"""Given an option's name and what a user wrote: what the record has. Raises `ConfigurationError`."""
+Needs = tuple[tuple[Facet, str], ...]
+"""Facets, and the options that need them."""
+ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
+
+MOST_STARTS = 10_000
+ASKED_RETRIES = 25
+"""How often a task may ask for another run with `raise Retry(...)` where neither task nor call set `retries`."""
 
 
-def task_function(function: Any, name: str | None) -> Callable[..., Any]:
-    """The function that `@app.task` was put above, if a worker can find it again under its name and call it.
+# -- checks of single values --------------------------------------------------------------------------
 
-    >>> task_function(lambda: None, None)
-    Traceback (most recent call last):
-    headrace.errors.ConfigurationError: A lambda has no name for workers to find it by: pass @app.task(name=...).
+
+def ids_of(what: str, jobs: Any) -> tuple[str, ...]:
+    """The ids of jobs, each once."""
+    if isinstance(jobs, str) or not isinstance(jobs, Sequence):
+        raise ConfigurationError(f"{what} is a list of jobs or of their ids, not {jobs!r}.")
+    ids = [job if isinstance(job, str) else getattr(job, "id", None) for job in jobs]
+    for job, job_id in zip(jobs, ids, strict=True):
+        if not isinstance(job_id, str):
+            raise ConfigurationError(f"{what} is a list of jobs or of their ids: {job!r} is neither.")
+        if clean(job_id) != job_id:
+            raise ConfigurationError(f"{what} is a list of jobs or of their ids: {job_id!r} is not an id.")
+    return tuple(dict.fromkeys(job_id for job_id in ids if job_id is not None))
+
+
+def parse_rate(rate: Any) -> tuple[int, int]:
+    """How many starts within how many milliseconds.
+
+    >>> parse_rate("10/minute"), parse_rate("100 per 5 seconds"), parse_rate((3, 60))
+    ((10, 60000), (100, 5000), (3, 60000))
     """
-    if isinstance(function, staticmethod):
-        function = function.__func__
-    elif inspect.isclass(function):
-        raise ConfigurationError(
-            f"@app.task takes a function, and {function.__qualname__} is a class. Write a function that makes one."
-        )
-    elif inspect.ismethod(function) or isinstance(function, classmethod) or _in_class_body(function):
-        raise ConfigurationError(
-            f"@app.task takes a function, and {function.__qualname__} is a method: a worker has no object to call it "
-            "on. Write a function outside of the class, or put @app.task above @staticmethod."
-        )
-    if not callable(function):
-        raise ConfigurationError(f"@app.task takes a function, not {function!r}.")
-    if _is_generator(function):
-        raise ConfigurationError(
-            f"{function!r} is a generator function: a job would end before its first line. "
-            "Return a list, or enqueue a job for each item."
-        )
-    if name is None and getattr(function, "__name__", "") == "<lambda>":
-        raise ConfigurationError("A lambda has no name for workers to find it by: pass @app.task(name=...).")
-    return function  # type: ignore[no-any-return]
+    starts: Any = None
+    if isinstance(rate, str) and (match := _RATE.fullmatch(rate.strip())):
+        starts, period = int(match[1]), match[2]
+        per = milliseconds(period if period[0].isdigit() else f"1 {period}", "rate")
+    elif isinstance(rate, tuple) and len(rate) == 2:
+        starts, per = rate[0], milliseconds(rate[1], "rate")
+    else:
+        raise ConfigurationError(f"rate is written like '10/minute' or (10, '1 minute'), not {rate!r}.")
+    if isinstance(starts, bool) or not isinstance(starts, int) or not 1 <= starts <= MOST_STARTS:
+        raise ConfigurationError(f"rate allows 1 to {MOST_STARTS:,} starts per period, not {starts!r}.")
+    if per < 1:
+        raise ConfigurationError("rate needs a period of at least a millisecond.")
+    return starts, per
 
 
-def _in_class_body(function: object) -> bool:
-    """Whether a function was defined in a class, as its qualified name says; one inside a function was not."""
-    return inspect.isfunction(function) and "." in function.__qualname__.rpartition("<locals>.")[2]
+_RATE = re.compile(r"(\d{1,9})\s*(?:/|per)\s*(\S.*)")
 
 
-def task_options(given: dict[str, Any], retries: int, backoff: Backoff) -> TaskOptions:
-    """The options of a task, checked; `retries` and `backoff` are those of its app."""
-    known = {*TaskOptions.__struct_fields__, *TurnOptions.__annotations__} - {"turns", "own_retries"}
-    unknown = set(given) - known
-    if unknown:
-        raise ConfigurationError(f"@app.task does not know {min(unknown)!r}. It takes {', '.join(sorted(known))}.")
-    fields = {name: value for name, value in given.items() if value is not None and value is not ...}
-    turns = {name: fields.pop(name) for name in TurnOptions.__annotations__ if name in fields}
-    check_lane(turns)
-    fields["turns"] = turns
-    fields["own_retries"] = fields.get("retries")
-    fields.setdefault("retries", retries)
-    fields.setdefault("backoff", backoff)
-    check_count("retries", fields["retries"])
-    check_count("max_crashes", fields.get("max_crashes", 3), 1)
-    check_priority(fields.get("priority", 0))
-    check_queue(fields.get("queue", "default"))
-    fields["tags"] = check_tags(fields.get("tags", ()))
-    for option in ("isolate", "scratch", "keep_result"):
-        check_flag(option, fields.get(option, True))
-    for option in ("timeout", "heartbeat"):
-        if option in fields:
-            fields[option] = milliseconds(fields[option], option)
-            if fields[option] == 0:
-                raise ConfigurationError(f"{option} must be longer than nothing.")
-    for option in ("retry_on", "fail_on"):
-        if option in fields:
-            fields[option] = _exception_types(option, fields[option])
-    if not isinstance(fields["backoff"], Backoff):
-        raise ConfigurationError(f"backoff is a headrace.Backoff(...), not {fields['backoff']!r}.")
-    if "on_failure" in fields:
-        check_failure_hook(fields["on_failure"])
-    if fields.get("scratch") and not fields.get("isolate"):
-        raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
-    return TaskOptions(**fields)
+def check_policy(policy: object) -> IfFailed:
+    return IfFailed(_check_choice("if_failed", policy, Policy))
 
 
-def check_hook(what: str, hook: object) -> None:
-    if not callable(hook) or _is_generator(hook):
-        raise ConfigurationError(f"@app.{what} takes a function or a coroutine function, not {hook!r}.")
+def _check_choice(what: str, value: object, choices: Any) -> str:
+    """
+    >>> _check_choice("on_clash", "merge", Clash)
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: on_clash is 'return' or 'replace', not 'merge'.
+    """
+    words = get_args(choices)
+    if value not in words:
+        *first, last = map(repr, words)
+        raise ConfigurationError(f"{what} is {', '.join(first)} or {last}, not {value!r}.")
+    return cast("str", value)
 
 
-def check_failure_hook(hook: object) -> None:
-    if not callable(hook) or _is_generator(hook) or any(map(inspect.iscoroutinefunction, (hook, hook.__call__))):
-        raise ConfigurationError(
-            f"on_failure takes a plain function, which is called where the job ran, loop or not; not {hook!r}."
-        )
+def _check_time_limit(what: str, value: Any) -> int:
+    """Milliseconds; 0 stands for None: no limit."""
+    if value is None:
+        return 0
+    limit = milliseconds(value, what)
+    if limit == 0:
+        raise ConfigurationError(f"{what} must be greater than 0 (None: no limit).")
+    return limit
 
 
-def _is_generator(function: Callable[..., Any]) -> bool:
-    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-
-
-def _exception_types(option: str, value: Any) -> tuple[type[BaseException], ...]:
+def _check_exceptions(what: str, value: Any) -> tuple[type[BaseException], ...]:
     types = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in types):
-        raise ConfigurationError(f"{option} is an exception type or a tuple of them, not {value!r}.")
+        raise ConfigurationError(f"{what} is an exception type or a tuple of them, not {value!r}.")
     return types
+
+
+def _check_backoff(what: str, value: Any) -> Backoff:
+    if not isinstance(value, Backoff):
+        raise ConfigurationError(f"{what} is a headrace.Backoff(...), not {value!r}.")
+    return value
+
+
+_check_some = partial(check_count, least=1)
+
+
+def _unless_none(check: Check) -> Check:
+    """A call may say None to go without what its task says."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+# -- the declaration -----------------------------------------------------------------------------------
+
+
+class Option(Struct, frozen=True):
+    """What there is to know about an option besides its type and its meaning."""
+
+    check: Check | None
+    """None: `Using` reads it when a call is made, as it is about that moment."""
+    help: str = ""
+    """Its line in the help of the command line. Without one it is not an option of jobs, and is not there."""
+    default: Any = None
+    """What a task has that does not set it."""
+    facet: Facet | None = None
+    """What a store must be able to do."""
+    flag: str = ""
+    """Its name on the command line, if that is not made of its own."""
+    metavar: str | None = None
+    edits: tuple[Literal["job", "schedule"], ...] = ()
+    """What can be edited about it: waiting jobs, or schedules."""
+
+
+_JOB: tuple[Literal["job"]] = ("job",)
+_SCHEDULE: tuple[Literal["schedule"]] = ("schedule",)
+_BOTH = (*_JOB, *_SCHEDULE)
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of all jobs of a task (`@app.task(...)`), or of one call (`task.using(...)`), which come first."""
+
+    queue: Annotated[
+        str, Option(lambda _, value: check_queue(value), "Which queue it waits in.", "default", edits=_BOTH)
+    ]
+    priority: Annotated[int, Option(lambda _, value: check_priority(value), "Higher runs first.", 0, edits=_BOTH)]
+    """Higher runs first; 0 by default."""
+    retries: Annotated[int, Option(check_count, "Further attempts after the first.", edits=_SCHEDULE)]
+    """Further attempts after the first, whether an exception or `raise Retry` asks for them."""
+    timeout: Annotated[
+        Duration | None,
+        Option(_check_time_limit, "How long a run may take.", flag="--run-timeout", edits=_SCHEDULE),
+    ]
+    max_crashes: Annotated[int, Option(_check_some, "How often its process may die under it.", 3, edits=_SCHEDULE)]
+    keep_result: Annotated[
+        bool, Option(check_flag, "Neither check nor keep what it returns.", True, flag="--no-result")
+    ]
+    """False: what the task returns is neither checked nor stored, and `result()` gives None."""
+    tags: Annotated[
+        Iterable[str],
+        Option(
+            lambda _, value: check_tags(value),
+            "A word to find it by. May be repeated.",
+            (),
+            Facet.TAGS,
+            "--tag",
+            "TAG",
+            edits=_SCHEDULE,
+        ),
+    ]
+    """Words to find the job by; those of a call replace those of its task."""
+    lane: Annotated[
+        str, Option(_unless_none(check_name), "Take turns with jobs of other keys.", facet=Facet.LANES, metavar="KEY")
+    ]
+    """A key: jobs of a queue that have it take turns with those of other lanes. `{customer}` is that argument."""
+    limit: Annotated[int, Option(_unless_none(_check_some), "How many jobs of the lane run at once.")]
+    """How many jobs of the lane may run at once."""
+    rate: Annotated[
+        str | tuple[int, Duration],
+        Option(_unless_none(lambda _, value: parse_rate(value)), "How many jobs of the lane may start: '10/minute'."),
+    ]
+    """How many jobs of the lane may start within how long: "10/minute", "100 per 5 seconds", (10, timedelta(...))."""
+    sequence: Annotated[
+        str,
+        Option(
+            *(_unless_none(check_name), "One at a time with this key, in the order of the calls."),
+            facet=Facet.LANES,
+            metavar="KEY",
+        ),
+    ]
+    """A key: its jobs run one at a time, in the order of their calls; one that is retried keeps its place."""
+
+
+class CallOptions(JobOptions, total=False):
+    """What `using` takes: options of one call, never mixed with the task's own arguments."""
+
+    run_after: Annotated[
+        Instant,
+        Option(None, "Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.", metavar="WHEN", edits=_JOB),
+    ]
+    """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
+    after: Annotated[
+        Sequence["Job[Any] | str"],
+        Option(ids_of, "Run it when this job is done. May be repeated.", facet=Facet.RELATIONS, metavar="ID"),
+    ]
+    """Jobs that must be done first. A delay (`run_after=60`) counts from then."""
+    if_failed: Annotated[
+        Policy, Option(lambda _, value: check_policy(value), "If one of --after fails. Default: fail.")
+    ]
+    """When one of them fails or is cancelled: fail too (the default), and come back when it is revived; go on waiting
+    for its revival; or run anyway."""
+    unique: Annotated[bool, Option(check_flag, "Not if the same call is waiting or running already.", False)]
+    """The same task with the same arguments: a second call returns the unfinished job already there."""
+    unique_key: Annotated[
+        str, Option(check_name, "Not if one with this key is waiting or running already.", metavar="KEY")
+    ]
+    """The same, with a key of your own (per task) in place of the arguments."""
+    unique_for: Annotated[
+        Duration,
+        Option(
+            lambda name, value: milliseconds(value, name), "Stay unique for so long, even when the job is finished."
+        ),
+    ]
+    """Stay unique for this long after the call, even when the job is finished."""
+    on_clash: Annotated[
+        Clash, Option(partial(_check_choice, choices=Clash), "If there is one: keep it, or replace it.")
+    ]
+    """What to do when there is one already: return it, or let this call take its place if it still waits."""
+    require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False)]
+    """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
+
+
+class DecoratorOptions(JobOptions, total=False):
+    """What `@app.task` takes: options of its jobs, and of how the task runs them."""
+
+    backoff: Annotated[Backoff, Option(_check_backoff)]
+    retry_on: Annotated[ExceptionTypes, Option(_check_exceptions, default=(Exception,))]
+    fail_on: Annotated[ExceptionTypes, Option(_check_exceptions, default=())]
+    heartbeat: Annotated[Duration | None, Option(_check_time_limit)]
+    isolate: Annotated[bool, Option(check_flag, default=False)]
+    scratch: Annotated[bool, Option(check_flag, default=False)]
+    on_failure: Annotated[
+        Callable[["Context", BaseException], Any] | None, Option(lambda _, value: check_failure_hook(value))
+    ]
+
+
+def declared(options: type) -> dict[str, Option]:
+    """The options of one of the classes above, by name."""
+    return {name: hint.__metadata__[0] for name, hint in options.__annotations__.items()}
+
+
+def type_of(name: str) -> Any:
+    """The type of an option of calls, as type checkers see it."""
+    return get_args(CallOptions.__annotations__[name])[0]
+
+
+def editable(what: Literal["job", "schedule"]) -> dict[str, Option]:
+    """Those that can be edited."""
+    return {name: option for name, option in OF_CALL.items() if what in option.edits}
+
+
+OF_CALL = declared(CallOptions)
+OF_TASK = declared(DecoratorOptions)
+
+
+def check_options(taker: str, given: Mapping[str, Any], known: Mapping[str, Option]) -> dict[str, Any]:
+    """Options as records have them, without what `Using` reads itself. Unknown ones are refused, so typos surface."""
+    unknown = set(given) - set(known)
+    if unknown:
+        raise ConfigurationError(f"{taker} does not know the option {min(unknown)!r}. It takes {', '.join(known)}.")
+    return {name: check(name, value) for name, value in given.items() if (check := known[name].check) is not None}
+
+
+# -- rules about several options -----------------------------------------------------------------------
+
+_OF_LANES = ("lane", "limit", "rate", "sequence")
+_AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "require_worker")
+"""Fields of `NewJob` with the names and the values of options."""
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+class Overrides(Struct, frozen=True, omit_defaults=True):
+    """What a call sets that only workers look at: it travels with the job, in `NewJob.options`."""
+
+    retries: int | None = None
+    timeout: int | None = None
+    """0: no time limit."""
+    keep_result: bool | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+decode_overrides = msgspec.json.Decoder(Overrides).decode
+
+
+def call_fields(task: "TaskOptions", values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `NewJob` that checked options of a task and of its call come to, as far as they are not defaults.
+
+    Without those of uniqueness, which depend on the arguments: see `unique_fields`.
+    """
+    fields: dict[str, Any] = {}
+    for name in _AS_THEY_ARE:
+        default = OF_CALL[name].default
+        value = values.get(name, getattr(task, name, default))
+        if value != default:
+            fields[name] = value
+    lane = _lane_of(_merged_lane(task.lane, values))
+    if lane is not None:
+        fields["lane"] = lane
+    overrides = {name: values[name] for name in Overrides.__struct_fields__ if name in values}
+    if overrides:
+        fields["options"] = _encode(Overrides(**overrides))
+    return fields | _after_fields(values, in_sequence=lane is not None and lane.sequence)
+
+
+def edited_fields(
+    taker: str, given: Mapping[str, Any], known: Mapping[str, Option], before: bytes | None
+) -> dict[str, Any]:
+    """The fields of a job or a schedule that options change. What else was in its `options` (`before`) stays."""
+    fields = check_options(taker, given, known)
+    overrides = {name: fields.pop(name) for name in Overrides.__struct_fields__ if name in fields}
+    if overrides:
+        stored = Overrides() if before is None else decode_overrides(before)
+        fields["options"] = _encode(msgspec.structs.replace(stored, **overrides))
+    return fields
+
+
+def needs(fields: Mapping[str, Any]) -> Needs:
+    """What a store must be able to do for a job with these fields."""
+    lane = fields.get("lane")
+    given = set(fields) if lane is None or not lane.sequence else set(fields) - {"lane"} | {"sequence"}
+    return tuple((facet, name) for name, option in OF_CALL.items() if name in given and (facet := option.facet))
+
+
+def _merged_lane(task: Mapping[str, Any], call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a call says about its lane, and for the rest what its task says."""
+    own = {name: call[name] for name in _OF_LANES if name in call}
+    if "sequence" in own:
+        return own
+    dropped = ("sequence",) if own else ()
+    return {name: value for name, value in task.items() if name not in dropped} | own
+
+
+def _lane_of(options: Mapping[str, Any]) -> Lane | None:
+    """The lane that options speak of, its key as it was written."""
+    said = {name: value for name, value in options.items() if value is not None}
+    if "sequence" in said:
+        for name in ("lane", "limit", "rate"):
+            if name in said:
+                raise ConfigurationError(f"A sequence runs one job at a time: {name}= can't be said beside sequence=.")
+        return Lane(said["sequence"], limit=1, sequence=True)
+    if "lane" in said:
+        starts, per = said.get("rate", (None, 1_000))
+        return Lane(said["lane"], limit=said.get("limit"), rate=starts, per=per)
+    if said:
+        raise ConfigurationError("limit= and rate= hold for the jobs of a lane: add lane='a key'.")
+    return None
+
+
+def fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:
+    """A lane with a call's arguments in the places of their names.
+
+    >>> fill_in(Lane("tenant-{tenant}"), lambda: {"tenant": 7}).key
+    'tenant-7'
+    """
+    if _PARAMETER.search(lane.key) is None:
+        return lane
+    values = arguments()
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise ConfigurationError(f"The key {lane.key!r} names {match[1]!r}, which is not a parameter of the task.")
+        return str(values[match[1]])
+
+    return msgspec.structs.replace(lane, key=check_name("lane", _PARAMETER.sub(value, lane.key)))
+
+
+def _after_fields(values: Mapping[str, Any], *, in_sequence: bool) -> dict[str, Any]:
+    if "after" not in values:
+        if "if_failed" in values:
+            raise ConfigurationError("if_failed says what happens when a job in after= fails: add after=[...].")
+        return {}
+    if in_sequence:
+        raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
+    after = values["after"]
+    return {"after": after, "if_failed": values.get("if_failed", IfFailed.FAIL)} if after else {}
+
+
+def named_in_text(jobs: "Sequence[Job[Any] | str]") -> tuple[str, ...]:
+    """Ids that are text, and may be misspelt. (A job of which there is a handle has been there.)"""
+    return tuple(job for job in jobs if isinstance(job, str))
+
+
+def refuse_unknown(ids: Sequence[str], found: list[Snapshot | None]) -> None:
+    """What would be said to come after jobs that were never there would run at once."""
+    for job_id, job in zip(ids, found, strict=True):
+        if job is None:
+            raise UnknownJob(job_id)
+
+
+def unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of `NewJob` that say how a job is unique; its key is None where the arguments are to make one."""
+    key = values.get("unique_key")
+    if not values.get("unique") and key is None:
+        for name in ("unique_for", "on_clash"):
+            if name in values:
+                raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
+        return None
+    fields = {"unique_key": key, "replace": values.get("on_clash") == "replace"}
+    return fields | {name: values[name] for name in ("unique_for",) if name in values}
+
+
+# -- a task's own --------------------------------------------------------------------------------------
+
+
+class TaskOptions(Struct, frozen=True, kw_only=True):
+    """How a task runs its jobs unless a call says otherwise: what `DecoratorOptions` come to, in milliseconds."""
+
+    queue: str
+    priority: int
+    retries: int
+    own_retries: int | None
+    """The same if the task says it itself, and it is not the app's default."""
+    backoff: Backoff
+    retry_on: tuple[type[BaseException], ...]
+    fail_on: tuple[type[BaseException], ...]
+    timeout: int | None
+    heartbeat: int | None
+    isolate: bool
+    scratch: bool
+    max_crashes: int
+    keep_result: bool
+    on_failure: Callable[..., Any] | None
+    tags: tuple[str, ...]
+    lane: dict[str, Any]
+    """Of lane, limit, rate and sequence those that it sets."""
+
+
+def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff) -> TaskOptions:
+    """The options of a task, checked; `retries` and `backoff` are those of its app."""
+    said = {name: value for name, value in given.items() if name not in OF_TASK or not (value is None or value is ...)}
+    fields = check_options("@app.task", said, OF_TASK)
+    lane = {name: fields.pop(name) for name in _OF_LANES if name in fields}
+    _lane_of(lane)
+    if fields.get("scratch") and not fields.get("isolate"):
+        raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
+    defaults = {name: option.default for name, option in OF_TASK.items() if name not in _OF_LANES}
+    defaults |= {"retries": retries, "backoff": backoff, "own_retries": fields.get("retries"), "lane": lane}
+    return TaskOptions(**defaults | fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
-from headrace.records import NewJob
+from headrace.options import JobOptions, declared, editable, edited_fields
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
 from headrace.schedule.rules import anchored, opened, rule_of
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
-from headrace.task import CallOptions, Task, Using, edited_overrides
+from headrace.task import Task, Using
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
 from headrace.values.names import check_count, check_flag, check_name
 
@@ -32,6 +32,8 @@ MOST = 1_000
 """Missed ticks that get jobs at most, whatever `limit` says."""
 MOST_RUNS = 2**32 - 1
 PAGE = 500
+_OF_SCHEDULED = declared(JobOptions)
+_OF_SINGLE_CALLS = "{} is for single calls: jobs of a schedule can't have it."
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -76,7 +78,7 @@ class ScheduleEdits(ScheduleOptions, total=False):
     retries: int
     timeout: Duration | None
     max_crashes: int
-    tags: Sequence[str]
+    tags: Iterable[str]
 
 
 # -- options ------------------------------------------------------------------------------------------
@@ -140,6 +142,9 @@ class BoundSchedule(Generic[P]):
         if unknown:
             known = ", ".join(ScheduleOptions.__annotations__)
             raise ConfigurationError(f"A schedule has no option {min(unknown)!r}. It takes {known}.")
+        for option in using.given:
+            if option not in _OF_SCHEDULED:
+                raise ConfigurationError(_OF_SINGLE_CALLS.format(option))
         self.app = using.task.app
         self._using = using
         self._options = options
@@ -153,7 +158,8 @@ class BoundSchedule(Generic[P]):
     def definition(self, args: Sequence[Any], kwargs: Mapping[str, Any], now: int) -> Definition:
         """What it comes to with these arguments, at this time."""
         job = self._using.call(*args, **kwargs).new
-        _check_job(job)
+        if job.lane is not None and job.lane.sequence:
+            raise ConfigurationError(_OF_SINGLE_CALLS.format("sequence"))
         fields = _check_options(self._options, self.app, now)
         if fields.get("carry_data") and "overlap" not in fields:
             fields["overlap"] = Overlap.SKIP
@@ -203,18 +209,6 @@ class BoundSchedule(Generic[P]):
             self.name_for(args, kwargs),
             lambda now: self.definition(args, kwargs, now),
         )
-
-
-def _check_job(job: NewJob) -> None:
-    for option, given in (
-        ("run_after", job.run_at is not None or job.delay is not None),
-        ("unique", job.unique_key is not None),
-        ("require_worker", job.require_worker),
-        ("after", bool(job.after)),
-        ("sequence", job.lane is not None and job.lane.sequence),
-    ):
-        if given:
-            raise ConfigurationError(f"{option} is for single calls: jobs of a schedule can't have it.")
 
 
 def listing(store: Store, names: Sequence[str]) -> Course[list[ScheduleRecord]]:
@@ -442,7 +436,7 @@ def resumed(record: ScheduleRecord, now: int) -> ScheduleRecord:
 
 
 _RULES = ("every", "cron", "repeat")
-_OF_JOBS = ("queue", "priority", "retries", "timeout", "max_crashes", "tags")
+_OF_JOBS = editable("schedule")
 
 
 def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, int], ScheduleRecord]:
@@ -466,7 +460,8 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
             task = _task_of(app, definition)
             arguments = tuple(changes.get("args", ())), dict(changes.get("kwargs", {}))
             fields["body"] = task.arguments.encode(*arguments, app.payload_limit)
-        fields |= _job_fields(definition, changes)
+        of_jobs = {name: value for name, value in changes.items() if name in _OF_JOBS}
+        fields |= edited_fields("edit()", of_jobs, _OF_JOBS, definition.options)
         if fields.get("carry_data") and "overlap" not in fields and definition.overlap is Overlap.ALLOW:
             fields["overlap"] = Overlap.SKIP
         # `start` says from when strict intervals count; without it, an edit keeps the anchor.
@@ -481,8 +476,3 @@ def _task_of(app: Headrace, definition: Definition) -> Task[..., Any]:
     if definition.task not in app.tasks:
         raise ConfigurationError(f"This app has no task {definition.task!r}, so its arguments can't be checked here.")
     return app.tasks[definition.task]
-
-
-def _job_fields(definition: Definition, changes: Mapping[str, Any]) -> dict[str, Any]:
-    given = cast("CallOptions", {name: changes[name] for name in _OF_JOBS if name in changes})
-    return edited_overrides(given, definition.options)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from headrace.errors import ConfigurationError, HeadraceError
+from headrace.options import ids_of
 from headrace.task import Call
-from headrace.turns import ids_of
 from headrace.values.durations import milliseconds, moment
 from headrace.values.names import check_queue
 
@@ -113,7 +113,7 @@ class WaitFor(Signal):
         super().__init__("waits for its children")
         if not jobs:
             raise ConfigurationError("WaitFor() names no jobs to wait for.")
-        self.jobs = ids_of(jobs, "WaitFor")
+        self.jobs = ids_of("WaitFor", jobs)
         self.data = data
 
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError
-from headrace.records import NewJob
-from headrace.retry import Backoff
-from headrace.store.contract import Facet
-from headrace.turns import (
-    CallTurnOptions,
-    check_after,
-    check_lane,
+from headrace.hooks import is_generator
+from headrace.options import (
+    OF_CALL,
+    CallOptions,
+    Needs,
+    TaskOptions,
+    call_fields,
+    check_options,
     fill_in,
-    lane_options,
     named_in_text,
-    names_arguments,
+    needs,
+    unique_fields,
 )
+from headrace.records import NewJob
 from headrace.values.codec import Arguments, Results
-from headrace.values.durations import Duration, Instant, milliseconds, moment
+from headrace.values.durations import Instant, moment
 from headrace.values.ids import new_id
-from headrace.values.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
+from headrace.values.names import check_name
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -39,78 +40,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-
-class CallOptions(CallTurnOptions, total=False):
-    """What `using` takes: options of one call, never mixed with the task's own arguments."""
-
-    queue: str
-    priority: int
-    """Higher runs first; 0 unless said otherwise."""
-    run_after: Instant
-    """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
-    retries: int
-    """Further attempts after the first, whether an exception or `raise Retry` asks for them."""
-    timeout: Duration | None
-    max_crashes: int
-    keep_result: bool
-    """False: what the task returns is neither checked nor stored, and `result()` gives None."""
-    unique: bool
-    """The same task with the same arguments: a second call returns the unfinished job already there."""
-    unique_key: str
-    """The same, with a key of your own (per task) in place of the arguments."""
-    unique_for: Duration
-    """Stay unique for this long after the call, even when the job is finished."""
-    on_clash: Literal["return", "replace"]
-    """What to do when there is one already: return it, or let this call take its place if it still waits."""
-    require_worker: bool
-    """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
-    tags: Iterable[str]
-    """Words to find the job by, in place of the task's own."""
-
-
-ASKED_RETRIES = 25
-"""How often a task may ask for another run with `raise Retry(...)` where neither task nor call set `retries`."""
-
-
-class TaskOptions(Struct, frozen=True, kw_only=True):
-    """How a task's jobs run, unless a call says otherwise. Durations in milliseconds."""
-
-    queue: str = "default"
-    priority: int = 0
-    retries: int = 0
-    own_retries: int | None = None
-    """The same if the task says it itself, and it is not the app's default."""
-    backoff: Backoff = Backoff()
-    retry_on: tuple[type[BaseException], ...] = (Exception,)
-    fail_on: tuple[type[BaseException], ...] = ()
-    timeout: int | None = None
-    heartbeat: int | None = None
-    isolate: bool = False
-    scratch: bool = False
-    max_crashes: int = 3
-    keep_result: bool = True
-    on_failure: Callable[..., Any] | None = None
-    tags: tuple[str, ...] = ()
-    turns: dict[str, Any] = {}
-    """What it says about lanes: lane, limit, rate, sequence."""
-
-
-class Overrides(Struct, frozen=True, omit_defaults=True):
-    """What a call overrides of what only workers look at: travels with the job."""
-
-    retries: int | None = None
-    timeout: int | None = None
-    """0: no time limit."""
-    keep_result: bool | None = None
-
-
-_overrides_encoder = msgspec.json.Encoder()
-_overrides_decoder = msgspec.json.Decoder(Overrides)
-
-
-def decode_overrides(options: bytes) -> Overrides:
-    return _overrides_decoder.decode(options)
 
 
 class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
@@ -123,6 +52,7 @@ class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     new: NewJob
     named: tuple[str, ...] = ()
     """Jobs that it comes after, of which only the ids were given: these must be there."""
+    needs: Needs = ()
 
     def __repr__(self) -> str:
         return f"<call of {self.task.name}>"
@@ -132,34 +62,41 @@ class Using(Generic[P, R_co]):
     """A task together with options for one call or several. Made by `task.using(...)`."""
 
     def __init__(self, task: Task[P, R_co], options: CallOptions) -> None:
+        values = check_options("using()", options, OF_CALL)
         self._task = task
-        self._fields, self._unique = _check_options(task, options)
-        if "after" in self._fields:
-            task.app.require(Facet.RELATIONS, "after=")
-        if "lane" in self._fields:
-            task.app.require(Facet.LANES, "sequence=" if self._fields["lane"].sequence else "lane=")
-        run_after = options.get("run_after")
-        self._words = run_after if isinstance(run_after, str) else None
+        self.given = tuple(options)
+        """The names of the options that were given."""
+        self._fields = call_fields(task.options, values)
+        self._unique = unique_fields(values)
+        self._needs = needs(self._fields)
+        for facet, option in self._needs:
+            if option in options:  # (what its task needs is known when a job is put)
+                task.app.require(facet, f"{option}=")
+        self._words: str | None = None
+        if "run_after" in options:
+            self._fields |= self._due(options["run_after"])
+            self._words = options["run_after"] if isinstance(options["run_after"], str) else None
         self._named = named_in_text(options.get("after", ()))
-        self._plain = set(self._fields) == {"queue", "priority"} and self._unique is None
+        self._queue = self._fields.get("queue", "default")
+        self._priority = self._fields.get("priority", 0)
+        self._plain = self._unique is None and set(self._fields) <= {"queue", "priority"}
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
-        fields = self._fields
         if self._plain:  # nearly always: the fields by name take half the time of the same from a dict
-            queue, priority = fields["queue"], fields["priority"]
-            return Call(task, NewJob(id=new_id(), task=task.name, body=body, queue=queue, priority=priority))
+            return Call(
+                task, NewJob(id=new_id(), task=task.name, body=body, queue=self._queue, priority=self._priority)
+            )
+        fields = self._fields
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
-            fields = fields | _run_after(task, self._words)
-        lane = fields.get("lane")
-        if lane is not None and names_arguments(lane.key):
-            key = fill_in(lane.key, task.arguments.by_name(args, kwargs))
-            fields = fields | {"lane": msgspec.structs.replace(lane, key=key)}
+            fields = fields | self._due(self._words)
+        if "lane" in fields:
+            fields = fields | {"lane": fill_in(fields["lane"], lambda: task.arguments.by_name(args, kwargs))}
         if self._unique is not None:
-            fields = fields | self._unique["fields"] | {"unique_key": self._unique_key(body)}
-        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields), self._named)
+            fields = fields | self._unique | {"unique_key": self._unique_key(body)}
+        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields), self._named, self._needs)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
@@ -190,105 +127,19 @@ class Using(Generic[P, R_co]):
 
         return BoundSchedule(self, kind, text, options)
 
+    def _due(self, run_after: Instant) -> dict[str, int | None]:
+        app = self._task.app
+        run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
+        return {"run_at": run_at, "delay": delay}
+
     def _unique_key(self, body: bytes) -> str:
         """The task's name, and the caller's key or one that is made from the arguments."""
         assert self._unique is not None
-        name, key = self._task.name, self._unique["key"]
+        name, key = self._task.name, self._unique["unique_key"]
         if key is None:
             content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
             key = blake2b(content, digest_size=16).hexdigest()
         return f"{name}\n{key}"
-
-
-def _check_options(task: Task[Any, Any], options: CallOptions) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The fields of `NewJob` that options stand for, and what they say about uniqueness."""
-    unknown = set(options) - set(CallOptions.__annotations__)
-    if unknown:
-        raise ConfigurationError(
-            f"using() does not know the option {min(unknown)!r}. It takes {', '.join(CallOptions.__annotations__)}."
-        )
-    fields: dict[str, Any] = {
-        "queue": check_queue(options.get("queue", task.options.queue)),
-        "priority": check_priority(options.get("priority", task.options.priority)),
-    }
-    max_crashes = check_count("max_crashes", options.get("max_crashes", task.options.max_crashes), 1)
-    if max_crashes != 3:
-        fields["max_crashes"] = max_crashes
-    tags = check_tags(options["tags"]) if "tags" in options else task.options.tags
-    if tags:
-        fields["tags"] = tags
-    for flag in ("require_worker", "unique"):
-        check_flag(flag, options.get(flag, False))
-    if options.get("require_worker"):
-        fields["require_worker"] = True
-    lane = check_lane(lane_options(task.options.turns, options))
-    if lane is not None:
-        fields["lane"] = lane
-    fields |= check_after(options, in_sequence=lane is not None and lane.sequence)
-    if "run_after" in options:
-        fields |= _run_after(task, options["run_after"])
-    overrides = Overrides(
-        retries=check_count("retries", options["retries"]) if "retries" in options else None,
-        timeout=_timeout_override(options),
-        keep_result=check_flag("keep_result", options["keep_result"]) if "keep_result" in options else None,
-    )
-    if overrides != Overrides():
-        fields["options"] = _overrides_encoder.encode(overrides)
-    return fields, _check_unique(options)
-
-
-def edited_overrides(options: CallOptions, before: bytes | None) -> dict[str, Any]:
-    """The fields of a job that these options change; what else was overridden before stays."""
-    fields: dict[str, Any] = {}
-    if "queue" in options:
-        fields["queue"] = check_queue(options["queue"])
-    if "priority" in options:
-        fields["priority"] = check_priority(options["priority"])
-    if "max_crashes" in options:
-        fields["max_crashes"] = check_count("max_crashes", options["max_crashes"], 1)
-    if "tags" in options:
-        fields["tags"] = check_tags(options["tags"])
-    if "retries" in options or "timeout" in options:
-        known = Overrides() if before is None else decode_overrides(before)
-        overrides = msgspec.structs.replace(
-            known,
-            retries=check_count("retries", options["retries"]) if "retries" in options else known.retries,
-            timeout=_timeout_override(options) if "timeout" in options else known.timeout,
-        )
-        fields["options"] = _overrides_encoder.encode(overrides)
-    return fields
-
-
-def _run_after(task: Task[Any, Any], value: Instant) -> dict[str, int | None]:
-    run_at, delay = moment(value, task.app.zone, "run_after", task.app.clock.now())
-    return {"run_at": run_at, "delay": delay}
-
-
-def _timeout_override(options: CallOptions) -> int | None:
-    if "timeout" not in options:
-        return None
-    if options["timeout"] is None:
-        return 0
-    limit = milliseconds(options["timeout"], "timeout")
-    if limit == 0:
-        raise ConfigurationError("timeout must be longer than nothing; None means no limit.")
-    return limit
-
-
-def _check_unique(options: CallOptions) -> dict[str, Any] | None:
-    key = options.get("unique_key")
-    if not options.get("unique") and key is None:
-        for name in ("unique_for", "on_clash"):
-            if name in options:
-                raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
-        return None
-    clash = options.get("on_clash", "return")
-    if clash not in ("return", "replace"):
-        raise ConfigurationError(f"on_clash is 'return' or 'replace', not {clash!r}.")
-    fields: dict[str, Any] = {"replace": clash == "replace"}
-    if "unique_for" in options:
-        fields["unique_for"] = milliseconds(options["unique_for"], "unique_for")
-    return {"key": None if key is None else check_name("unique_key", key), "fields": fields}
 
 
 class Task(Generic[P, R_co]):
@@ -366,6 +217,41 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def task_function(function: Any, name: str | None) -> Callable[..., Any]:
+    """The function that `@app.task` was put above, if a worker can find it again under its name and call it.
+
+    >>> task_function(lambda: None, None)
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: A lambda has no name for workers to find it by: pass @app.task(name=...).
+    """
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    elif inspect.isclass(function):
+        raise ConfigurationError(
+            f"@app.task takes a function, and {function.__qualname__} is a class. Write a function that makes one."
+        )
+    elif inspect.ismethod(function) or isinstance(function, classmethod) or _in_class_body(function):
+        raise ConfigurationError(
+            f"@app.task takes a function, and {function.__qualname__} is a method: a worker has no object to call it "
+            "on. Write a function outside of the class, or put @app.task above @staticmethod."
+        )
+    if not callable(function):
+        raise ConfigurationError(f"@app.task takes a function, not {function!r}.")
+    if is_generator(function):
+        raise ConfigurationError(
+            f"{function!r} is a generator function: a job would end before its first line. "
+            "Return a list, or enqueue a job for each item."
+        )
+    if name is None and getattr(function, "__name__", "") == "<lambda>":
+        raise ConfigurationError("A lambda has no name for workers to find it by: pass @app.task(name=...).")
+    return function  # type: ignore[no-any-return]
+
+
+def _in_class_body(function: object) -> bool:
+    """Whether a function was defined in a class, as its qualified name says; one inside a function was not."""
+    return inspect.isfunction(function) and "." in function.__qualname__.rpartition("<locals>.")[2]
 
 
 def task_name(function: Callable[..., Any]) -> str:

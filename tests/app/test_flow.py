@@ -9,9 +9,8 @@ import pytest
 
 from headrace import Headrace, JobFailed, State, Unsupported, WaitFor, current, flow
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle, UnknownJob
+from headrace.options import CallOptions, Policy
 from headrace.store.contract import CORE_FACETS
-from headrace.task import CallOptions
-from headrace.turns import Policy
 
 
 @pytest.fixture

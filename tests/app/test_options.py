@@ -32,9 +32,8 @@ def new(app: Headrace, **options: Any) -> NewJob:
 
 
 KNOWN = (
-    "lane, limit, rate, sequence, after, if_failed, "
-    "queue, priority, run_after, retries, timeout, max_crashes, keep_result, "
-    "unique, unique_key, unique_for, on_clash, require_worker, tags"
+    "queue, priority, retries, timeout, max_crashes, keep_result, tags, lane, limit, rate, sequence, "
+    "run_after, after, if_failed, unique, unique_key, unique_for, on_clash, require_worker"
 )
 
 
@@ -65,7 +64,7 @@ KNOWN = (
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
         ({"retries": "3"}, "retries is a whole number, 0 or more, not '3'."),
         ({"timeout": -1}, "timeout: a duration can't be negative, and -1 is"),
-        ({"timeout": 0}, "timeout must be longer than nothing; None means no limit."),
+        ({"timeout": 0}, "timeout must be greater than 0 (None: no limit)."),
         ({"timeout": "soon"}, "timeout: 'soon' could not be placed in 'soon': a duration is numbers with units"),
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
         ({"unique_for": 5}, "unique_for says how a job is unique: add unique=True or unique_key=..."),
@@ -92,7 +91,10 @@ KNOWN = (
         ({"after": "x"}, "after is a list of jobs or of their ids, not 'x'."),
         ({"after": [5]}, "after is a list of jobs or of their ids: 5 is neither."),
         ({"after": ["x"], "if_failed": "shrug"}, "if_failed is 'fail', 'wait' or 'run', not 'shrug'."),
-        ({"lane": "tenant-{tenant}"}, "The key 'tenant-{tenant}' names 'tenant', which is no parameter of the task."),
+        (
+            {"lane": "tenant-{tenant}"},
+            "The key 'tenant-{tenant}' names 'tenant', which is not a parameter of the task.",
+        ),
     ],
 )
 def test_of_a_call_that_cannot_work(app: Headrace, options: dict[str, Any], words: str) -> None:
@@ -160,7 +162,7 @@ def test_the_task_decides_unless_the_call_does() -> None:
     [
         (
             {"colour": 1},
-            "@app.task does not know 'colour'. It takes backoff, fail_on, heartbeat, isolate, keep_result, lane, ",
+            "@app.task does not know the option 'colour'. It takes queue, priority, retries, timeout, max_crashes, ",
         ),
         ({"retries": -1}, "retries is a whole number, 0 or more, not -1."),
         ({"keep_result": "no"}, "keep_result is True or False, not 'no'."),
@@ -171,7 +173,7 @@ def test_the_task_decides_unless_the_call_does() -> None:
         ({"name": 5}, "A task is named by text, not by int: 5."),
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
         ({"max_crashes": 2**63}, "max_crashes goes up to "),
-        ({"timeout": 0}, "timeout must be longer than nothing."),
+        ({"timeout": 0}, "timeout must be greater than 0 (None: no limit)."),
         ({"timeout": "x"}, "timeout: 'x' could not be placed in 'x'"),
         ({"heartbeat": -1}, "heartbeat: a duration can't be negative"),
         ({"priority": "high"}, "priority is a whole number, not 'high'."),

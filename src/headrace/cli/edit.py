@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.acts import report
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_store, given_options, job_options, json_option, store_options
 from headrace.cli.selecting import Bounds, Filters, act_on_many, check_choice, many_options
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle
 from headrace.ops.selection import whole_ids
+from headrace.options import editable
 from headrace.store.facets import Editing, Relations, Tags, facet
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.job import Job
     from headrace.store.facets import Edit
 
+OF_JOBS = editable("job")
 Step = tuple[str, Callable[["Job[Any]"], bool]]
 """What it does, in the words of a report, and how. False: the job does not wait any more, or is gone."""
 
@@ -30,9 +32,7 @@ WAITING = ("scheduled", "ready", "blocked")
 
 @click.command("edit")
 @click.argument("ids", metavar="[ID...]", nargs=-1)
-@click.option("--to-queue", metavar="QUEUE", help="Move them to this queue.")
-@click.option("--priority", type=int, help="Higher runs first.")
-@click.option("--run-after", metavar="WHEN", help="'in 5 minutes', '7pm tomorrow', an ISO time.")
+@job_options(OF_JOBS, {"queue": "--to-queue"})
 @click.option("--tz", default="UTC", show_default=True, help="The zone of --run-after.")
 @click.option("--data", metavar="JSON", help="What the next run finds in current().data.")
 @click.option(
@@ -49,9 +49,6 @@ WAITING = ("scheduled", "ready", "blocked")
 @many_options
 def edit_command(
     ids: tuple[str, ...],
-    to_queue: str | None,
-    priority: int | None,
-    run_after: str | None,
     tz: str,
     data: str | None,
     arguments: tuple[str, ...],
@@ -64,6 +61,7 @@ def edit_command(
     as_json: bool,
     filters: Filters,
     bounds: Bounds,
+    **written: Any,
 ) -> None:
     """Change jobs that wait.
 
@@ -78,8 +76,7 @@ def edit_command(
       headrace edit --queue mail --tag bulk --to-queue slow --yes
       headrace edit 01a1dd94962e700582fd831738a1847e --argument ada@example.org --app shop.tasks:app
     """
-    values = {"queue": to_queue, "priority": priority, "run_after": run_after}
-    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    changes = given_options(OF_JOBS, written)
     if data is not None:
         changes["data"] = _json(data)
     if not (changes or arguments or add or remove or tags or untags):

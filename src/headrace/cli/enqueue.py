@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import DURATION, app_option, json_option, only_store_option, required_app
+from headrace.cli.options import (
+    DURATION,
+    app_option,
+    given_options,
+    job_options,
+    json_option,
+    only_store_option,
+    required_app,
+)
 from headrace.cli.output import console, job_document, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
+from headrace.options import OF_CALL
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.job import Job
-    from headrace.task import CallOptions, Task
+    from headrace.options import CallOptions
+    from headrace.task import Task
 
 _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
@@ -27,25 +37,7 @@ _BY_NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 @app_option
 @only_store_option
 @json_option
-@click.option("--queue", help="In place of the task's own queue.")
-@click.option("--priority", type=int, help="Higher runs first.")
-@click.option("--run-after", metavar="WHEN", help="Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.")
-@click.option("--retries", type=click.IntRange(0), help="Further attempts after the first.")
-@click.option("--run-timeout", "run_timeout", type=DURATION, help="How long a run may take.")
-@click.option("--max-crashes", type=int, help="How often its process may die under it.")
-@click.option("--no-result", is_flag=True, help="Neither check nor keep what it returns.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A word to find it by. May be repeated.")
-@click.option("--after", multiple=True, metavar="ID", help="Run it when this job is done. May be repeated.")
-@click.option("--if-failed", type=click.Choice(["fail", "wait", "run"]), help="If one of --after fails. Default: fail.")
-@click.option("--lane", metavar="KEY", help="Take turns with jobs of other keys.")
-@click.option("--limit", type=int, help="How many jobs of the lane run at once.")
-@click.option("--rate", help="How many jobs of the lane may start: '10/minute'.")
-@click.option("--sequence", metavar="KEY", help="One at a time with this key, in the order of the calls.")
-@click.option("--unique", is_flag=True, help="Not if the same call is waiting or running already.")
-@click.option("--unique-key", metavar="KEY", help="Not if one with this key is waiting or running already.")
-@click.option("--unique-for", type=DURATION, help="Stay unique for so long, even when the job is finished.")
-@click.option("--on-clash", type=click.Choice(["return", "replace"]), help="If there is one: keep it, or replace it.")
-@click.option("--require-worker", is_flag=True, help="Only if a live worker can run it.")
+@job_options(OF_CALL)
 @click.option("--wait", is_flag=True, help="Wait for the job, and print what it returns.")
 @click.option("--timeout", type=DURATION, help="With --wait: wait no longer than this.")
 def enqueue_command(
@@ -56,7 +48,7 @@ def enqueue_command(
     as_json: bool,
     wait: bool,
     timeout: int | None,
-    **given: Any,
+    **written: Any,
 ) -> None:
     """Enqueue a job from the shell.
 
@@ -75,7 +67,7 @@ def enqueue_command(
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to wait: add --wait.")
     with required_app(app_path, store) as app:
-        job = _enqueue(find_task(app, task_name), arguments, _options(given))
+        job = _enqueue(find_task(app, task_name), arguments, given_options(OF_CALL, written))
         if wait:
             _wait(job, timeout, as_json)
         elif as_json:
@@ -84,17 +76,6 @@ def enqueue_command(
             click.echo(job.id)
             if not job.created_now:
                 click.echo("(it was there already)", err=True)
-
-
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """What was written on the command line, as `using` takes it."""
-    options = {name: value for name, value in given.items() if value is not None and value is not False and value != ()}
-    for option, name in (("run_timeout", "timeout"), ("unique_for", "unique_for")):
-        if option in options:
-            options[name] = options.pop(option) / 1000
-    if options.pop("no_result", False):
-        options["keep_result"] = False
-    return options
 
 
 def find_task(app: Headrace, name: str) -> Task[Any, Any]:

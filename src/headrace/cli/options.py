@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import unquote
 
 import click
@@ -16,6 +16,7 @@ from headrace.errors import ConfigurationError, StoreUnavailable
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.options import Option
     from headrace.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,6 +113,53 @@ def json_option(command: F) -> F:
 def yes_option(command: F) -> F:
     """`--yes`: for scripts."""
     return click.option("--yes", is_flag=True, help="Don't ask.")(command)
+
+
+# -- options of jobs, as headrace.options declares them --
+
+
+def job_options(options: Mapping[str, Option], flags: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """A flag for each of these options. `flags`: those that have another name in this command."""
+
+    def decorate(command: F) -> F:
+        for name, option in reversed(list(options.items())):
+            flag = (flags or {}).get(name) or option.flag or f"--{name.replace('_', '-')}"
+            made = click.option(flag, f"option_{name}", help=option.help, metavar=option.metavar, **_kind(name))
+            command = made(command)
+        return command
+
+    return decorate
+
+
+def _kind(name: str) -> dict[str, Any]:
+    """What the command line makes of an option's type."""
+    from headrace.options import type_of
+    from headrace.values.durations import Duration
+
+    hint = type_of(name)
+    if hint is bool:
+        return {"is_flag": True, "default": None}
+    if hint is int:
+        return {"type": int}
+    if hint in (Duration, Duration | None):
+        return {"type": DURATION}
+    if get_origin(hint) is Literal:
+        return {"type": click.Choice(get_args(hint))}
+    return {"multiple": True} if get_origin(hint) in (Iterable, Sequence) else {}
+
+
+def given_options(options: Mapping[str, Option], written: Mapping[str, Any]) -> dict[str, Any]:
+    """What was written on the command line, as Python would say it."""
+    given: dict[str, Any] = {}
+    for name, option in options.items():
+        value = written[f"option_{name}"]
+        if value is None or value == ():
+            continue
+        kind = _kind(name)
+        given[name] = (
+            not option.default if "is_flag" in kind else value / 1000 if kind.get("type") is DURATION else value
+        )
+    return given
 
 
 # -- from options to stores and apps --

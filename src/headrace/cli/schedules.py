@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import DURATION, existing_store, json_option, store_options
+from headrace.cli.options import DURATION, existing_store, given_options, job_options, json_option, store_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of, value_of
 from headrace.errors import ConfigurationError, ScheduleNotFound
+from headrace.options import editable
 from headrace.values.text import ago, iso, length, local, now_ms
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.schedules import StoredSchedule
 
+OF_JOBS = editable("schedule")
+_OF_SCHEDULES = ("every", "cron", "repeat", "tz", "overlap", "misfire", "runs")
 RUNS = 5
 """How many of the next runs are shown."""
 
@@ -238,10 +241,7 @@ def delete_command(names: tuple[str, ...], store: str | None, app_path: str | No
 @click.option(
     "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
 )
-@click.option("--queue", help="Another queue for its jobs.")
-@click.option("--priority", type=int, help="Higher runs first.")
-@click.option("--retries", type=click.IntRange(0), help="Further attempts after the first.")
-@click.option("--tag", "tags", multiple=True, help="Other tags, in place of all before. May be repeated.")
+@job_options(OF_JOBS)
 @click.option("--overlap", type=click.Choice(["allow", "skip", "queue", "replace"]), help="While the last job runs.")
 @click.option("--misfire", type=click.Choice(["all", "once", "skip"]), help="What becomes of missed ticks.")
 @click.option("--jitter", type=DURATION, help="Run up to so much later.")
@@ -252,9 +252,8 @@ def edit_command(
     app_path: str | None,
     as_json: bool,
     arguments: tuple[str, ...],
-    tags: tuple[str, ...],
     jitter: int | None,
-    **given: Any,
+    **written: Any,
 ) -> None:
     """Change a schedule that is in use.
 
@@ -267,9 +266,8 @@ def edit_command(
       headrace schedules edit nightly --queue slow --priority -5
       headrace schedules edit nightly --argument stock --argument copies=3 --app shop.tasks:app
     """
-    changes: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
-    if tags:
-        changes["tags"] = tags
+    changes = {name: value for name in _OF_SCHEDULES if (value := written[name]) is not None}
+    changes |= given_options(OF_JOBS, written)
     if jitter is not None:
         changes["jitter"] = jitter / 1000
     with schedules_of(store, app_path) as app:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import ConfigurationError, Timeout
+from headrace.options import ASKED_RETRIES
 from headrace.records import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
-from headrace.task import ASKED_RETRIES, Task
+from headrace.task import Task
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.values.durations import milliseconds, moment
 

@@ -13,8 +13,9 @@ from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import ArgumentsError, Timeout
+from headrace.options import decode_overrides
 from headrace.records import Charge, Kind, Lease, Outcome, Token
-from headrace.task import Task, decode_overrides
+from headrace.task import Task
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current

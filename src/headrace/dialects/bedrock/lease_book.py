@@ -33,8 +33,8 @@ from headrace.dialects.bedrock.mapping import (
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, MOST_TRIES
 from headrace.errors import MaybeApplied, StaleRequest, StoreUnavailable
+from headrace.options import Overrides
 from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
-from headrace.task import Overrides
 from headrace.values.clock import Clock
 
 if TYPE_CHECKING:

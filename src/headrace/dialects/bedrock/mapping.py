@@ -18,10 +18,11 @@ import msgspec
 from headrace.dialects.bedrock.times import next_run, read_moment, write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
 from headrace.errors import Unsupported
+from headrace.options import decode_overrides
 from headrace.records import NewJob, State
 from headrace.schedule.errors import ScheduleError
 from headrace.schedule.repeat import parse_modifier
-from headrace.task import Task, decode_overrides
+from headrace.task import Task
 
 MARGIN = 15
 """Seconds by which a job's retryAfter is longer than its time-out: Bedrock counts whole seconds, and a run that does

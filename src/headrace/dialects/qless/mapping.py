@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.errors import Unsupported
+from headrace.options import decode_overrides
 from headrace.records import Charge, HistoryRecord, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
-from headrace.task import decode_overrides
 from headrace.values.codec import decode_error
 
 if TYPE_CHECKING:
