@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.errors import ArgumentsError, ConfigurationError
-from headrace.store.sqlite.wakeup import Bells
+from headrace.store.sqlite.wakeup import WaiterMap
 
 MakeApp = Callable[[Path], Headrace]
 
@@ -38,7 +38,7 @@ def test_work_that_nobody_rang_for_is_found(tmp_path: Path, make_app: MakeApp, m
 
     with app.worker():
         assert leaf.enqueue(1).result(timeout=20) == 1
-        monkeypatch.setattr(Bells, "ring_workers", lambda *_: None)
+        monkeypatch.setattr(WaiterMap, "ring_workers", lambda *_: None)
         assert leaf.enqueue(2).result(timeout=20) == 2
 
 
@@ -53,7 +53,7 @@ def test_a_ring_that_is_not_allowed_is_no_error_of_the_enqueue(
 
     with app.worker():
         assert leaf.enqueue(1).result(timeout=20) == 1
-        monkeypatch.setattr(Bells, "address", lambda self, slot: "/")  # not a socket, and not ours
+        monkeypatch.setattr(WaiterMap, "address", lambda self, slot: "/")  # not a socket, and not ours
         assert leaf.enqueue(2).result(timeout=20) == 2
 
 
