@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import functools
 import os
 import resource
 from collections.abc import Generator, Iterator
+from types import ModuleType
 
 import pytest
 
@@ -18,19 +20,24 @@ MARKED_BY = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that need a server or start processes: `make quick` leaves them out."""
     for item in items:
-        module = getattr(item, "module", None)
-        imported = {
-            name.rpartition(".")[2]
-            for value in vars(module).values()
-            for name in (getattr(value, "__name__", ""), getattr(value, "__module__", ""))
-            if isinstance(name, str)
-        }
+        imported = names_imported_by(getattr(item, "module", None))
         stores = "redis" in item.nodeid.partition("[")[2] or item.nodeid.startswith(("tests/dialects", "tests/worker"))
         named = "[" in item.nodeid and "conformance" in item.nodeid  # its parameter says which store it needs
         if stores or (not named and imported & MARKED_BY["server"]) or "tests/store/redis" in item.nodeid:
             item.add_marker("server")
         if imported & MARKED_BY["process"]:
             item.add_marker("process")
+
+
+@functools.cache
+def names_imported_by(module: ModuleType | None) -> set[str]:
+    """The last parts of the names of what a module imports, and of the modules where that is from."""
+    return {
+        name.rpartition(".")[2]
+        for value in vars(module).values()
+        for name in (getattr(value, "__name__", ""), getattr(value, "__module__", ""))
+        if isinstance(name, str)
+    }
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,6 +16,7 @@ from headrace.errors import SessionGone, StaleRequest
 from headrace.records import Charge, HistoryRecord, Kind, NewJob, Outcome, Ref, State, Swept, Take, Verdict
 from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
+from volume import volume
 
 from .model import Model
 from .model.core import Step
@@ -352,8 +353,8 @@ class PutsTheRestOfARefusedBatch(Model):
 
 @mutant
 class PurgesWithoutLookingAtTheState(Model):
-    def _given_up(self, job: Job) -> bool:
-        return (job.finished or job.created) + KEEP_FAILED < self.clock.now() or super()._given_up(job)
+    def _given_up(self, job: Job, all_done: list[int]) -> bool:
+        return (job.finished or job.created) + KEEP_FAILED < self.clock.now() or super()._given_up(job, all_done)
 
 
 @mutant
@@ -370,7 +371,7 @@ class KeepsWhatOthersWaitForInVain(Model):
 
 @mutant
 class NeverPurges(Model):
-    def _given_up(self, job: Job) -> bool:
+    def _given_up(self, job: Job, all_done: list[int]) -> bool:
         return False
 
 
@@ -552,13 +553,28 @@ class EditsWithoutAskingTheLane(Model):
         return edited
 
 
-def first_kill(cls: type[Model]) -> tuple[int, Violation] | None:
-    """How many histories it took, and what was found."""
-    for seed in range(HISTORIES):
+FOUND_BY = {
+    "AMovedJobKeepsItsAttempts": 76,
+    "CancelsWhatIsDone": 28,
+    "CountsWhatNeverStarted": 61,
+    "EditsWithoutAskingTheLane": 115,
+    "ForgetsSinceWhenAJobIsDeferred": 45,
+    "LeavesTheDependentsOfRevivedJobsFailed": 175,
+    "PassesTheTurnOnWithARetry": 54,
+    "RevivesOverTheKeyOfAnother": 118,
+    "SettlesForAnySession": 35,
+    "UsesReferencesAgain": 293,
+}
+"""Which history found a mutant that most of them miss. It is played first; if it misses, all are played."""
+
+
+def kill(cls: type[Model], histories: int = HISTORIES) -> Violation | None:
+    """What the first history that tells the mutant from the model finds."""
+    for seed in [FOUND_BY.get(cls.__name__, 0), *range(histories)]:
         try:
             live(making(cls), Seeded(seed, STEPS))
         except Violation as violation:
-            return seed + 1, violation
+            return violation
     return None
 
 
@@ -581,21 +597,20 @@ def test_there_are_many_mutants() -> None:
 
 
 def test_the_model_itself_is_no_mutant() -> None:
-    assert first_kill(Model) is None
+    assert kill(Model, histories=volume(100)) is None
 
 
 @pytest.mark.parametrize("cls", MUTANTS, ids=lambda cls: cls.__name__)
 def test_the_simulation_finds_every_mutant(cls: type[Model]) -> None:
-    found = first_kill(cls)
-    assert found is not None, f"{cls.__name__} survived {HISTORIES} histories"
-    assert not found[1].rule.startswith(("TypeError", "AttributeError")), "it does not work at all"
+    violation = kill(cls)
+    assert violation is not None, f"{cls.__name__} survived {HISTORIES} histories"
+    assert not violation.rule.startswith(("TypeError", "AttributeError")), "it does not work at all"
 
 
 @pytest.mark.parametrize("cls", [SettlesWithoutLookingAtTheToken, HasNoReplyCache], ids=lambda cls: cls.__name__)
 def test_a_failing_history_is_shrunk_to_a_short_story(cls: type[Model]) -> None:
-    found = first_kill(cls)
-    assert found is not None
-    violation = found[1]
+    violation = kill(cls)
+    assert violation is not None
     story = shrink(making(cls), violation.world.story, violation.rule)
     again = failure(making(cls), story)
     assert again is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from headrace.records import State, Swept
 from headrace.store.settings import RESULTS_KEPT
 
@@ -23,7 +25,8 @@ class Sweeping(Core):
         returned = [job_id for session in expired for job_id in self._close_session(session, None)]
         self._drop_results()
         ended = (State.DONE, State.FAILED, State.CANCELLED)
-        given_up = [job for job in self.jobs.values() if self._given_up(job) and not self._is_needed(job)]
+        done = sorted(job.finished for job in self.jobs.values() if job.state is State.DONE)
+        given_up = [job for job in self.jobs.values() if self._given_up(job, done) and not self._is_needed(job)]
         for job in sorted(given_up, key=lambda job: (ended.index(job.state), job.finished, job.ref)):
             self._remove(job)
         self._work_off()
@@ -33,7 +36,8 @@ class Sweeping(Core):
         ticks_in = None if tick is None else max(0, tick - self.clock.now())
         return Swept(len(expired), len(returned), len(given_up), bool(self.ended), ticks_in)
 
-    def _given_up(self, job: Job) -> bool:
+    def _given_up(self, job: Job, all_done: list[int]) -> bool:
+        """`all_done`: when all jobs that are done finished, in order."""
         if job.finished is None:
             return False
         done = job.state is State.DONE
@@ -43,7 +47,7 @@ class Sweeping(Core):
             return True
         if not done or (job.result is not None and job.finished + RESULTS_KEPT >= self.clock.now()):
             return False
-        newer = sum(other.state is job.state and other.finished > job.finished for other in self.jobs.values())
+        newer = len(all_done) - bisect_right(all_done, job.finished)
         return newer >= self._setting("jobs-history-count")
 
     def _drop_results(self) -> None:
