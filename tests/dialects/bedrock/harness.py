@@ -177,7 +177,7 @@ class InProcess:
 
     def waiting(self) -> int:
         """How many clients wait for jobs."""
-        return self.on_loop(lambda: len(self.server.waiters))
+        return self.on_loop(lambda: len(self.server.waits))
 
 
 class Process:

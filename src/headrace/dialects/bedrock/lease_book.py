@@ -1,7 +1,7 @@
 """A worker's session, as this process knows it: which jobs it has in hand, and until when. Bedrock knows nothing of it.
 
-FinishJob has no owner, so a run that has outlived its job's retryAfter must not report: the job may be somebody
-else's by now. Its time is kept here, on a clock that never jumps.
+FinishJob has no owner, so a run that has outlived its job's retryAfter must not report: the job may be
+another worker's by now. Its time is kept here, on a clock that never jumps.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Session:
         self._task_names = tuple(names)
         self.hands: dict[int, Hand] = {}
         self.arrived: list[Found] = []
-        """Jobs that came while waiting, and that nobody has asked for yet."""
+        """Jobs that came while waiting, for the worker's next request."""
         self.inherited: list[int] = []
         """Jobs that a process held which has died."""
         self.custody: Custody | None = None
@@ -190,7 +190,7 @@ class Session:
             del self._ended[next(iter(self._ended))]
 
     def _verdict_on_a_repeat(self, client: Client, outcome: Outcome) -> Verdict:
-        """Of a job that is not in hand: has its end been told already, or has somebody else got it since?"""
+        """Of a job that is not in hand: has its end been told already, or has another worker got it since?"""
         token, kind = self._ended.get(int(outcome.ref), (None, None))
         if token != outcome.token:
             return Verdict.STALE

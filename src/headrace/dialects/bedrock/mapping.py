@@ -108,7 +108,7 @@ def check(job: NewJob, tasks: Tasks) -> None:
 
 
 def retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
-    """A little longer than the job may run: while a run of it lives nobody else gets it."""
+    """A little longer than the job may run: no other worker gets it while a run of it lives."""
     limit = None if job.options is None else decode_overrides(job.options).timeout
     if limit is None:
         task = tasks.get(job.task)
@@ -194,7 +194,7 @@ def _encode(parts: Parts) -> bytes:
 
 
 def time_left(found: Found, now: int) -> int | None:
-    """Milliseconds until others may get a job that has just been handed out. None: never, or nobody can say."""
+    """Milliseconds until others may get a job that has just been handed out. None: never, or unknown."""
     if not found.retry_after:
         return None
     moment = datetime.fromtimestamp(now // 1000, UTC)

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 class Call(Generic[T]):
     """A request and how to read its answer.
 
-    `idempotent`: it may be sent again when nobody knows whether it was done. `patience`: milliseconds that the
+    `idempotent`: it may be sent again when it is not known whether it was done. `patience`: milliseconds that the
     server may take on purpose, because it waits for a job.
     """
 
@@ -237,7 +237,7 @@ def _read_table(reply: Reply) -> Table:
 
 
 def ping() -> Call[None]:
-    """Ping: is somebody there?"""
+    """Ping: does the server answer?"""
     return Call("Ping", {}, _nothing, idempotent=True)
 
 

@@ -31,7 +31,7 @@ class NotSent(Exception):
 
 
 class NoAnswer(Exception):
-    """Something was sent, and no answer came: nobody knows."""
+    """Something was sent, and no answer came: it may or may not have been done."""
 
 
 def read_host(address: str) -> Host:

@@ -14,9 +14,8 @@ import apsw
 
 from headrace.dialects.bedrock.server.connection import Connection
 from headrace.dialects.bedrock.server.statements import SQL
-from headrace.dialects.bedrock.server.take import HandOut, get_jobs
+from headrace.dialects.bedrock.server.take import HandOut
 from headrace.dialects.bedrock.server.transaction import Transaction
-from headrace.dialects.bedrock.server.wait import Waiter
 from headrace.dialects.bedrock.wire import Refused, compose
 
 if TYPE_CHECKING:
@@ -93,33 +92,9 @@ class Batch:
             self.commits += 1
         if not self._waking and (tx.runnable or tx.woken):
             self._waking = True
-            self._wake_waiters(tx)
+            self._server.waits.serve(self, tx)
             self._waking = False
         return result
-
-    def _wake_waiters(self, tx: Transaction) -> None:
-        """Serve the waiters. That may itself make jobs runnable: they are looked at when it is done."""
-        waiters = self._server.waiters
-        while tx.runnable or tx.woken:
-            names, woken = tx.runnable, tx.woken
-            tx.runnable, tx.woken = [], False
-            if waiters:
-                wishes = waiters.all_wishes() if woken else waiters.wishes_for(names, self._matches)
-                self._server.forget_waiters(waiters.serve(wishes, self._serve))
-
-    def _matches(self, name: str, pattern: str) -> bool:
-        return bool(self.transaction.value("matches", name, pattern))
-
-    def _serve(self, waiter: Waiter) -> bool:
-        """Let a waiter try; True if it has been answered."""
-        try:
-            found = self.run(lambda tx: get_jobs(tx, waiter.wanted))
-        except Refused as refused:
-            self._server.answer_waiter(self, waiter, refused)
-            return True
-        if found is not None:
-            self._server.answer_waiter(self, waiter, found)
-        return found is not None
 
     # -- answering --
 
@@ -150,7 +125,7 @@ class Batch:
     # -- the end --
 
     def finish(self) -> None:
-        """Commit, then answer. If the commit fails nothing has happened, and everybody is told so."""
+        """Commit, then answer. If the commit fails nothing has happened, and all answers say so."""
         try:
             self._commit()
         except (apsw.Error, Broken) as error:
@@ -174,7 +149,8 @@ class Batch:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._handed_out.clear()
-        failure = compose("500 Unhandled Exception", [("nodeName", self._server.node_name), ("error", str(error))])
+        headers = [("nodeName", self._server.options.node_name), ("error", str(error))]
+        failure = compose("500 Unhandled Exception", headers)
         self._answers = {connection: [failure] * len(answers) for connection, answers in self._answers.items()}
         self._send()
         for act in self.after_commit:

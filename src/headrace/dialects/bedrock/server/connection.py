@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.server.find import Query
 from headrace.dialects.bedrock.server.requests import Parser, Request
-from headrace.dialects.bedrock.server.wait import Waiter
+from headrace.dialects.bedrock.server.waiters import Waiter
 
 if TYPE_CHECKING:
     from headrace.dialects.bedrock.server.server import Server
@@ -40,7 +40,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._parser = Parser(server.limits)
+        self._parser = Parser(server.options.limits)
         self.held = 0
         """Bytes that have arrived and are not a whole request yet, as of the last look."""
         self._paused = False
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return False
         if self.waiter is not None:
-            self._server.stop_waiting(self.waiter)
+            self._server.waits.withdraw(self.waiter)
             self.close()
         else:
             self._server.wake(self)
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self.lost = self.closing = True
         self.forget()
         if self.waiter is not None:
-            self._server.stop_waiting(self.waiter)
+            self._server.waits.withdraw(self.waiter)
         if self.query is not None:
             self.query.abandoned = True
         if self._undelivered:
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
 
     def forget(self) -> None:
         """Throw away what has arrived: it will never be a request."""
-        self._parser = Parser(self._server.limits)
+        self._parser = Parser(self._server.options.limits)
         self._account()
 
     def send(self, data: bytes, ids: list[int]) -> None:
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
     def leave(self) -> None:
         """Close; but a client that is still sending reads its answers first, and hangs up itself.
 
-        Closing on bytes that nobody has read would make the kernel throw away answers on their way.
+        Closing on unread bytes would make the kernel throw away answers on their way.
         """
         if self.closing or self.ended or not self._poll(select.POLLIN):
             self.close()
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def is_gone(self) -> bool:
-        """Whether the client has hung up, even if nobody has told us yet."""
+        """Whether the client has hung up, even if asyncio has not noticed yet."""
         if self.lost or self.closing or self.ended:
             return True
         return bool(_HANG_UP) and self._poll(_HANG_UP)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from headrace import __version__
 from headrace.dialects.bedrock.server.batch import Batch, Broken
 from headrace.dialects.bedrock.server.edit import cancel_job, delete_job, requeue_jobs, update_job
-from headrace.dialects.bedrock.server.find import Query, check_write, query_job, write
+from headrace.dialects.bedrock.server.find import Query, query_job
 from headrace.dialects.bedrock.server.put import create_job, create_jobs
 from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_job
 from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
-from headrace.dialects.bedrock.server.values import read_integer, read_list, render, render_object, render_text
-from headrace.dialects.bedrock.server.wait import Waiter
+from headrace.dialects.bedrock.server.values import read_integer, read_list, render_object, render_text
+from headrace.dialects.bedrock.server.waiters import Waiter
 from headrace.dialects.bedrock.wire import Refused, compose
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ STOPPING = "503 Stopping"
 
 
 def execute(server: Server, batch: Batch, connection: Connection | None, request: Request) -> None:
-    """Execute a request, and answer it if somebody listens."""
+    """Execute a request, and answer it if it has a connection."""
     last = False
     try:
         manner = request.get("connection").lower() if "connection" in request.headers else ""
@@ -102,7 +102,7 @@ def _is_for_later(server: Server, batch: Batch, connection: Connection, request:
 
 
 def _check_time(server: Server, request: Request) -> None:
-    """Nothing is done for somebody who has given up meanwhile."""
+    """Nothing is done for a client that has given up meanwhile."""
     waited = server.now() - request.arrived
     if waited > 0.001 and waited * 1000 > _timeout(request):
         raise Refused("555 Timeout")
@@ -126,8 +126,7 @@ def _get(server: Server, batch: Batch, connection: Connection | None, request: R
     if timeout is not None and timeout <= 0:
         raise Refused("404 No job found")
     deadline = None if timeout is None else request.arrived + timeout / 1000
-    connection.waiter = Waiter(connection, wanted, deadline)
-    server.hold(batch, connection.waiter)
+    server.waits.hold(batch, Waiter(connection, wanted, deadline))
     return None
 
 
@@ -162,7 +161,7 @@ def _status(server: Server, connection: Connection | None, request: Request) -> 
     members = [
         ("commandCount", str(server.commands)),
         ("CommitCount", str(server.commit_count)),
-        ("host", render_text(server.node_name)),
+        ("host", render_text(server.options.node_name)),
         ("isDetached", "false"),
         ("isLeader", "true"),
         ("peerList", "[]"),
@@ -171,7 +170,7 @@ def _status(server: Server, connection: Connection | None, request: Request) -> 
         ("queuedCommandList", "[]"),
         ("state", '"LEADING"'),
         ("version", render_text(f"headrace {__version__}")),
-        ("waitingCount", str(len(server.waiters))),
+        ("waitingCount", str(len(server.waits))),
     ]
     return "200 OK", render_object(members)
 
@@ -224,45 +223,8 @@ def _query(server: Server, batch: Batch, connection: Connection | None, request:
     seconds = min(_timeout(request) / 1000, server.options.query_seconds)
     query.limit(seconds)
     if connection is None:
-        _write_unheard(server, batch, query)
+        server.queries.write_unheard(batch, query)
         return
     connection.query = query
     # What was asked for before it must be there for it to see.
-    batch.after_commit.append(lambda: server.start_query(connection, query))
-
-
-def _write_unheard(server: Server, batch: Batch, query: Query) -> None:
-    """A forgotten query: worth running only if it writes."""
-    if server.options.allow_write_query and not query.skip_writes:
-        check_write(query)
-        batch.run(lambda tx: _write(server, tx, query), writes=True)
-
-
-def run_write_query(server: Server, batch: Batch, connection: Connection, query: Query) -> None:
-    """A query has turned out to write."""
-    allowed = server.options.allow_write_query
-    refusal = () if allowed else (("error", "read-only"),)
-    try:
-        try:
-            check_write(query)
-        except Refused as refused:
-            raise Refused(refused.status, *refusal) from None
-        if not allowed:
-            raise Refused("502 Query failed", *refusal)
-        identifier = None
-        if not query.skip_writes:
-            query.limit(server.options.query_seconds)
-            identifier = batch.run(lambda tx: _write(server, tx, query), writes=True)
-    except Refused as refused:
-        batch.refuse(connection, refused, last=query.last)
-        return
-    headers = []
-    if query.sql[:7].upper() == "INSERT " and identifier is not None:
-        headers.append(("lastInsertRowID", render(identifier)))
-    batch.answer(connection, server.compose(batch, "200 OK", headers, last=query.last), last=query.last)
-
-
-def _write(server: Server, tx: Transaction, query: Query) -> int:
-    write(server.database.connection, query)
-    tx.woken = True
-    return tx.last_id()
+    batch.after_commit.append(lambda: server.queries.start(connection, query))

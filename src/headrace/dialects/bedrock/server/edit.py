@@ -19,7 +19,7 @@ from headrace.dialects.bedrock.times import is_repeat, next_run
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
 
 MOST_IDS = 100_000
-"""RequeueJobs takes no more at once: everybody else waits while it works."""
+"""RequeueJobs takes no more at once: all other clients wait while it works."""
 
 
 def update_job(tx: Transaction, request: Request) -> Answer:

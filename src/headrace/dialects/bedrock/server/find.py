@@ -78,7 +78,7 @@ class Query:
             self.format = "objects" if "-json" in flags else "arrays"
         self.deadline = 0.0
         self.abandoned = False
-        """Nobody listens any more: the watchman ends it."""
+        """The client has left: the watchman ends it."""
         self.last = False
         """The connection is closed after the answer."""
 
@@ -101,7 +101,7 @@ class Reader:
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
         connection.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
-        # What is sorted stays in memory, where the watchman sees it: no file of any size on somebody's disk.
+        # What is sorted stays in memory, where the watchman sees it: no file of any size on the disk.
         connection.execute("PRAGMA temp_store = MEMORY")
         self._wants_to_write = False
         connection.authorizer = self._authorize

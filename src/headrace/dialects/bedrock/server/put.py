@@ -14,7 +14,7 @@ from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, Refused
 
 LONGEST_NAME = 255
 MOST_JOBS = 10_000
-"""CreateJobs takes no more at once: everybody else waits while it works."""
+"""CreateJobs takes no more at once: all other clients wait while it works."""
 _decode_jobs = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 

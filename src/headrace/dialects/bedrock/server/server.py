@@ -11,22 +11,17 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from headrace.dialects.bedrock.server.batch import Batch, Broken
 from headrace.dialects.bedrock.server.connection import Connection
 from headrace.dialects.bedrock.server.database import Database
-from headrace.dialects.bedrock.server.dispatch import STOPPING, execute, run_write_query
+from headrace.dialects.bedrock.server.dispatch import STOPPING, execute
 from headrace.dialects.bedrock.server.edit import put_back
-from headrace.dialects.bedrock.server.find import Query, Reader, Written
+from headrace.dialects.bedrock.server.queries import Queries
 from headrace.dialects.bedrock.server.requests import Limits, Request
 from headrace.dialects.bedrock.server.statements import SQL
-from headrace.dialects.bedrock.server.take import MOCKED, REAL, HandOut
-from headrace.dialects.bedrock.server.transaction import Transaction, read_text
-from headrace.dialects.bedrock.server.values import LARGEST
-from headrace.dialects.bedrock.server.wait import Waiter, Waiters
-from headrace.dialects.bedrock.times import read_moment
+from headrace.dialects.bedrock.server.wait import Waits
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Unreadable, compose, escape
 from headrace.values.clock import Clock, SystemClock
 
@@ -36,8 +31,6 @@ QUOTA = 16
 """How many requests of one client are executed in a batch."""
 LARGEST_BATCH = 512
 """How many of all."""
-LOOK_AT_CLOCK = 0.5
-"""Seconds, at most, between two looks for jobs that have fallen due, while somebody waits."""
 TOO_MUCH = Refused("413 Request too large", ("error", "too much is waiting to be completed"))
 
 
@@ -65,44 +58,37 @@ class Server:
         self.options = options or Options()
         self.database = database
         self.clock = clock or SystemClock()
-        self.limits = self.options.limits
-        self.node_name = self.options.node_name
-        self.node_line = f"nodeName: {escape(self.node_name)}\r\n"
+        self.node_line = f"nodeName: {escape(self.options.node_name)}\r\n"
         self.blacklist: set[str] = set()
         self.by_names: set[tuple[str, int]] = set()
-        self.waiters = Waiters()
         self.commit_count: int = database.connection.execute(SQL["commit_count"]).fetchall()[0][0]  # type: ignore[assignment]
         self.commands = 0
         self.held = 0
         """Bytes that clients have sent and that are not a whole request yet."""
+        self.waits = Waits(self)
+        self.queries = Queries(self)
         self._connections: set[Connection] = set()
         self._active: deque[Connection] = deque()
         self._detached: deque[Request] = deque()
         self._postponed: set[asyncio.TimerHandle] = set()
         self._to_put_back: list[int] = []
         self._batch_scheduled = False
-        self._deadline_timer: asyncio.TimerHandle | None = None
-        self._due_timer: asyncio.TimerHandle | None = None
-        self._looked = ""
-        """Up to when jobs have been looked at for falling due."""
         self._listeners: list[asyncio.Server] = []
-        self._readers: list[Reader] = []
-        self._query_threads = ThreadPoolExecutor(2, "headrace-query")
         self.stopping = False
         """What has arrived is finished; nothing new is begun."""
 
     # -- life --
 
     async def start(self, host: str | None, port: int) -> int:
-        """Listen; answers with the port (0 lets the system choose one)."""
-        self._loop = asyncio.get_running_loop()
-        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=4096)
+        """Listen; returns the port (0 lets the system choose one)."""
+        self.loop = asyncio.get_running_loop()
+        listener = await self.loop.create_server(lambda: Connection(self), host, port, backlog=4096)
         self._listeners.append(listener)
         chosen: int = listener.sockets[0].getsockname()[1]
         return chosen
 
     async def stop(self) -> None:
-        """Listen and read no more, finish what has arrived, tell those who wait, and close."""
+        """Listen and read no more, finish what has arrived, end all waits, and close."""
         self.stopping = True
         for listener in self._listeners:
             listener.close()
@@ -111,12 +97,10 @@ class Server:
         for connection in self._connections:
             connection.stop_reading()
         await self._until_idle()
-        await asyncio.to_thread(self._query_threads.shutdown, cancel_futures=True)
+        await asyncio.to_thread(self.queries.shut_down)
         await self._until_idle()
         batch = Batch(self)
-        for waiter in self.waiters:
-            self.waiters.remove(waiter)
-            self.answer_waiter(batch, waiter, Refused("303 Timeout"), last=True)
+        self.waits.end(batch)
         for connection in self._connections:
             if connection.query is not None:
                 batch.refuse(connection, Refused(STOPPING), last=True)
@@ -125,11 +109,8 @@ class Server:
             connection.leave()
         await self._until_closed()
         await self._until_idle()  # jobs that could not be delivered go back
-        for clock in (self._deadline_timer, self._due_timer):
-            if clock is not None:
-                clock.cancel()
-        for reader in self._readers:
-            reader.close()
+        self.waits.close()
+        self.queries.close()
         self.database.close()
 
     async def _until_idle(self) -> None:
@@ -138,9 +119,9 @@ class Server:
 
     async def _until_closed(self, patience: float = 1.0) -> None:
         """Clients that don't read their last answers are given a moment, then hung up on."""
-        end = self._loop.time() + patience
+        end = self.loop.time() + patience
         while self._connections:
-            if self._loop.time() > end:
+            if self.loop.time() > end:
                 for connection in tuple(self._connections):
                     connection.abort()
                 end = float("inf")
@@ -148,7 +129,7 @@ class Server:
 
     def now(self) -> float:
         """The clock of time-outs."""
-        return self._loop.time()
+        return self.loop.time()
 
     # -- clients come and go --
 
@@ -156,7 +137,7 @@ class Server:
         self._connections.add(connection)
         if len(self._connections) > self.options.most_connections or self.stopping:
             status = STOPPING if self.stopping else "503 Too many connections"
-            connection.send(compose(status, [("nodeName", self.node_name), ("Connection", "close")]), [])
+            connection.send(compose(status, [("nodeName", self.options.node_name), ("Connection", "close")]), [])
             connection.close()
 
     def left(self, connection: Connection) -> None:
@@ -177,7 +158,7 @@ class Server:
     def _schedule_batch(self) -> None:
         if not self._batch_scheduled:
             self._batch_scheduled = True
-            self._loop.call_soon(self._run_batch)
+            self.loop.call_soon(self._run_batch)
 
     # -- batches --
 
@@ -211,11 +192,11 @@ class Server:
             self._make_room()
         if self._active or self._detached or self._to_put_back:
             self._schedule_batch()
-        self._set_timers()
+        self.waits.set_timers()
 
     def _work(self, batch: Batch, connection: Connection) -> int:
-        """Execute some requests of a client; answers with how many."""
-        now = self._loop.time()
+        """Execute some requests of a client; returns how many."""
+        now = self.loop.time()
         for done in range(QUOTA):
             if connection.busy:
                 return done
@@ -260,147 +241,22 @@ class Server:
     ) -> bytes:
         """An answer with the headers that every answer has."""
         closing = [("Connection", "close")] if last else []
-        common = [("commitCount", str(batch.commits)), ("nodeName", self.node_name)]
+        common = [("commitCount", str(batch.commits)), ("nodeName", self.options.node_name)]
         return compose(status, [*common, *headers, *closing], body)
-
-    # -- waiting --
-
-    def hold(self, batch: Batch, waiter: Waiter) -> None:
-        """A GetJob has found nothing, and waits."""
-        if not self.waiters:
-            self._looked = batch.transaction.now
-        self.waiters.add(waiter)
-
-    def stop_waiting(self, waiter: Waiter) -> None:
-        """A waiter has left: it takes no job."""
-        self.waiters.remove(waiter)
-        self.forget_waiters([waiter])
-
-    def forget_waiters(self, gone: Iterable[Waiter]) -> None:
-        for waiter in gone:
-            connection = waiter.listener
-            assert isinstance(connection, Connection)
-            connection.waiter = None
-
-    def answer_waiter(self, batch: Batch, waiter: Waiter, answer: HandOut | Refused, *, last: bool = False) -> None:
-        connection = waiter.listener
-        assert isinstance(connection, Connection)
-        connection.waiter = None
-        if isinstance(answer, HandOut):
-            batch.hand_out(connection, answer)
-            batch.succeed(connection, answer.body)
-        else:
-            batch.refuse(connection, answer, last=last)
-        self.wake(connection)
-
-    def _set_timers(self) -> None:
-        deadline = self.waiters.next_deadline()
-        if deadline is not None and (self._deadline_timer is None or self._deadline_timer.when() > deadline):
-            if self._deadline_timer is not None:
-                self._deadline_timer.cancel()
-            self._deadline_timer = self._loop.call_at(deadline, self._expire_waiters)
-        if self.waiters and self._due_timer is None:
-            self._due_timer = self._loop.call_later(0, self._look_at_clock)
-
-    def _expire_waiters(self) -> None:
-        self._deadline_timer = None
-        batch = Batch(self)
-        for waiter in self.waiters.expired(self._loop.time()):
-            self.answer_waiter(batch, waiter, Refused("303 Timeout"))
-        batch.finish()
-        self._set_timers()
-
-    def _look_at_clock(self) -> None:
-        """Jobs may have fallen due since the last look: those who wait for them get them."""
-        self._due_timer = None
-        if not self.waiters or self.stopping:
-            return
-        batch = Batch(self)
-        pause = LOOK_AT_CLOCK
-        try:
-            pause = batch.run(self._fallen_due)
-        except Refused as error:
-            log.warning("could not look for jobs that are due: %s", error)
-        except Broken as error:
-            batch.give_up(error)
-        batch.finish()
-        self._due_timer = self._loop.call_later(pause, self._look_at_clock)
-
-    def _fallen_due(self, tx: Transaction) -> float:
-        """Names the jobs that fell due since the last look; answers with how long to wait until the next."""
-        since = min(self._looked, tx.now)  # the clock may have been set back
-        self._looked = tx.now
-        pause = LOOK_AT_CLOCK
-        now = read_moment(tx.now)
-        assert now is not None
-        for kind in (REAL, MOCKED):
-            priority = LARGEST
-            while (lower := tx.value("top_priority", kind, priority)) is not None:
-                priority = lower
-                tx.runnable += [read_text(name) for (name,) in tx.rows("fallen_due", kind, priority, since, tx.now)]
-                following = tx.value("next_due", kind, priority, tx.now)
-                moment = None if following is None else read_moment(read_text(following))
-                if moment is not None:
-                    pause = min(pause, max((moment - now).total_seconds(), 0.001))
-        return pause
 
     # -- commands without a listener --
 
     def detach(self, request: Request, delay: float) -> bool:
-        """Execute later, with nobody listening. False: too many wait already."""
+        """Execute later, without an answer. False: too many are postponed already."""
         if len(self._postponed) >= self.options.most_postponed:
             return False
 
         def act() -> None:
             self._postponed.discard(timer)
-            request.arrived = self._loop.time()
+            request.arrived = self.loop.time()
             self._detached.append(request)
             self._schedule_batch()
 
-        timer = self._loop.call_later(delay, act)
+        timer = self.loop.call_later(delay, act)
         self._postponed.add(timer)
         return True
-
-    # -- queries --
-
-    def start_query(self, connection: Connection, query: Query) -> None:
-        """Read in a thread; the connection waits for it, nobody else does."""
-        self._query_threads.submit(self._read, connection, query)
-
-    def _read(self, connection: Connection, query: Query) -> None:
-        answer: str | Refused | None = None
-        try:
-            reader = self._reader()
-            try:
-                answer = reader.read(query)
-            finally:
-                self._readers.append(reader)
-        except Written:
-            pass
-        except Refused as refused:
-            answer = refused
-        except Exception:
-            log.exception("a query failed")
-            answer = Refused("500 Unhandled Exception")
-        self._loop.call_soon_threadsafe(self._query_done, connection, query, answer)
-
-    def _reader(self) -> Reader:
-        """A connection for this thread to use for a while."""
-        try:
-            return self._readers.pop()
-        except IndexError:
-            return Reader(self.database.read_only(), self.options.query_rows)
-
-    def _query_done(self, connection: Connection, query: Query, answer: str | Refused | None) -> None:
-        if connection.lost:
-            return
-        connection.query = None
-        batch = Batch(self)
-        if answer is None:
-            run_write_query(self, batch, connection, query)  # alone in its batch: nobody else's commands are at stake
-        elif isinstance(answer, Refused):
-            batch.refuse(connection, answer, last=query.last)
-        else:
-            batch.succeed(connection, answer, last=query.last)
-        batch.finish()
-        self.wake(connection)

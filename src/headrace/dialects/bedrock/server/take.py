@@ -119,7 +119,7 @@ def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
 
 
 def _blacklisted(tx: Transaction, name: str) -> bool:
-    return any(tx.value("matches", name, pattern) for pattern in tx.blacklist)
+    return any(tx.matches(name, pattern) for pattern in tx.blacklist)
 
 
 def _tries(row: Row) -> int:
@@ -174,7 +174,7 @@ def _start(tx: Transaction, row: Row) -> None:
         repeated = next_run(row.repeat, scheduled=row.next_run, started=tx.now_seconds, finished=tx.moment)
         again = None if again is None or repeated is None else min(again, repeated)
     if again is None:
-        # Nobody can say when to try again. The worker has it already; nobody else will get it.
+        # There is no time to try again at. The worker has it already; no other will get it.
         tx.run("start", row.job_id, tx.now_seconds)
         tx.fail(row)
         return

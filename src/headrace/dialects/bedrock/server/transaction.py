@@ -1,8 +1,8 @@
-"""What a command works on: one transaction, its time, and the news it makes for those who wait."""
+"""What a command works on: one transaction, its time, and the jobs that it makes runnable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,23 +44,9 @@ def read_text(value: bytes) -> str:
     return str(value, "utf-8", "replace")
 
 
-def read_row(values: Sequence[Any]) -> Row:
+def read_row(values: Iterable[Any]) -> Row:
     """A row from the columns as the statements read them: texts as bytes."""
-    created, job_id, state, name, next_run, last_run, repeat, data, priority, parent_id, retry_after, key = values
-    return Row(
-        read_text(created),
-        job_id,
-        read_text(state),
-        read_text(name),
-        read_text(next_run),
-        None if last_run is None else read_text(last_run),
-        read_text(repeat),
-        read_text(data),
-        priority,
-        parent_id,
-        read_text(retry_after),
-        read_text(key),
-    )
+    return Row._make([read_text(value) if isinstance(value, bytes) else value for value in values])
 
 
 class Transaction:
@@ -86,9 +72,9 @@ class Transaction:
         self.by_names = set() if by_names is None else by_names
         """Patterns, and kinds of jobs, that were found name by name the last time: see `line.py`."""
         self.runnable: list[str] = []
-        """Names of which there may be a job to run now: who waits for one should look."""
+        """Names of which there may be a job to run now: their waiters should try."""
         self.woken = False
-        """Nobody knows which: all who wait should look."""
+        """Any job may have become runnable: all waiters should try."""
 
     def run(self, statement: str, *values: Any) -> None:
         """Execute a statement by its name."""
@@ -116,12 +102,16 @@ class Transaction:
         row = self.first(statement, *values)
         return None if row is None else row[0]
 
+    def matches(self, name: str, pattern: str) -> bool:
+        """Whether a name matches a pattern, by SQLite's own rules."""
+        return bool(self.value("matches", name, pattern))
+
     def find(self, job_id: int) -> Row | None:
         row = self.first("by_id", job_id)
         return None if row is None else read_row(row)
 
     def job(self, job_id: int) -> Row:
-        """A job that somebody named by its id."""
+        """A job that a request names by its id."""
         row = self.find(job_id)
         if row is None:
             raise Refused("404 No job with this jobID")
@@ -135,12 +125,12 @@ class Transaction:
             self.by_names.add(pattern)
 
     def queued(self, name: str, next_run: str) -> None:
-        """A job has entered the line: those who wait for it look, if it is due."""
+        """A job has entered the line: its waiters try, if it is due."""
         if next_run <= self.now:
             self.runnable.append(name)
 
     def promote(self, key: str) -> None:
-        """A job of a sequence has ended: the oldest one that waits gets its turn, unless somebody has it."""
+        """A job of a sequence has ended: the oldest waiting one is next, unless another is active."""
         if not key or self.first("holder_of_sequence", key, 0) is not None:
             return
         successor = self.first("first_waiting", key)

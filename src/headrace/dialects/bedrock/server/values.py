@@ -49,7 +49,7 @@ def read_list(text: str) -> list[str]:
 
 
 def read_job_id(text: str) -> int:
-    """A jobID that somebody sent, in exactly one way of writing it."""
+    """A jobID from a request, in exactly one way of writing it."""
     if not text:
         raise Refused("402 Missing jobID")
     if not _CANONICAL_INTEGER.fullmatch(text) or not SMALLEST <= int(text) <= LARGEST:

@@ -1,169 +1,149 @@
-"""Who waits for which jobs: ten thousand of them cost memory, and nothing else.
-
-Waiters with the same wish stand in one line. Lines are found by the name of a job that has become runnable: exact
-names and prefixes by looking them up, other patterns by matching each distinct one once.
-"""
+"""Holds the GetJobs that found nothing, and answers them: a job has come, has fallen due, or their time is up."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+import asyncio
+import logging
+from typing import TYPE_CHECKING
 
-from headrace.dialects.bedrock.server.take import Wanted, Wish
+from headrace.dialects.bedrock.server.batch import Batch, Broken
+from headrace.dialects.bedrock.server.take import MOCKED, REAL, HandOut, get_jobs
+from headrace.dialects.bedrock.server.transaction import Transaction, read_text
+from headrace.dialects.bedrock.server.values import LARGEST
+from headrace.dialects.bedrock.server.waiters import Waiter, Waiters
+from headrace.dialects.bedrock.times import read_moment
+from headrace.dialects.bedrock.wire import Refused
 
+if TYPE_CHECKING:
+    from headrace.dialects.bedrock.server.server import Server
 
-class Listener(Protocol):
-    """Where a waiter's answer goes."""
+log = logging.getLogger("headrace.bedrock")
 
-    def is_gone(self) -> bool:
-        """Whether nobody would hear an answer."""
-
-
-class Waiter:
-    """A GetJob or GetJobs that found nothing and is held until there is something."""
-
-    __slots__ = ("deadline", "listener", "number", "wanted")
-
-    def __init__(self, listener: Listener, wanted: Wanted, deadline: float | None) -> None:
-        self.listener = listener
-        self.wanted = wanted
-        self.deadline = deadline
-        self.number = 0
-        """First come, first served."""
+LOOK_AT_CLOCK = 0.5
+"""Seconds, at most, between two looks for jobs that have fallen due, while a client waits."""
 
 
-class Waiters:
-    """All who wait."""
+class Waits:
+    """The waiters of a server, and the timers that end their waits."""
 
-    def __init__(self) -> None:
-        self._lines: dict[Wish, dict[int, Waiter]] = {}
-        self._by_name: dict[str, set[Wish]] = {}
-        self._by_prefix: dict[str, set[Wish]] = {}
-        self._by_pattern: dict[str, set[Wish]] = {}
-        self._lengths: dict[int, int] = {}
-        """How many prefixes have which length: only these lengths of a name are looked up."""
-        self._deadlines: list[tuple[float, int, Waiter]] = []
-        self._next_number = 0
-        self._count = 0
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._waiters = Waiters()
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._looked = ""
+        """Jobs that fell due up to this moment have been looked for."""
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._waiters)
 
-    def __iter__(self) -> Iterator[Waiter]:
-        return iter([waiter for line in self._lines.values() for waiter in line.values()])
+    def hold(self, batch: Batch, waiter: Waiter) -> None:
+        """A GetJob has found nothing, and waits."""
+        if not self._waiters:
+            self._looked = batch.transaction.now
+        waiter.connection.waiter = waiter
+        self._waiters.add(waiter)
 
-    def add(self, waiter: Waiter) -> None:
-        self._next_number += 1
-        waiter.number = self._next_number
-        wish = waiter.wanted.wish
-        line = self._lines.get(wish)
-        if line is None:
-            line = self._lines[wish] = {}
-            self._index(wish)
-        line[waiter.number] = waiter
-        self._count += 1
-        if waiter.deadline is not None:
-            heapq.heappush(self._deadlines, (waiter.deadline, waiter.number, waiter))
+    def withdraw(self, waiter: Waiter) -> None:
+        """A waiter's client has left: it takes no job."""
+        self._waiters.remove(waiter)
+        waiter.connection.waiter = None
 
-    def remove(self, waiter: Waiter) -> None:
-        """It has been answered, has run out of time, or has left."""
-        wish = waiter.wanted.wish
-        line = self._lines.get(wish)
-        if line is None or line.pop(waiter.number, None) is None:
+    def answer(self, batch: Batch, waiter: Waiter, answer: HandOut | Refused, *, last: bool = False) -> None:
+        """End a wait, with jobs or without."""
+        connection = waiter.connection
+        connection.waiter = None
+        if isinstance(answer, HandOut):
+            batch.hand_out(connection, answer)
+            batch.succeed(connection, answer.body)
+        else:
+            batch.refuse(connection, answer, last=last)
+        self._server.wake(connection)
+
+    def end(self, batch: Batch) -> None:
+        """The server stops: all waits are over."""
+        for waiter in self._waiters:
+            self._waiters.remove(waiter)
+            self.answer(batch, waiter, Refused("303 Timeout"), last=True)
+
+    def close(self) -> None:
+        for timer in (self._deadline_timer, self._due_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # -- jobs that have become runnable --
+
+    def serve(self, batch: Batch, tx: Transaction) -> None:
+        """Let waiters try. A hand-out may itself make jobs runnable: they follow when it is done."""
+        while tx.runnable or tx.woken:
+            names, woken = tx.runnable, tx.woken
+            tx.runnable, tx.woken = [], False
+            if self._waiters:
+                wishes = self._waiters.all_wishes() if woken else self._waiters.wishes_for(names, tx.matches)
+                for gone in self._waiters.serve(wishes, lambda waiter: self._try(batch, waiter)):
+                    gone.connection.waiter = None
+
+    def _try(self, batch: Batch, waiter: Waiter) -> bool:
+        """Whether a waiter has been answered."""
+        try:
+            found = batch.run(lambda tx: get_jobs(tx, waiter.wanted))
+        except Refused as refused:
+            self.answer(batch, waiter, refused)
+            return True
+        if found is not None:
+            self.answer(batch, waiter, found)
+        return found is not None
+
+    # -- the clock --
+
+    def set_timers(self) -> None:
+        loop = self._server.loop
+        deadline = self._waiters.next_deadline()
+        if deadline is not None and (self._deadline_timer is None or self._deadline_timer.when() > deadline):
+            if self._deadline_timer is not None:
+                self._deadline_timer.cancel()
+            self._deadline_timer = loop.call_at(deadline, self._expire)
+        if self._waiters and self._due_timer is None:
+            self._due_timer = loop.call_later(0, self._look_at_clock)
+
+    def _expire(self) -> None:
+        self._deadline_timer = None
+        batch = Batch(self._server)
+        for waiter in self._waiters.expired(self._server.loop.time()):
+            self.answer(batch, waiter, Refused("303 Timeout"))
+        batch.finish()
+        self.set_timers()
+
+    def _look_at_clock(self) -> None:
+        """Jobs may have fallen due since the last look: their waiters get them."""
+        self._due_timer = None
+        if not self._waiters or self._server.stopping:
             return
-        self._count -= 1
-        if not line:
-            del self._lines[wish]
-            self._unindex(wish)
-        if len(self._deadlines) > 100 + 2 * self._count:  # those that were answered in time
-            self._deadlines = [entry for entry in self._deadlines if self._waits(entry[2])]
-            heapq.heapify(self._deadlines)
+        batch = Batch(self._server)
+        pause = LOOK_AT_CLOCK
+        try:
+            pause = batch.run(self._fallen_due)
+        except Refused as error:
+            log.warning("could not look for jobs that are due: %s", error)
+        except Broken as error:
+            batch.give_up(error)
+        batch.finish()
+        self._due_timer = self._server.loop.call_later(pause, self._look_at_clock)
 
-    def _waits(self, waiter: Waiter) -> bool:
-        return waiter.number in self._lines.get(waiter.wanted.wish, ())
-
-    def next_deadline(self) -> float | None:
-        """When the next one runs out of time."""
-        while self._deadlines and not self._waits(self._deadlines[0][2]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
-
-    def expired(self, now: float) -> list[Waiter]:
-        """Those that have run out of time, removed."""
-        found = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            waiter = self._deadlines[0][2]
-            self.remove(waiter)
-            found.append(waiter)
-        return found
-
-    # -- the index --
-
-    def _index(self, wish: Wish) -> None:
-        for table, key in self._places(wish):
-            wishes = table.get(key)
-            if wishes is None:
-                wishes = table[key] = set()
-                if table is self._by_prefix:
-                    self._lengths[len(key)] = self._lengths.get(len(key), 0) + 1
-            wishes.add(wish)
-
-    def _unindex(self, wish: Wish) -> None:
-        for table, key in self._places(wish):
-            table[key].remove(wish)
-            if not table[key]:
-                del table[key]
-                if table is self._by_prefix:
-                    self._lengths[len(key)] -= 1
-                    if not self._lengths[len(key)]:
-                        del self._lengths[len(key)]
-
-    def _places(self, wish: Wish) -> list[tuple[dict[str, set[Wish]], str]]:
-        if wish.exact:
-            return [(self._by_name, name) for name in wish.names]
-        if wish.is_prefix:
-            return [(self._by_prefix, wish.prefix)]
-        return [(self._by_pattern, wish.names[0])]
-
-    def wishes_for(self, names: Iterable[str], matches: Callable[[str, str], bool]) -> set[Wish]:
-        """The wishes that jobs of these names may fulfil."""
-        found: set[Wish] = set()
-        for name in dict.fromkeys(names):
-            found |= self._by_name.get(name, _NONE)
-            for length in self._lengths:
-                found |= self._by_prefix.get(name[:length], _NONE)
-            for pattern, wishes in self._by_pattern.items():
-                if matches(name, pattern):
-                    found |= wishes
-        return found
-
-    def all_wishes(self) -> set[Wish]:
-        return set(self._lines)
-
-    def serve(self, wishes: Iterable[Wish], attempt: Callable[[Waiter], bool]) -> list[Waiter]:
-        """Let those with these wishes try, first come first, until there is nothing more for any of them.
-
-        Answers with those whose listeners have gone, removed. A wish that could not be fulfilled for one of its line
-        cannot be for the others.
-        """
-        gone = []
-        firsts = [(next(iter(self._lines[wish])), wish) for wish in wishes if wish in self._lines]
-        order = [(number, index) for index, (number, _) in enumerate(firsts)]
-        heapq.heapify(order)
-        while order:
-            number, index = heapq.heappop(order)
-            wish = firsts[index][1]
-            waiter = self._lines[wish][number]
-            if waiter.listener.is_gone():
-                gone.append(waiter)
-            elif not attempt(waiter):
-                continue
-            self.remove(waiter)
-            line = self._lines.get(wish)
-            if line:
-                heapq.heappush(order, (next(iter(line)), index))
-        return gone
-
-
-_NONE: frozenset[Wish] = frozenset()
+    def _fallen_due(self, tx: Transaction) -> float:
+        """Name the jobs that fell due since the last look; returns the seconds until the next one."""
+        since = min(self._looked, tx.now)  # the clock may have been set back
+        self._looked = tx.now
+        pause = LOOK_AT_CLOCK
+        now = read_moment(tx.now)
+        assert now is not None
+        for kind in (REAL, MOCKED):
+            priority = LARGEST
+            while (lower := tx.value("top_priority", kind, priority)) is not None:
+                priority = lower
+                tx.runnable += [read_text(name) for (name,) in tx.rows("fallen_due", kind, priority, since, tx.now)]
+                following = tx.value("next_due", kind, priority, tx.now)
+                moment = None if following is None else read_moment(read_text(following))
+                if moment is not None:
+                    pause = min(pause, max((moment - now).total_seconds(), 0.001))
+        return pause

@@ -1,6 +1,6 @@
 -- Version 1 of the schema: Bedrock's table as its clients know it, and beside it the server's own counter.
 -- The order of the columns is what `SELECT *` shows. AUTOINCREMENT: the id of a job that is gone is never given
--- to another, as clients that repeat a FinishJob must not finish somebody else's job.
+-- to another, as clients that repeat a FinishJob must not finish another job.
 CREATE TABLE jobs (
     created TIMESTAMP NOT NULL,
     jobID INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
