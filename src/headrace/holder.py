@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.errors import StoreBusy, Unsupported
+from headrace.errors import StoreBusy
 from headrace.locks import is_mine, reentrant_lock
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
-from headrace.store.facets import Rows, Sql
-from headrace.store.urls import Secret, shown_url
+from headrace.store.facets import Rows, Sql, refusal
+from headrace.store.urls import Secret
 from headrace.values.clock import Clock, SystemClock
 
 
@@ -91,7 +91,7 @@ class StoreHolder:
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""
         if facet not in self.store.facets:
-            raise Unsupported(f"{what} needs a store with {facet.value}, which {shown_url(self.store.url)} is not.")
+            raise refusal(self.store, facet, asked=what)
 
     def sql(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Look at a SQLite store with one statement that reads. `values` are for its question marks.

@@ -11,7 +11,6 @@ from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotF
 from headrace.options import editable, edited_fields, ids_of, named_in_text
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
-from headrace.store.courses import arun_course
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.store.settings import retention_of
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
@@ -424,16 +423,13 @@ class Job(Generic[R_co]):
         """
         from headrace.ops.why import why  # noqa: PLC0415  (few programs ask)
 
-        self.refresh()
-        return why(self.app.store, self.snapshot, self.app.clock.now()).sentence
+        return why(self.app, self.refresh().snapshot).sentence
 
     async def awhy(self) -> str:
         """The same, from async code."""
-        from headrace.ops.why import asking  # noqa: PLC0415
+        from headrace.ops.why import awhy  # noqa: PLC0415
 
-        store = self.app.store
-        await self.arefresh()
-        return (await arun_course(store, asking(store, self.snapshot, self.app.clock.now()))).sentence
+        return (await awhy(self.app, (await self.arefresh()).snapshot)).sentence
 
 
 def _lines(events: list[HistoryRecord]) -> list[HistoryEntry]:

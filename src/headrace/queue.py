@@ -98,30 +98,32 @@ class Queue:
 
         `stop_running`: what runs is taken from its workers and put back in line, without spending an attempt.
         """
-        return run_course(self.app.store, self._pausing(by, stop_running))
+        return run_course(self.app.store, self.pausing(by, stop_running))
 
     async def apause(self, by: str = "", *, stop_running: bool = False) -> bool:
         """The same, from async code."""
-        return await arun_course(self.app.store, self._pausing(by, stop_running))
+        return await arun_course(self.app.store, self.pausing(by, stop_running))
 
-    def _pausing(self, by: str, stop_running: bool) -> Course[bool]:
+    def pausing(self, by: str, stop_running: bool) -> Course[bool]:
+        """What `pause` asks the store for."""
         check_queue(self.name)
         if by:
             check_name("name", by)
         changed: bool = yield facet(self.app.store, Queues).pause(self.name, by)
         if check_flag("stop_running", stop_running):
-            yield from self._stopping()
+            yield from self.stopping()
         return changed
 
     def stop_running(self) -> int:
         """Take away what runs, back in line. How many that were."""
-        return run_course(self.app.store, self._stopping())
+        return run_course(self.app.store, self.stopping())
 
     async def astop_running(self) -> int:
         """The same, from async code."""
-        return await arun_course(self.app.store, self._stopping())
+        return await arun_course(self.app.store, self.stopping())
 
-    def _stopping(self) -> Course[int]:
+    def stopping(self) -> Course[int]:
+        """What `stop_running` asks the store for."""
         store = self.app.store
         editing = facet(store, Editing)
         wanted = Filter(states=(State.RUNNING,), queue=self.name, limit=200)
@@ -137,13 +139,15 @@ class Queue:
 
     def resume(self) -> bool:
         """Go on. False: it was not paused."""
-        store = self.app.store
-        return store.run(facet(store, Queues).resume(self.name))
+        return self.app.store.run(self.resuming())
 
     async def aresume(self) -> bool:
         """The same, from async code."""
-        store = self.app.store
-        return await store.arun(facet(store, Queues).resume(self.name))
+        return await self.app.store.arun(self.resuming())
+
+    def resuming(self) -> Operation[bool]:
+        """What `resume` asks the store for."""
+        return facet(self.app.store, Queues).resume(self.name)
 
     def limit(self, running: int | None) -> None:
         """Let at most so many of its jobs run at once, on all workers together; None: as many as come."""

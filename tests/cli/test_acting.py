@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, JobCancelled, State
-from headrace.cli import exits, failures
-from headrace.ops import selection
+from headrace.cli import exits
+from headrace.ops import act, selection
 from processes import WorkerProcess, environment, eventually
 
 from . import shop
@@ -77,6 +77,7 @@ def test_revive_refuses_to_break_uniqueness(app: Headrace, run: Run) -> None:
 
 def test_revive_by_group_pages_through(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PAGE", 1)
+    monkeypatch.setattr(act, "PAGE", 1)
     failed(app)
     assert run("revive", "--group", "ValueError", "--yes").output == "2 jobs revived.\n"
     assert ask("queues")["queues"][0]["ready"] == 2
@@ -109,6 +110,7 @@ def test_jobs_are_named_in_one_way(command: str, arguments: list[str], app: Head
 
 def test_a_queue_is_emptied(app: Headrace, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PAGE", 2)
+    monkeypatch.setattr(act, "PAGE", 2)
     app.enqueue_many([shop.send.call(f"{number}") for number in range(7)])
     first = shop.add.enqueue(1)
     app.enqueue_many([shop.send.using(after=[first]).call("later") for _ in range(2)])
@@ -206,7 +208,7 @@ def test_a_look_for_part_of_an_id_is_bounded(app: Headrace, run: Run, monkeypatc
 
 
 def test_purge(app: Headrace, run: Run, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "PAGE", 2)
+    monkeypatch.setattr(act, "PAGE", 2)
     failed(app)
     app.enqueue_many([shop.add.call(number) for number in range(5)])
     app.worker().run_until_empty()

@@ -10,9 +10,12 @@ import pytest
 
 from headrace import Headrace, State
 from headrace.cli import exits
-from headrace.cli.edit import take_steps
 from headrace.job import Job
+from headrace.ops.edit import take_steps
 from headrace.records import SessionInfo, Take
+from headrace.store.contract import Operation
+from headrace.store.courses import run_course
+from headrace.store.facets import Edit, Editing, Tags, facet
 from store.redis import servers
 
 from . import shop
@@ -90,11 +93,14 @@ def test_a_job_to_come_after_that_is_not_there_is_refused(app: Headrace, run: Ru
 def test_a_worker_that_comes_in_between_is_told(app: Headrace) -> None:
     job = shop.add.enqueue(1)
 
-    def too_late(job: Job[Any]) -> bool:
-        take(app, 1)
-        return job.edit(priority=3)
+    editing, tagging = facet(app.store, Editing), facet(app.store, Tags)
 
-    said = take_steps(job, [("tagged", lambda job: job.tag("x")), ("edited", too_late)])
+    def too_late(job_id: str) -> Operation[list[bool]]:
+        take(app, 1)
+        return editing.edit([job_id], Edit(priority=3))
+
+    steps = [("tagged", lambda job_id: tagging.tag([job_id], ["x"])), ("edited", too_late)]
+    said = run_course(app.store, take_steps(app.store, job.id, steps))
     assert said == "refused: it is running; but tagged"
 
 

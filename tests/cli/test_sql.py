@@ -79,8 +79,8 @@ def test_from_python(app: Headrace) -> None:
 
 def test_where_there_is_no_sql(run: Run) -> None:
     url = servers.fresh_url()
-    assert run("sql", "SELECT 1", store=url).stderr.startswith("headrace: SQL needs a SQLite store")
+    assert "has no SQL: use a SQLite store (sqlite:///...) for that." in run("sql", "SELECT 1", store=url).stderr
     app = Headrace(url)
-    with pytest.raises(Unsupported, match=r"sql\(\) needs a store with sql"):
+    with pytest.raises(Unsupported, match=r"sql\(\) can't be used with .*, which has no SQL: use a SQLite store"):
         app.sql("SELECT 1")
     app.close()

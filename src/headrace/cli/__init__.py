@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "delete": ("acts", "Delete jobs and all trace of them."),
         "revive": ("acts", "Put failed or cancelled jobs back in line."),
         "edit": ("edit", "Change jobs that wait."),
-        "take-back": ("edit", "Take running jobs away from their workers."),
+        "take-back": ("acts", "Take running jobs away from their workers."),
         "purge": ("purge", "Delete finished jobs."),
         "tag": ("tags", "Put words on jobs, or take them off."),
         "track": ("tags", "Keep an eye on jobs."),

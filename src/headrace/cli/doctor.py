@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import DURATION, NAMES, existing_store, file_of, json_option, store_options
+from headrace.cli.options import DURATION, NAMES, existing_app, file_of, json_option, store_options
 from headrace.cli.output import show_fields, show_json
 from headrace.ops.findings import find_problems
 from headrace.records import Counts, SessionSnapshot, State
@@ -51,7 +51,8 @@ def doctor_command(
       headrace doctor --store sqlite:////var/lib/shop/jobs.db
       headrace doctor --store gearmonkey+redis://localhost/0 --repair --orphan-after 1h
     """
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         repaired = _repair(opened, orphan_after, alone) if repair else []
         sessions = opened.run(opened.sessions())
         counts = opened.run(opened.counts())
@@ -152,7 +153,8 @@ def health_command(store: str | None, app_path: str | None, as_json: bool, queue
     """
     from headrace.worker.identity import host_identity, is_dead
 
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         sessions = opened.run(opened.sessions())
     here = [
         session

@@ -18,8 +18,9 @@ from headrace.cli.options import (
     only_store_option,
     required_app,
 )
-from headrace.cli.output import console, job_document, show_json
+from headrace.cli.output import console, show_json
 from headrace.errors import ArgumentsError, ConfigurationError, JobCancelled, JobFailed, Timeout
+from headrace.ops.documents import job_document
 from headrace.options import OF_CALL
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import DURATION, existing_store, json_option, store_options
+from headrace.cli.options import DURATION, existing_app, json_option, store_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
 from headrace.values.text import iso
@@ -49,7 +49,7 @@ def events_command(
         )
     except ConfigurationError as error:
         raise click.BadParameter(str(error), param_hint="--what") from None
-    with existing_store(store, app_path) as opened, Events(opened, test, _seconds(timeout)) as events:
+    with existing_app(store, app_path) as app, Events(app.store, test, _seconds(timeout)) as events:
         for event in events:
             if as_json:
                 document = {**event._asdict(), "at": iso(round(event.at.timestamp() * 1000))}

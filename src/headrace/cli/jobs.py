@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
-from headrace.cli.options import existing_store, json_option, store_options
-from headrace.cli.output import console, job_document, show_fields, show_json, show_table, text_of
+from headrace.cli.options import existing_app, json_option, store_options
+from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.cli.selecting import Filters, filter_options
-from headrace.errors import HeadraceError, JobNotFound
-from headrace.store.contract import Facet
-from headrace.values.text import ago, iso, length, local, now_ms, percent
+from headrace.errors import ConfigurationError
+from headrace.ops import look
+from headrace.ops.documents import job_document
+from headrace.values.text import ago, length, local, now_ms, percent
 
 if TYPE_CHECKING:
     from headrace.records import HistoryRecord, Lane, Snapshot
-    from headrace.store import Store
 
 
 @click.command("jobs")
@@ -45,22 +44,14 @@ def jobs_command(
       headrace jobs --state ready --before '1 hour ago' --json
       headrace jobs --tag urgent --task-like 'shop.mail:*'
     """
-    from headrace.ops.selection import page_of
-    from headrace.store.facets import SEARCH, Tags, facet
-
-    with existing_store(store, app_path) as opened:
-        if tracked or worker is not None:
-            facet(opened, Tags, SEARCH)
-        selection = filters.selection(opened)
-        wanted = replace(selection.wanted, tracked=tracked, worker=worker, limit=limit, after=cursor)
+    selection = filters.selection(tracked=tracked, worker=worker, limit=limit, after=cursor)
+    with existing_app(store, app_path) as app:
         try:
-            page = page_of(opened, replace(selection, wanted=wanted))
-        except HeadraceError:
-            raise
-        except (ValueError, OverflowError) as error:
+            page = look.jobs(app, selection)
+        except ConfigurationError as error:
             if cursor is None:
                 raise
-            raise click.BadParameter(f"{cursor!r} is no cursor of this store.", param_hint="'--cursor'") from error
+            raise click.BadParameter(str(error), param_hint="'--cursor'") from None
     if as_json:
         show_json({"jobs": [job_document(job) for job in page.jobs], "cursor": page.cursor})
         return
@@ -100,28 +91,14 @@ def job_command(job_id: str, store: str | None, app_path: str | None, as_json: b
       headrace job 01a1dd94962e700582fd831738a1847e
       headrace job 1847e
     """
-    with existing_store(store, app_path) as opened:
-        job = find_job(opened, job_id)
-        has_history = Facet.HISTORY in opened.facets
-        history = opened.run(opened.history(job.id)) if has_history else []
+    with existing_app(store, app_path) as app:
+        found = look.job(app, job_id)
     if as_json:
-        events = [{"at": iso(e.at), "what": e.what, "detail": e.detail, "worker": e.worker or None} for e in history]
-        show_json({**job_document(job), "history": events})
+        show_json(found.document())
         return
-    show_job(job)
-    if has_history:
-        show_history(history)
-
-
-def find_job(store: Store, part: str) -> Snapshot:
-    """The job with this id, or the only one of the newest that has this in its id."""
-    from headrace.ops.selection import whole_id
-
-    job_id = whole_id(store, part)
-    found = store.run(store.get([job_id]))[0]
-    if found is None:
-        raise JobNotFound(job_id)
-    return found
+    show_job(found.job)
+    if found.history is not None:
+        show_history(found.history)
 
 
 def show_job(job: Snapshot) -> None:

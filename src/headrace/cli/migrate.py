@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import existing_store, file_of, json_option, store_options
+from headrace.cli.options import existing_app, file_of, json_option, store_options
 from headrace.cli.output import show_json
-from headrace.store.facets import Migrating
+from headrace.ops.act import migrate
 from headrace.store.urls import shown_url
 
 
@@ -23,9 +23,9 @@ def migrate_command(store: str | None, app_path: str | None, as_json: bool) -> N
     Example:
       headrace migrate --store 'redis://localhost:6379/0?ns=shop'
     """
-    with existing_store(store, app_path) as opened:
-        migrated = isinstance(opened, Migrating) and opened.run(opened.migrate())
-        shown, in_file = shown_url(opened.url), file_of(opened.url) is not None
+    with existing_app(store, app_path) as app:
+        migrated = migrate(app)
+        shown, in_file = shown_url(app.url), file_of(app.url) is not None
     if as_json:
         show_json({"migrated": migrated})
     elif migrated:

@@ -17,7 +17,6 @@ from headrace.errors import ConfigurationError, StoreUnavailable
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.options import Option
-    from headrace.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,8 +178,14 @@ def find_url(store: str | None, app_path: str | None) -> str:
 
 
 @contextmanager
-def existing_store(store: str | None, app_path: str | None) -> Iterator[Store]:
-    """Open a store to look at it: a misspelt path must not make an empty store, and say that all is well."""
+def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = False) -> Iterator[Headrace]:
+    """An app at a store that is there: a misspelt path must not make an empty store, and say that all is well.
+
+    `with_tasks`: the app that was named itself; else one that has no tasks, so that a mistake in that one's code keeps
+    no operator from looking.
+    """
+    from headrace.app import Headrace
+    from headrace.loading import load_app
     from headrace.store import open_store
 
     url = find_url(store, app_path)
@@ -191,9 +196,12 @@ def existing_store(store: str | None, app_path: str | None) -> Iterator[Store]:
             "Say where with --store, $HEADRACE_STORE or --app."
         )
     opened = open_store(url)
+    app = load_app(app_path) if with_tasks and app_path else Headrace(url)
+    before = app.use_store(opened)
     try:
-        yield opened
+        yield app
     finally:
+        app.use_store(before)
         opened.close()
 
 

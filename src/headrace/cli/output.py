@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import sys
@@ -10,19 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
-from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import visible
-from headrace.values.codec import decode_error
-from headrace.values.text import iso
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-    from headrace.records import Snapshot
 
 STYLES = {
     "scheduled": "cyan",
@@ -143,56 +137,6 @@ def progress(what: str, total: int | None) -> Progress:
     return bar
 
 
-# -- jobs --
-
-
-def value_of(encoded: bytes | None) -> Any:
-    """What a job carries, decoded. It may have been written by anyone: what is no JSON is shown as base64."""
-    if encoded is None:
-        return None
-    try:
-        return json.loads(encoded)
-    except (ValueError, RecursionError):
-        return {"base64": base64.b64encode(encoded).decode()}
-
-
 def text_of(encoded: bytes | None) -> str:
-    """The same for people."""
+    """What a job carries, for people."""
     return "" if encoded is None else encoded.decode(errors="backslashreplace")
-
-
-def job_document(job: Snapshot) -> dict[str, Any]:
-    """A job as `--json` shows it. Names and meanings are stable; more may be added."""
-    error = None
-    if job.error is not None:
-        text = decode_error(job.error)
-        error = {"type": text.type, "message": text.message, "traceback": text.traceback}
-    return {
-        "id": job.id,
-        "task": job.task,
-        "queue": job.queue,
-        "state": job.state.value,
-        "priority": job.priority,
-        "arguments": value_of(job.body),
-        "created": iso(job.created),
-        "run_after": iso(job.due),
-        "started": iso(job.started),
-        "finished": iso(job.finished),
-        "attempts": job.attempts,
-        "crashes": job.crashes,
-        "max_crashes": job.max_crashes,
-        "worker": job.worker or None,
-        "progress": None if job.progress is None else {"done": job.progress[0], "total": job.progress[1]},
-        "data": value_of(job.data),
-        "result": value_of(job.result),
-        "group": job.group,
-        "error": error,
-        "cancelling": job.cancelling,
-        "unique_key": job.unique_key,
-        "after": list(job.after),
-        "lane": None if job.lane is None else asdict(job.lane),
-        "tags": list(job.tags),
-        "tracked": job.tracked,
-        "schedule": job.schedule,
-        "tick": iso(job.tick),
-    }

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli import exits, visible
-from headrace.cli.options import STATES, existing_store, json_option, store_options
-from headrace.cli.output import job_document, show_json, show_table
-from headrace.errors import ConfigurationError, Unsupported
-from headrace.store.contract import Facet
-from headrace.store.facets import Editing, QueueControl, Queues, facet
-from headrace.store.urls import shown_url
-from headrace.values.glob import any_fits, is_glob
+from headrace.cli import visible
+from headrace.cli.options import STATES, existing_app, json_option, store_options
+from headrace.cli.output import show_json, show_table
+from headrace.errors import ConfigurationError
+from headrace.ops import act, look
+from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.values.names import read_number
-from headrace.values.text import ago, iso, now_ms
+from headrace.values.text import ago, now_ms
 
 if TYPE_CHECKING:
-    from headrace.queue import Queue
-    from headrace.store import Store
+    from headrace.ops.look import QueueFigures
 
 
 @click.group("queues", invoke_without_command=True)
@@ -41,62 +38,41 @@ def queues_command(ctx: click.Context, store: str | None, app_path: str | None, 
     if ctx.invoked_subcommand is not None:
         ctx.obj = (store, app_path, as_json)
         return
-    from headrace.records import State
-
-    with existing_store(store, app_path) as opened:
-        counts = {count.queue: count.by_state for count in opened.run(opened.counts())}
-        sessions = [session for session in opened.run(opened.sessions()) if session.alive]
-        controls = {control.queue: control for control in _controls(opened)}
-    names = {*counts, *controls, *(name for session in sessions for name in session.info.queues if not is_glob(name))}
-    rows = [
-        (
-            name,
-            sum(any_fits(session.info.queues, name) for session in sessions),
-            *(counts.get(name, {}).get(State(state), 0) for state in STATES),
-        )
-        for name in sorted(names)
-    ]
-    headings = ("queue", "workers", *STATES)
+    with existing_app(store, app_path) as app:
+        found = look.queues(app)
     if as_json:
-        documents = [
-            dict(zip(headings, row, strict=True)) | _control_document(controls.get(str(row[0]))) for row in rows
-        ]
-        show_json({"queues": documents})
-    elif not rows:
+        show_json({"queues": [document(queue) for queue in found]})
+    elif not found:
         click.echo("No queues: there are no jobs and no workers.")
     else:
-        # Nobody needs a column of zeros, and eighty columns are soon full.
-        used = [i for i, name in enumerate(headings) if i < 4 or any(row[i] for row in rows) or name == "failed"]
-        texts = [[f"{row[i]:,}" if isinstance(row[i], int) else str(row[i]) for i in used] for row in rows]
-        numbers = " ".join(headings[1:])
-        shown = [headings[i] for i in used]
-        if controls:
-            shown.append("remark")
-            now = now_ms()
-            texts = [[*text, _remark(controls.get(text[0]), now)] for text in texts]
-        show_table(shown, texts, whole=numbers, numbers=numbers)
+        _show_queues(found)
 
 
-def _controls(store: Store) -> list[QueueControl]:
-    return store.run(facet(store, Queues).controls()) if Facet.QUEUES in store.facets else []
+ALWAYS = ("scheduled", "ready", "failed")
 
 
-def _control_document(control: QueueControl | None) -> dict[str, object]:
-    if control is None:
-        return {"limit": None, "paused_by": None, "paused": None}
-    return {"limit": control.limit, "paused_by": control.paused_by, "paused": iso(control.paused_at)}
+def _show_queues(found: list[QueueFigures]) -> None:
+    # Nobody needs a column of zeros, and eighty columns are soon full.
+    used = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
+    headings = ["queue", "workers", *used]
+    numbers = " ".join(headings[1:])
+    rows = [[queue.queue, *(f"{getattr(queue, name):,}" for name in headings[1:])] for queue in found]
+    now = now_ms()
+    remarks = [_remark(queue, now) for queue in found]
+    if any(remarks):
+        headings.append("remark")
+        rows = [[*row, remark] for row, remark in zip(rows, remarks, strict=True)]
+    show_table(headings, rows, whole=numbers, numbers=numbers)
 
 
-def _remark(control: QueueControl | None, now: int) -> str:
-    if control is None:
-        return ""
+def _remark(queue: QueueFigures, now: int) -> str:
     parts = []
-    if control.paused_by is not None:
-        by = f" by {control.paused_by}" if control.paused_by else ""
-        since = f" {ago(control.paused_at, now)}" if control.paused_at is not None else ""
+    if queue.paused_by is not None:
+        by = f" by {queue.paused_by}" if queue.paused_by else ""
+        since = f" {ago(epoch_ms(queue.paused), now)}" if queue.paused is not None else ""
         parts.append(f"paused{by}{since}")
-    if control.limit is not None:
-        parts.append(f"at most {control.limit} at once")
+    if queue.limit is not None:
+        parts.append(f"at most {queue.limit} at once")
     return ", ".join(parts)
 
 
@@ -134,25 +110,14 @@ def pause_command(
       headrace queues pause mail --by ada
     """
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
-    with existing_store(store, app_path) as opened:
-        handle = _handle(opened, queue)
-        changed = handle.pause(_who() if by is None else by)
-        stopped = handle.stop_running() if stop_running else 0
+    with existing_app(store, app_path) as app:
+        change = act.pause(app, queue, _who() if by is None else by, stop_running=stop_running)
     if as_json:
-        show_json({"queue": queue, "paused": True, "changed": changed, "stopped": stopped})
+        show_json(document(change))
         return
-    click.echo(visible(f"{queue} is paused." if changed else f"{queue} was paused already."))
+    click.echo(visible(f"{queue} is paused." if change.changed else f"{queue} was paused already."))
     if stop_running:
-        click.echo(f"{stopped:,} running job{'' if stopped == 1 else 's'} put back in line.")
-
-
-def _handle(store: Store, queue: str) -> Queue:
-    """The queue as Python programs have it, with the same checks."""
-    from headrace.app import Headrace
-
-    app = Headrace(store.url)
-    app.use_store(store)
-    return app.queue(queue)
+        click.echo(f"{change.stopped:,} running job{'' if change.stopped == 1 else 's'} put back in line.")
 
 
 def _who() -> str:
@@ -175,12 +140,12 @@ def resume_command(ctx: click.Context, queue: str, store: str | None, app_path: 
       headrace queues resume mail
     """
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
-    with existing_store(store, app_path) as opened:
-        changed = _handle(opened, queue).resume()
+    with existing_app(store, app_path) as app:
+        change = act.resume(app, queue)
     if as_json:
-        show_json({"queue": queue, "paused": False, "changed": changed})
+        show_json({"queue": queue, "paused": False, "changed": change.changed})
     else:
-        click.echo(visible(f"{queue} goes on." if changed else f"{queue} was not paused."))
+        click.echo(visible(f"{queue} goes on." if change.changed else f"{queue} was not paused."))
 
 
 class LimitType(click.ParamType):  # type: ignore[type-arg]
@@ -217,8 +182,8 @@ def limit_command(
     """
     store, app_path, as_json = _where(ctx, store, app_path, as_json)
     limit = running if isinstance(running, int) else None
-    with existing_store(store, app_path) as opened:
-        _handle(opened, queue).limit(limit)
+    with existing_app(store, app_path) as app:
+        act.limit(app, queue, limit)
     if as_json:
         show_json({"queue": queue, "limit": limit})
     else:
@@ -239,15 +204,12 @@ def peek_command(queue: str, store: str | None, app_path: str | None, as_json: b
     Example:
       headrace peek mail
     """
-    with existing_store(store, app_path) as opened:
-        if Facet.EDIT not in opened.facets:
-            raise Unsupported(f"{shown_url(opened.url)} can't tell what is next in line.")
-        jobs = opened.run(facet(opened, Editing).peek(queue, limit))
+    with existing_app(store, app_path) as app:
+        jobs = look.peek(app, queue, limit)
     if as_json:
         show_json({"jobs": [job_document(job) for job in jobs]})
     elif not jobs:
         click.echo(visible(f"Nothing stands in line in {queue}."))
-        click.get_current_context().exit(exits.OK)
     else:
         now = now_ms()
         rows = [

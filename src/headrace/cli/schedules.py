@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits, visible
-from headrace.cli.options import DURATION, existing_store, given_options, job_options, json_option, store_options
-from headrace.cli.output import console, show_fields, show_json, show_table, text_of, value_of
+from headrace.cli.options import DURATION, existing_app, given_options, job_options, json_option, store_options
+from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError, ScheduleNotFound
+from headrace.ops.documents import value_of
 from headrace.options import editable
 from headrace.values.text import ago, iso, length, local, now_ms
 
@@ -36,7 +37,8 @@ def schedules_of(store: str | None, app_path: str | None) -> Iterator[Headrace]:
     parent = click.get_current_context().parent
     above = parent.params if parent is not None else {}
     store, app_path = store or above.get("store"), app_path or above.get("app_path")
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         app = load_app(app_path) if app_path else Headrace(opened.url)
         before = app.use_store(opened)
         try:

@@ -19,8 +19,9 @@ from headrace.values.durations import milliseconds
 from headrace.values.text import now_ms
 
 if TYPE_CHECKING:
-    from headrace.ops.selection import Act, Selection
-    from headrace.store import Store
+    from headrace.app import Headrace
+    from headrace.ops.act import Verb
+    from headrace.ops.selection import Selection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,21 +76,19 @@ class Filters(Struct, frozen=True):
     def given(self) -> bool:
         return self != Filters()
 
-    def selection(self, store: Store, default: tuple[str, ...] = ()) -> Selection:
-        """The selection of jobs in a store. Without --state: those in the states of `default`."""
+    def selection(self, **more: Any) -> Selection:
+        """The selection of jobs. `more`: further fields of its `Filter`."""
         from headrace.ops.selection import Selection
         from headrace.records import Filter, State
-        from headrace.store.facets import SEARCH, Tags, facet
 
-        if self.tag is not None or self.task_like is not None:
-            facet(store, Tags, SEARCH)
         wanted = Filter(
-            states=tuple(State(state) for state in self.states or default),
+            states=tuple(map(State, self.states)),
             queue=self.queue,
             task=self.task,
             task_like=self.task_like,
             group=self.group,
             tag=self.tag,
+            **more,
         )
         return Selection(wanted=wanted, put_before=self.before, put_after=self.after, error=self.error)
 
@@ -137,13 +136,13 @@ def check_choice(ids: tuple[str, ...], filters: Filters) -> None:
         raise click.UsageError("Which jobs? Give their ids, or filters: --queue, --task, --state, --group, --tag ...")
 
 
-def act_on_many(
-    store: Store, selection: Selection, act: Act, bounds: Bounds, *, verb: str, done: str, as_json: bool
-) -> None:
-    """Do something to all jobs of a selection, after a question; say how many that were."""
-    from headrace.ops.selection import act_on_all, count
+def act_on_many(app: Headrace, verb: Verb, filters: Filters, bounds: Bounds, as_json: bool) -> None:
+    """Do something to all jobs that fit, after a question; say how many that were."""
+    from headrace.ops.act import to_all
+    from headrace.ops.selection import count
 
-    matching = count(store, selection, bounds.limit)
+    selection, done = verb.meant(filters.selection()), verb.done
+    matching = count(app, selection, bounds.limit)
     if bounds.dry_run:
         _say({"matching": matching}, f"{_jobs(matching)} would be {done}.", as_json)
         return
@@ -153,10 +152,10 @@ def act_on_many(
     if not bounds.yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"{_jobs(matching)} would be {done}. Nobody is there to be asked: add --yes.")
-        click.confirm(f"{verb.capitalize()} {_jobs(matching)}?", abort=True, err=True)
-    with progress(verb, matching) as bar:
-        good, refused = act_on_all(
-            store, selection, act, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
+        click.confirm(f"{verb.name.capitalize()} {_jobs(matching)}?", abort=True, err=True)
+    with progress(verb.name, matching) as bar:
+        good, refused = to_all(
+            app, verb, selection, limit=bounds.limit, advance=lambda number: bar.advance(bar.task_ids[0], number)
         )
     text = f"{_jobs(good)} {done}." + (f" {refused:,} refused." if refused else "")
     _say({"matching": matching, done: good, "refused": refused}, text, as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json, show_table
 from headrace.store.contract import Facet
 from headrace.store.facets import Queues, Settings, facet
@@ -61,7 +61,8 @@ def settings_command(
         raise click.UsageError("Which setting of this queue? There is session-timeout, and max-concurrency.")
     if unset and (name is None or value is not None):
         raise click.UsageError("Say which one to unset, without a value: headrace settings NAME --unset")
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         if value is not None or unset:
             assert name is not None
             _change(opened, name, queue, value)

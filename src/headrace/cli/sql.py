@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any, cast
+from typing import Any
 
 import click
 
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json, show_table
-from headrace.errors import Unsupported
-from headrace.store.contract import Facet
-from headrace.store.facets import Sql
-from headrace.store.urls import shown_url
+from headrace.ops import look
+from headrace.ops.documents import as_base64
 
 
 @click.command("sql")
@@ -28,10 +25,8 @@ def sql_command(query: str, store: str | None, app_path: str | None, as_json: bo
     Example:
       headrace sql "SELECT task, count(*) FROM jobs WHERE state = 'failed' GROUP BY task"
     """
-    with existing_store(store, app_path) as opened:
-        if Facet.SQL not in opened.facets:
-            raise Unsupported(f"SQL needs a SQLite store, which {shown_url(opened.url)} is not.")
-        found = opened.run(cast("Sql", opened).sql(query, ()))
+    with existing_app(store, app_path) as app:
+        found = look.sql(app, query)
     if as_json:
         show_json({"rows": [dict(zip(found.columns, map(_json, row), strict=True)) for row in found.rows]})
     elif not found.rows:
@@ -41,7 +36,7 @@ def sql_command(query: str, store: str | None, app_path: str | None, as_json: bo
 
 
 def _json(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+    return as_base64(value) if isinstance(value, bytes) else value
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
 from headrace.store.facets import Statistics, facet
 from headrace.store.stats import at_most, date_of, day_of, deviation, filled, histogram, mean, percentile
@@ -37,7 +37,8 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
       headrace stats mail --day 2026-11-15
     """
     wanted = day_of(day, now_ms())
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         names = (
             [count.queue for count in opened.run(opened.counts())] if queue is None else [check_name("queue", queue)]
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import click
+from msgspec import to_builtins
 
 from headrace.cli.acts import report
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json, show_table
+from headrace.ops import act, look
 from headrace.ops.selection import whole_ids
-from headrace.store.facets import Tags, facet
-from headrace.values.names import check_tags
 
 
 @click.command("tag")
@@ -36,10 +36,9 @@ def tag_command(
     """
     if not add and not remove:
         raise click.UsageError("Which words? Say --add TAG or --remove TAG.")
-    with existing_store(store, app_path) as opened:
-        whole = whole_ids(opened, ids)
-        known = opened.run(facet(opened, Tags).tag(whole, check_tags(add), check_tags(remove)))
-    report(whole, ["tagged" if there else "not found" for there in known], ("tagged",), as_json)
+    with existing_app(store, app_path) as app:
+        acted = act.tag(app, whole_ids(app, ids), add, remove)
+    report(acted, as_json)
 
 
 @click.command("tags")
@@ -53,14 +52,14 @@ def tags_command(store: str | None, app_path: str | None, as_json: bool, limit: 
     Example:
       headrace tags --limit 10
     """
-    with existing_store(store, app_path) as opened:
-        found = opened.run(facet(opened, Tags).tags(limit))
+    with existing_app(store, app_path) as app:
+        found = look.tags(app, limit)
     if as_json:
-        show_json({"tags": [{"tag": tag, "jobs": jobs} for tag, jobs in found]})
+        show_json({"tags": to_builtins(found)})
     elif not found:
         click.echo("No tags.")
     else:
-        show_table(("tag", "jobs"), [(tag, f"{jobs:,}") for tag, jobs in found], whole="jobs", numbers="jobs")
+        show_table(("tag", "jobs"), [(one.tag, f"{one.jobs:,}") for one in found], whole="jobs", numbers="jobs")
 
 
 @click.command("track")
@@ -94,8 +93,6 @@ def untrack_command(ids: tuple[str, ...], store: str | None, app_path: str | Non
 
 
 def _track(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool, on: bool) -> None:
-    with existing_store(store, app_path) as opened:
-        whole = whole_ids(opened, ids)
-        known = opened.run(facet(opened, Tags).track(whole, on))
-    done = "tracked" if on else "no longer tracked"
-    report(whole, [done if there else "not found" for there in known], (done,), as_json)
+    with existing_app(store, app_path) as app:
+        acted = act.track(app, whole_ids(app, ids), on)
+    report(acted, as_json)

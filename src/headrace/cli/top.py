@@ -22,7 +22,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from headrace.cli import visible
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import cell, console, show_json
 from headrace.events import PASSING
 from headrace.ops.overview import (
@@ -402,7 +402,8 @@ def top_command(store: str | None, app_path: str | None, as_json: bool, once: bo
     """
     from headrace.store.urls import shown_url
 
-    with existing_store(store, app_path) as opened:
+    with existing_app(store, app_path) as found_app:
+        opened = found_app.store
         where = shown_url(opened.url)
         if once:
             overview = take_look(opened, measure_rates(opened, ONCE))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from headrace.cli import visible
-from headrace.cli.jobs import find_job
-from headrace.cli.options import existing_store, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json
+from headrace.ops.selection import find_job
 from headrace.ops.why import why
-from headrace.values.text import now_ms
 
 
 @click.command("why")
@@ -24,9 +23,9 @@ def why_command(job_id: str, store: str | None, app_path: str | None, as_json: b
       headrace why 01a1dd94962e700582fd831738a1847e
       ready: no live worker listens to the queue 'mail'. Start one: headrace worker APP --queues mail
     """
-    with existing_store(store, app_path) as opened:
-        job = find_job(opened, job_id)
-        found = why(opened, job, now_ms())
+    with existing_app(store, app_path) as app:
+        job = find_job(app, job_id)
+        found = why(app, job)
     if as_json:
         show_json({"id": job.id, "state": job.state.value, "reason": found.reason, "sentence": found.sentence})
     else:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.errors import JobNotFound, StillNeeded, UnclearId
+from headrace.errors import JobNotFound, UnclearId
+from headrace.ops.forms import forms
 from headrace.records import Filter, Page, Snapshot
 from headrace.store import Store
 from headrace.store.contract import CORE_FACETS
-from headrace.store.paging import PAGE, PASSES, pages, whole_page
+from headrace.store.courses import Course
+from headrace.store.facets import SEARCH, Tags, facet
+from headrace.store.paging import PAGE, following, whole_page_course
 from headrace.values.codec import decode_error
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 LOOK = 10_000
 """How many of the newest jobs are looked at for part of an id."""
@@ -21,9 +27,6 @@ ID_LENGTH = 32
 """Of the ids that headrace makes."""
 SHOWN = 5
 """How many ids an error names, at most."""
-
-Act = Callable[[Sequence[str]], Sequence[bool]]
-"""Does something to jobs, and answers per job whether it was done."""
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -51,21 +54,24 @@ class Selection(Struct, frozen=True, kw_only=True):
         return self.error.casefold() in f"{error.type}: {error.message}".casefold()
 
 
-def select(store: Store, selection: Selection) -> Iterator[list[Snapshot]]:
-    """The jobs, page by page, newest first. Jobs of a page may be changed before the next is asked for."""
-    for jobs in pages(store, replace(selection.wanted, limit=PAGE)):
-        if found := [job for job in jobs if selection.fits(job)]:
-            yield found
+def check_searchable(store: Store, selection: Selection) -> None:
+    """Refuse what a store without tags cannot look for."""
+    wanted = selection.wanted
+    if wanted.tag is not None or wanted.task_like is not None or wanted.tracked or wanted.worker is not None:
+        facet(store, Tags, SEARCH)
 
 
-def page_of(store: Store, selection: Selection) -> Page:
-    """One page of as many jobs as the filter's limit says, if there are as many."""
+def page_of_course(app: Headrace, selection: Selection) -> Course[Page]:
+    """One page of as many jobs as the filter's limit says, if there are as many, newest first."""
+    store = app.store
+    check_searchable(store, selection)
     if selection == Selection(wanted=selection.wanted):
-        return whole_page(store, selection.wanted)
+        whole = yield from whole_page_course(store, selection.wanted)
+        return whole
     wanted, missing = replace(selection.wanted, limit=PAGE), selection.wanted.limit
     jobs: list[Snapshot] = []
     while True:
-        page = store.run(store.find(wanted))
+        page: Page = yield store.find(wanted)
         fitting = [place for place, job in enumerate(page.jobs) if selection.fits(job)]
         if len(fitting) > missing:  # it ends within this page: once more, for the cursor behind its last job
             wanted = replace(wanted, limit=fitting[missing - 1] + 1)
@@ -77,57 +83,24 @@ def page_of(store: Store, selection: Selection) -> Page:
         wanted = replace(wanted, after=page.cursor)
 
 
-def count(store: Store, selection: Selection, limit: int | None = None) -> int:
-    """How many there are, counted up to a limit."""
+page_of, apage_of = forms(page_of_course)
+
+
+def count_course(app: Headrace, selection: Selection, limit: int | None = None) -> Course[int]:
+    """How many jobs there are, counted up to a limit."""
+    check_searchable(app.store, selection)
     total = 0
-    for jobs in select(store, selection):
-        total += len(jobs)
+    wanted: Filter | None = replace(selection.wanted, limit=PAGE)
+    while wanted is not None:
+        page: Page = yield app.store.find(wanted)
+        total += sum(map(selection.fits, page.jobs))
         if limit is not None and total >= limit:
             return limit
+        wanted = following(wanted, page)
     return total
 
 
-def act_on_all(
-    store: Store,
-    selection: Selection,
-    act: Act,
-    *,
-    limit: int | None = None,
-    advance: Callable[[int], None] = lambda number: None,
-) -> tuple[int, int]:
-    """Do something to all jobs of a selection. Returns for how many it was done, and for how many not.
-
-    Where a store finds a page by counting, jobs that leave the selection make others move up past the next page. So it
-    begins again until it meets no job that it has not met before; a job that comes back is not met twice.
-    """
-    met: set[str] = set()
-    done = 0
-    for _ in range(PASSES):
-        before = len(met)
-        for jobs in select(store, selection):
-            ids = [job.id for job in jobs if job.id not in met]
-            if limit is not None:
-                ids = ids[: limit - len(met)]
-            if ids:
-                done += sum(act(ids))
-                met.update(ids)
-                advance(len(ids))
-            if limit is not None and len(met) >= limit:
-                return done, len(met) - done
-        if len(met) == before:
-            break
-    return done, len(met) - done
-
-
-def delete_unneeded(store: Store, ids: Sequence[str]) -> list[bool]:
-    """Delete all but those that other jobs still need."""
-    try:
-        return store.run(store.delete(ids)) if ids else []
-    except StillNeeded:
-        if len(ids) == 1:
-            return [False]
-    middle = len(ids) // 2
-    return [*delete_unneeded(store, ids[:middle]), *delete_unneeded(store, ids[middle:])]
+count, acount = forms(count_course)
 
 
 class IdSearch(NamedTuple):
@@ -137,42 +110,56 @@ class IdSearch(NamedTuple):
     looked: int
 
 
-def search_ids(store: Store, part: str) -> IdSearch:
+def search_ids_course(app: Headrace, part: str) -> Course[IdSearch]:
     """Look for part of an id among the newest jobs."""
     looked, found = 0, list[str]()
-    if len(part) >= ID_LENGTH and store.facets >= CORE_FACETS:
+    if len(part) >= ID_LENGTH and app.store.facets >= CORE_FACETS:
         return IdSearch(found, looked)  # it is a whole id already
-    for jobs in pages(store, Filter(limit=PAGE)):
-        found += [job.id for job in jobs if part in job.id]
-        looked += len(jobs)
-        if looked >= LOOK or len(found) > SHOWN:
-            break
+    wanted: Filter | None = Filter(limit=PAGE)
+    while wanted is not None and looked < LOOK and len(found) <= SHOWN:
+        page: Page = yield app.store.find(wanted)
+        found += [job.id for job in page.jobs if part in job.id]
+        looked += len(page.jobs)
+        wanted = following(wanted, page)
     return IdSearch(found, looked)
 
 
-def whole_ids(store: Store, parts: Sequence[str]) -> list[str]:
+search_ids, asearch_ids = forms(search_ids_course)
+
+
+def whole_ids_course(app: Headrace, parts: Sequence[str]) -> Course[list[str]]:
     """The ids that are meant: each by itself, or by a part that one job alone has in its id.
 
     A part that no job has stays as it is. One that several have is refused, before anything is done.
     """
-    jobs = store.run(store.get(parts))
-    return [part if job is not None else _only_one(store, part) or part for part, job in zip(parts, jobs, strict=True)]
+    jobs: list[Snapshot | None] = yield app.store.get(parts)
+    whole: list[str] = []
+    for part, job in zip(parts, jobs, strict=True):
+        only = None if job is not None else (yield from _only_one(app, part))
+        whole.append(only or part)
+    return whole
 
 
-def whole_id(store: Store, part: str) -> str:
-    """The id that is meant. `JobNotFound` if there is none."""
-    (found,) = whole_ids(store, [part])
-    if found == part and store.run(store.get([part]))[0] is None:
-        if len(part) >= ID_LENGTH:
-            raise JobNotFound(part)
-        raise UnclearId(
-            f"There is no job {part!r}, and none of the newest {search_ids(store, part).looked:,} has that in its id."
-        )
-    return found
+whole_ids, awhole_ids = forms(whole_ids_course)
 
 
-def _only_one(store: Store, part: str) -> str | None:
-    found = search_ids(store, part).ids
+def find_job_course(app: Headrace, part: str) -> Course[Snapshot]:
+    """The job with this id, or the only one of the newest that has this in its id. `JobNotFound` if there is none."""
+    (job_id,) = yield from whole_ids_course(app, [part])
+    (job,) = yield app.store.get([job_id])
+    if job is not None:
+        return cast("Snapshot", job)
+    if job_id != part or len(part) >= ID_LENGTH:
+        raise JobNotFound(job_id)
+    looked = (yield from search_ids_course(app, part)).looked
+    raise UnclearId(f"There is no job {part!r}, and none of the newest {looked:,} has that in its id.")
+
+
+find_job, afind_job = forms(find_job_course)
+
+
+def _only_one(app: Headrace, part: str) -> Course[str | None]:
+    found = (yield from search_ids_course(app, part)).ids
     if len(found) > 1:
         shown = ", ".join(found[:SHOWN]) + (" and others" if len(found) > SHOWN else "")
         raise UnclearId(f"{part!r} is part of several ids: {shown}. Give more of it.")

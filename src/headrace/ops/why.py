@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.ops.forms import forms
 from headrace.records import Counts, SessionSnapshot, Snapshot, State
 from headrace.schedule.vocabulary import ordinal
-from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.courses import Course, run_course
+from headrace.store.courses import Course
 from headrace.store.facets import Circumstances, Explaining, LaneSnapshot, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.values.codec import decode_error
 from headrace.values.glob import any_fits
 from headrace.values.text import length, local, percent
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 
 class Why(NamedTuple):
@@ -25,13 +28,9 @@ class Why(NamedTuple):
     sentence: str
 
 
-def why(store: Store, job: Snapshot, now: int) -> Why:
-    """Ask a store why a job is where it is."""
-    return run_course(store, asking(store, job, now))
-
-
-def asking(store: Store, job: Snapshot, now: int) -> Course[Why]:
-    """What to ask a store for, and what follows from the answers."""
+def why_course(app: Headrace, job: Snapshot) -> Course[Why]:
+    """Why a job is where it is."""
+    store, now = app.store, app.clock.now()
     around: Circumstances | None = None
     if Facet.WHY in store.facets:
         around = yield facet(store, Explaining).circumstances(job.id)
@@ -40,6 +39,9 @@ def asking(store: Store, job: Snapshot, now: int) -> Course[Why]:
     sessions = yield store.sessions()
     counts = yield store.counts()
     return explain(job, sessions, counts, now, around)
+
+
+why, awhy = forms(why_course)
 
 
 def explain(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
-from headrace.errors import MaybeApplied
 from headrace.store.contract import Operation, Store
 
 T = TypeVar("T")
@@ -13,15 +12,21 @@ T = TypeVar("T")
 Course = Generator[Operation[Any], Any, T]
 
 
+def ask(operation: Operation[T]) -> Course[T]:
+    """One operation as a course: `yield from ask(...)` has the type of its answer."""
+    answer: T = yield operation
+    return answer
+
+
 def run_course(store: Store, course: Course[T]) -> T:
-    """Run the operations that a generator describes, in this thread."""
+    """Run the operations that a generator describes, in this thread. An error is raised where the course asked."""
     answer: Any = None
     try:
         step = next(course)
         while True:
             try:
                 answer = store.run(step)
-            except MaybeApplied as error:
+            except Exception as error:
                 step = course.throw(error)
             else:
                 step = course.send(answer)
@@ -36,7 +41,7 @@ async def arun_course(store: Store, course: Course[T]) -> T:
         while True:
             try:
                 answer = await store.arun(step)
-            except MaybeApplied as error:
+            except Exception as error:
                 step = course.throw(error)
             else:
                 step = course.send(answer)

@@ -451,21 +451,40 @@ _FACETS: dict[type, Facet] = {
     Settings: Facet.SETTINGS,
     Events: Facet.EVENTS,
     Explaining: Facet.WHY,
+    Sql: Facet.SQL,
 }
 
 
-_WORDS = {Facet.EDIT: "way to change jobs that wait or run"}
+_LACKS = {
+    Facet.DELAY: "delayed jobs",
+    Facet.PRIORITY: "priorities",
+    Facet.UNIQUE: "unique jobs",
+    Facet.RESULT: "results",
+    Facet.DATA: "data and progress of jobs",
+    Facet.REVIVE: "way to revive jobs",
+    Facet.ROLL_CALL: "list of its workers",
+    Facet.MOVE: "way to move jobs to other queues",
+    Facet.RELATIONS: "dependencies between jobs",
+    Facet.EDIT: "way to change jobs that wait or run",
+    Facet.WHY: "way to tell why a job waits",
+    Facet.SQL: "SQL",
+}
 """What a store without a facet lacks, where the facet's name does not say it."""
 SEARCH = "search by tag, worker or GLOB"
-"""What those lack that have no tags, for whoever looks for jobs."""
+"""What a store without tags lacks when jobs are looked for."""
 
 
 def facet(store: Store, protocol: type[F], what: str = "") -> F:
     """The store as one that can do this, or `Unsupported`. `what`: the part of the facet that is needed, in words."""
     needed = _FACETS[protocol]
     if needed not in store.facets:
-        lacks = what or _WORDS.get(needed, needed.value)
-        raise Unsupported(
-            f"{shown_url(store.url)} has no {lacks}: use a native store (sqlite:///..., redis://...) for that."
-        )
+        raise refusal(store, needed, what)
     return cast("F", store)
+
+
+def refusal(store: Store, needed: Facet, lacks: str = "", asked: str = "") -> Unsupported:
+    """What to raise where a store lacks a facet. `lacks`: what it has not got; `asked`: what needs it."""
+    place = shown_url(store.url)
+    subject = f"{asked} can't be used with {place}, which" if asked else place
+    others = "SQLite store (sqlite:///...)" if needed is Facet.SQL else "native store (sqlite:///..., redis://...)"
+    return Unsupported(f"{subject} has no {lacks or _LACKS.get(needed, needed.value)}: use a {others} for that.")

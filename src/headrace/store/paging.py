@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
 from headrace.records import Filter, Page, Snapshot, State
 from headrace.store.contract import Store
+from headrace.store.courses import Course, run_course
 from headrace.store.facets import SEARCH, Tags, facet
 from headrace.values.glob import is_glob
 
@@ -50,7 +51,7 @@ def pages(store: Store, wanted: Filter) -> Iterator[list[Snapshot]]:
             yield page.jobs
         if page.cursor is None:
             return
-        wanted = msgspec.structs.replace(wanted, after=page.cursor)
+        wanted = replace(wanted, after=page.cursor)
 
 
 async def apages(store: Store, wanted: Filter) -> AsyncIterator[list[Snapshot]]:
@@ -61,15 +62,25 @@ async def apages(store: Store, wanted: Filter) -> AsyncIterator[list[Snapshot]]:
             yield page.jobs
         if page.cursor is None:
             return
-        wanted = msgspec.structs.replace(wanted, after=page.cursor)
+        wanted = replace(wanted, after=page.cursor)
+
+
+def following(wanted: Filter, page: Page) -> Filter | None:
+    """What to ask for after a page, in courses; None: it was the last one."""
+    return None if page.cursor is None else replace(wanted, after=page.cursor)
 
 
 def whole_page(store: Store, wanted: Filter) -> Page:
     """One page as long as asked for: a store cuts a look short that has gone through many jobs in vain."""
+    return run_course(store, whole_page_course(store, wanted))
+
+
+def whole_page_course(store: Store, wanted: Filter) -> Course[Page]:
+    """What `whole_page` asks the store for."""
     jobs: list[Snapshot] = []
     while True:
-        page = store.run(store.find(wanted))
+        page: Page = yield store.find(wanted)
         jobs += page.jobs
         if page.cursor is None or len(page.jobs) == wanted.limit:
             return Page(jobs, page.cursor)
-        wanted = msgspec.structs.replace(wanted, after=page.cursor, limit=wanted.limit - len(page.jobs))
+        wanted = replace(wanted, after=page.cursor, limit=wanted.limit - len(page.jobs))

@@ -10,7 +10,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _shown(at: int) -> float:
+def shown_seconds(at: int) -> float:
     """Seconds that have a date: a damaged job may be of a year that has none."""
     return min(max(at, 0), 253_370_764_800_000) / 1000
 
@@ -23,7 +23,7 @@ def iso(at: int | None) -> str | None:
     """
     if at is None:
         return None
-    return datetime.fromtimestamp(_shown(at), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(shown_seconds(at), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at: int | None, now: int | None = None) -> str:
@@ -31,7 +31,7 @@ def local(at: int | None, now: int | None = None) -> str:
     if at is None:
         return ""
     now = now_ms() if now is None else now
-    then = datetime.fromtimestamp(_shown(at)).astimezone()
+    then = datetime.fromtimestamp(shown_seconds(at)).astimezone()
     same_day = then.date() == datetime.fromtimestamp(now / 1000).astimezone().date()
     return f"{then.strftime('%H:%M:%S %Z' if same_day else '%Y-%m-%d %H:%M:%S %Z')} ({ago(at, now)})"
 

@@ -10,7 +10,9 @@ import pytest
 from headrace import Headrace
 from headrace.dialects.qless.store import QlessStore, worker_name
 from headrace.errors import ConfigurationError, DependencyCycle, Unsupported
+from headrace.ops import act
 from headrace.ops.blocked import blocked_by_failed
+from headrace.ops.selection import Selection
 from headrace.ops.why import why
 from headrace.records import (
     Charge,
@@ -398,14 +400,29 @@ def test_a_peek_shows_who_is_next(store: QlessStore, clock: ManualClock) -> None
     assert [job.id for job in store.run(store.peek("q", 2))] == ["b", "a"]
 
 
+def app_at(store: QlessStore) -> Headrace:
+    app = Headrace(store.url)
+    app.use_store(store)
+    return app
+
+
+def test_all_but_what_others_need_are_deleted(store: QlessStore) -> None:
+    put(store, new("a"), new("b", after=("a",)), new("c"))
+    waiting = Selection(wanted=Filter(states=(State.READY,)))
+    assert act.to_all(app_at(store), act.DELETE_UNNEEDED, waiting) == (1, 1)
+    assert [job.id for job in store.run(store.find(Filter())).jobs] == ["b", "a"]
+
+
 # -- why --
 
 
 def test_why_a_job_does_not_run(store: QlessStore) -> None:
     put(store, new("a"), new("b", after=("a",)), new("c"))
 
+    app = app_at(store)
+
     def reason(job_id: str) -> tuple[str, str]:
-        return why(store, look(store, job_id), 0)
+        return why(app, look(store, job_id))
 
     assert reason("c")[0] == "in line"
     assert reason("b") == ("dependency", "it waits for a, which is ready.")

@@ -1,0 +1,308 @@
+"""What operators do to jobs, queues and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.errors import StillNeeded
+from headrace.ops.forms import forms
+from headrace.ops.selection import Selection
+from headrace.records import Counts, Filter, Page, Snapshot, State
+from headrace.store import Store, damaged
+from headrace.store.courses import Course, ask
+from headrace.store.facets import Editing, Migrating, Tags, facet
+from headrace.store.limits import DEPENDENCY
+from headrace.store.paging import PAGE, PASSES, following, whole_page_course
+from headrace.values.names import check_tags
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+
+class Acted(Struct, frozen=True):
+    """What became of a request about one job."""
+
+    id: str
+    ok: bool
+    outcome: str
+    """In words: what was done, or why not."""
+
+
+class Reached(NamedTuple):
+    """Of the jobs of a selection: for how many it was done, and for how many not."""
+
+    done: int
+    refused: int
+
+
+# -- cancel, delete, revive, take back ------------------------------------------------------------------
+
+
+class Verb(Struct, frozen=True):
+    """Something that can be done to jobs."""
+
+    name: str
+    done: str
+    """The past participle."""
+    states: tuple[State, ...]
+    """The jobs that are meant when a filter names no state."""
+    do: Callable[[Store, Sequence[str]], Course[list[bool]]]
+    outcome: Callable[[bool, Snapshot | None], str] | None = None
+    """What became of one, from a look afterwards; None: the answer says it all."""
+    not_group: str | None = None
+    """Failed jobs that are not meant when a filter names no group."""
+
+    def meant(self, selection: Selection) -> Selection:
+        """The selection with what it leaves open filled in."""
+        wanted = selection.wanted
+        return replace(
+            selection,
+            wanted=replace(wanted, states=wanted.states or self.states),
+            not_group=self.not_group if wanted.group is None else None,
+        )
+
+
+def delete_unneeded(store: Store, ids: Sequence[str]) -> Course[list[bool]]:
+    """Delete all but those that other jobs still need."""
+    if not ids:
+        return []
+    try:
+        return (yield from ask(store.delete(ids)))
+    except StillNeeded:
+        if len(ids) == 1:
+            return [False]
+    middle = len(ids) // 2
+    first = yield from delete_unneeded(store, ids[:middle])
+    return first + (yield from delete_unneeded(store, ids[middle:]))
+
+
+def _cancelled(done: bool, job: Snapshot | None) -> str:
+    if not done:
+        return "not found" if job is None else "done already"
+    # Some dialects keep nothing of a cancelled job.
+    return "told to stop" if job is not None and job.state is State.RUNNING else "cancelled"
+
+
+def _revived(done: bool, job: Snapshot | None) -> str:
+    if done:
+        return "revived"
+    if job is None:
+        return "not found"
+    if job.state is State.FAILED and job.group == damaged.GROUP and not job.task:
+        return "refused: it is damaged, and cannot be run"
+    if job.state in (State.FAILED, State.CANCELLED):
+        return "refused: another job has its unique key"
+    return f"refused: it is {job.state}"
+
+
+def _taken_back(done: bool, job: Snapshot | None) -> str:
+    return "back in line" if done else "not found" if job is None else f"refused: it is {job.state}"
+
+
+AT_REST = tuple(state for state in State if state is not State.RUNNING)
+UNFINISHED = tuple(state for state in State if not state.final)
+
+CANCEL = Verb("cancel", "cancelled", UNFINISHED, lambda store, ids: ask(store.cancel(ids)), _cancelled)
+DELETE = Verb("delete", "deleted", AT_REST, lambda store, ids: ask(store.delete(ids)))
+"""`StillNeeded` if other jobs wait for one of them."""
+DELETE_UNNEEDED = replace(DELETE, do=delete_unneeded)
+REVIVE = Verb(
+    "revive", "revived", (State.FAILED,), lambda store, ids: ask(store.revive(ids)), _revived, not_group=DEPENDENCY
+)
+"""A job that failed because of another one comes back with that one."""
+TAKE_BACK = Verb(
+    "take back",
+    "taken back",
+    (State.RUNNING,),
+    lambda store, ids: ask(facet(store, Editing).take_back(ids)),
+    _taken_back,
+)
+
+
+def to_jobs_course(app: Headrace, verb: Verb, ids: Sequence[str]) -> Course[list[Acted]]:
+    """Do something to jobs: what became of each."""
+    done = yield from verb.do(app.store, ids)
+    if verb.outcome is None:
+        return _named(ids, done, verb.done)
+    after: list[Snapshot | None] = yield app.store.get(ids)
+    return [Acted(job_id, ok, verb.outcome(ok, job)) for job_id, ok, job in zip(ids, done, after, strict=True)]
+
+
+to_jobs, ato_jobs = forms(to_jobs_course)
+
+
+def _named(ids: Sequence[str], done: Sequence[bool], words: str) -> list[Acted]:
+    return [Acted(job_id, ok, words if ok else "not found") for job_id, ok in zip(ids, done, strict=True)]
+
+
+def to_all_course(
+    app: Headrace,
+    verb: Verb,
+    selection: Selection,
+    *,
+    limit: int | None = None,
+    advance: Callable[[int], Any] = lambda number: None,
+) -> Course[Reached]:
+    """Do something to all jobs of a selection. `advance` is called with the number of jobs of each step.
+
+    Where a store finds a page by counting, jobs that leave the selection make others move up past the next page. So it
+    begins again until it meets no job that it has not met before; a job that comes back is not met twice.
+    """
+    met: set[str] = set()
+    done = 0
+    for _ in range(PASSES):
+        before = len(met)
+        wanted: Filter | None = replace(selection.wanted, limit=PAGE)
+        while wanted is not None:
+            page: Page = yield app.store.find(wanted)
+            ids = [job.id for job in page.jobs if selection.fits(job) and job.id not in met]
+            if limit is not None:
+                ids = ids[: limit - len(met)]
+            if ids:
+                done += sum((yield from verb.do(app.store, ids)))
+                met.update(ids)
+                advance(len(ids))
+            if limit is not None and len(met) >= limit:
+                return Reached(done, len(met) - done)
+            wanted = following(wanted, page)
+        if len(met) == before:
+            break
+    return Reached(done, len(met) - done)
+
+
+to_all, ato_all = forms(to_all_course)
+
+
+# -- purge -----------------------------------------------------------------------------------------------
+
+
+class Purged(Struct, frozen=True):
+    """How many jobs were deleted, and how many kept because other jobs wait for them."""
+
+    deleted: int
+    kept: int
+
+
+def count_at_most_course(app: Headrace, wanted: Filter) -> Course[int | None]:
+    """How many jobs there are in these states; None if there are such as the store does not count."""
+    counts: list[Counts] = yield app.store.counts()
+    most = 0
+    for state in wanted.states:
+        counted = sum(c.by_state.get(state, 0) for c in counts if wanted.queue in (None, c.queue))
+        if not counted:
+            one = Filter(states=(state,), queue=wanted.queue, limit=1)
+            if (yield from whole_page_course(app.store, one)).jobs:
+                return None
+        most += counted
+    return most
+
+
+count_at_most, acount_at_most = forms(count_at_most_course)
+
+
+def purge_course(
+    app: Headrace, wanted: Filter, finished_before: int, *, advance: Callable[[int], Any] = lambda number: None
+) -> Course[Purged]:
+    """Delete jobs that finished before a moment, in milliseconds since 1970.
+
+    Where a page is found by counting, those that go make others move up past it: it begins again until none go.
+    """
+    deleted = kept = 0
+    for _ in range(PASSES):
+        gone = kept = 0
+        more: Filter | None = replace(wanted, limit=PAGE)
+        while more is not None:
+            page: Page = yield app.store.find(more)
+            ids = [job.id for job in page.jobs if job.finished is not None and job.finished <= finished_before]
+            done = yield from delete_unneeded(app.store, ids)
+            gone += sum(done)
+            kept += len(done) - sum(done)
+            advance(len(page.jobs))
+            more = following(more, page)
+        deleted += gone
+        if not gone:
+            break
+    return Purged(deleted, kept)
+
+
+purge, apurge = forms(purge_course)
+
+
+# -- tags ------------------------------------------------------------------------------------------------
+
+
+def tag_course(
+    app: Headrace, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()
+) -> Course[list[Acted]]:
+    """Add and remove tags."""
+    known: list[bool] = yield facet(app.store, Tags).tag(ids, check_tags(add), check_tags(remove))
+    return _named(ids, known, "tagged")
+
+
+tag, atag = forms(tag_course)
+
+
+def track_course(app: Headrace, ids: Sequence[str], on: bool = True) -> Course[list[Acted]]:
+    """Track jobs, or stop tracking them."""
+    known: list[bool] = yield facet(app.store, Tags).track(ids, on)
+    return _named(ids, known, "tracked" if on else "no longer tracked")
+
+
+track, atrack = forms(track_course)
+
+
+# -- queues ----------------------------------------------------------------------------------------------
+
+
+class QueueChange(Struct, frozen=True):
+    """What became of a request to pause or resume a queue."""
+
+    queue: str
+    paused: bool
+    changed: bool
+    """False: it was so already."""
+    stopped: int = 0
+    """Running jobs that were put back in line."""
+
+
+def pause_course(app: Headrace, queue: str, by: str = "", *, stop_running: bool = False) -> Course[QueueChange]:
+    """Hand out nothing more from a queue. `stop_running`: put back in line what runs, without spending an attempt."""
+    handle = app.queue(queue)
+    changed = yield from handle.pausing(by, False)
+    stopped = (yield from handle.stopping()) if stop_running else 0
+    return QueueChange(queue, True, changed, stopped)
+
+
+pause, apause = forms(pause_course)
+
+
+def resume_course(app: Headrace, queue: str) -> Course[QueueChange]:
+    """Hand out the jobs of a paused queue again."""
+    return QueueChange(queue, False, (yield app.queue(queue).resuming()))
+
+
+resume, aresume = forms(resume_course)
+
+
+def limit_course(app: Headrace, queue: str, running: int | None) -> Course[None]:
+    """Let at most so many jobs of a queue run at once; None: no limit."""
+    yield app.queue(queue).limiting(running)
+
+
+limit, alimit = forms(limit_course)
+
+
+# -- stores ----------------------------------------------------------------------------------------------
+
+
+def migrate_course(app: Headrace) -> Course[bool]:
+    """Bring a store to the format of this version; whether there was something to do."""
+    store = app.store
+    return isinstance(store, Migrating) and (yield store.migrate())
+
+
+migrate, amigrate = forms(migrate_course)

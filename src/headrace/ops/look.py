@@ -1,0 +1,274 @@
+"""What operators look at: jobs, queues, workers, failures, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.errors import ConfigurationError, HeadraceError
+from headrace.ops.documents import history_document, job_document, moment
+from headrace.ops.forms import forms
+from headrace.ops.selection import Selection, find_job_course, page_of_course
+from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapshot, Snapshot, State
+from headrace.store import Store
+from headrace.store.contract import Facet
+from headrace.store.courses import Course, ask
+from headrace.store.facets import Editing, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
+from headrace.store.paging import PAGE, following
+from headrace.values.glob import any_fits, is_glob
+from headrace.values.names import check_count, check_name
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+
+# -- jobs ------------------------------------------------------------------------------------------------
+
+
+def jobs_course(app: Headrace, selection: Selection) -> Course[Page]:
+    """A page of jobs that fit, newest first. `ConfigurationError`: the cursor is not one of this store."""
+    cursor = selection.wanted.after
+    try:
+        return (yield from page_of_course(app, selection))
+    except (ValueError, OverflowError) as error:
+        if cursor is None or isinstance(error, HeadraceError):
+            raise
+        raise ConfigurationError(f"{cursor!r} is no cursor of this store.") from error
+
+
+jobs, ajobs = forms(jobs_course)
+
+
+class JobDetails(Struct, frozen=True):
+    """All there is to know about a job."""
+
+    job: Snapshot
+    history: list[HistoryRecord] | None
+    """None: the store keeps none."""
+
+    def document(self) -> dict[str, Any]:
+        return {**job_document(self.job), "history": [history_document(entry) for entry in self.history or ()]}
+
+
+def job_course(app: Headrace, part: str) -> Course[JobDetails]:
+    """A job, by its id or a part of it that no other job has."""
+    found = yield from find_job_course(app, part)
+    if Facet.HISTORY not in app.store.facets:
+        return JobDetails(found, None)
+    history: list[HistoryRecord] = yield app.store.history(found.id)
+    return JobDetails(found, history)
+
+
+job, ajob = forms(job_course)
+
+
+def peek_course(app: Headrace, queue: str, limit: int = 50) -> Course[list[Snapshot]]:
+    """What stands in line in a queue, the next to run first."""
+    editing = facet(app.store, Editing, "way to tell what is next in line")
+    return (yield from ask(editing.peek(check_name("queue", queue), check_count("limit", limit))))
+
+
+peek, apeek = forms(peek_course)
+
+
+# -- queues ----------------------------------------------------------------------------------------------
+
+
+class QueueFigures(Struct, frozen=True, kw_only=True):
+    """How many jobs of a queue are in which state, who listens to it, and what it was told."""
+
+    queue: str
+    workers: int
+    """Live worker processes that listen to it."""
+    scheduled: int = 0
+    ready: int = 0
+    running: int = 0
+    blocked: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    limit: int | None = None
+    """How many of its jobs run at once, at most."""
+    paused_by: str | None = None
+    """None: it is not paused."""
+    paused: datetime | None = None
+
+
+def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
+    """All queues that have jobs, controls or live workers, by name."""
+    store = app.store
+    counts: list[Counts] = yield store.counts()
+    sessions: list[SessionSnapshot] = yield store.sessions()
+    controls = yield from controls_course(store)
+    live = [session.info.queues for session in sessions if session.alive]
+    by_state = {count.queue: count.by_state for count in counts}
+    names = {*by_state, *controls, *(name for queues in live for name in queues if not is_glob(name))}
+
+    def figures(name: str) -> QueueFigures:
+        control = controls.get(name, QueueControl(queue=name))
+        return QueueFigures(
+            queue=name,
+            workers=sum(any_fits(queues, name) for queues in live),
+            limit=control.limit,
+            paused_by=control.paused_by,
+            paused=moment(control.paused_at),
+            **{state.value: number for state, number in by_state.get(name, {}).items()},
+        )
+
+    return [figures(name) for name in sorted(names)]
+
+
+queues, aqueues = forms(queues_course)
+
+
+def controls_course(store: Store) -> Course[dict[str, QueueControl]]:
+    """The queues that are paused or limited; none where a store has no queue controls."""
+    if Facet.QUEUES not in store.facets:
+        return {}
+    found: list[QueueControl] = yield facet(store, Queues).controls()
+    return {control.queue: control for control in found}
+
+
+# -- workers ---------------------------------------------------------------------------------------------
+
+
+class WorkerFigures(Struct, frozen=True, kw_only=True, rename={"timeout_seconds": "timeout"}):
+    """A worker process as the store sees it."""
+
+    id: str
+    name: str
+    pid: int
+    """The process that runs its jobs."""
+    supervisor: int | None
+    host: str
+    queues: Sequence[str]
+    tasks: Sequence[str]
+    running: int
+    """How many jobs it holds."""
+    alive: bool
+    opened: datetime
+    seen: datetime
+    timeout_seconds: float
+    """Silent for so long, it counts as dead."""
+
+
+def workers_course(app: Headrace, name: str | None = None) -> Course[list[WorkerFigures]]:
+    """The worker processes, or those of this name."""
+    sessions: list[SessionSnapshot] = yield app.store.sessions()
+    return [_worker(session) for session in sessions if name in (None, session.info.name)]
+
+
+workers, aworkers = forms(workers_course)
+
+
+def _worker(session: SessionSnapshot) -> WorkerFigures:
+    info = session.info
+    return WorkerFigures(
+        id=info.id,
+        name=info.name,
+        pid=info.process or info.pid,
+        supervisor=info.pid if info.process else None,
+        host=info.node or info.host,
+        queues=info.queues,
+        tasks=info.tasks,
+        running=session.running,
+        alive=session.alive,
+        opened=moment(session.opened),
+        seen=moment(session.seen),
+        timeout_seconds=info.timeout / 1000,
+    )
+
+
+def running_course(app: Headrace, worker: str) -> Course[list[Snapshot]]:
+    """What a worker runs, newest first. Where a store has no search by worker, all running jobs are read."""
+    found: list[Snapshot] = []
+    wanted: Filter | None = Filter(states=(State.RUNNING,), worker=worker, limit=PAGE)
+    while wanted is not None:
+        page: Page = yield app.store.find(wanted)
+        found += [job for job in page.jobs if job.worker == worker]
+        wanted = following(wanted, page)
+    return found
+
+
+running, arunning = forms(running_course)
+
+
+# -- failures --------------------------------------------------------------------------------------------
+
+
+class FailureGroup(Struct, frozen=True):
+    """Failed jobs of one kind."""
+
+    group: str
+    count: int
+    task: str | None
+    """The task of the one that was put last,"""
+    newest: datetime | None
+    """and when that failed."""
+
+
+def failures_course(
+    app: Headrace, *, queue: str | None = None, task: str | None = None, limit: int = 50
+) -> Course[list[FailureGroup]]:
+    """The groups of failed jobs, most first. A store that counts them is asked; of one queue or task, all are read."""
+    store = app.store
+    wanted = Filter(states=(State.FAILED,), queue=queue, task=task, limit=PAGE)
+    counted: dict[str, int] = {}
+    newest: dict[str, Snapshot] = {}
+    if Facet.STATISTICS in store.facets and queue is None and task is None:
+        counted = dict((yield facet(store, Statistics).failures(limit)))
+        for name in filter(None, counted):
+            page: Page = yield store.find(replace(wanted, group=name, limit=1))
+            newest |= {job.group or "": job for job in page.jobs}
+    else:
+        more: Filter | None = wanted
+        while more is not None:
+            page = yield store.find(more)
+            for job in page.jobs:
+                counted[job.group or ""] = counted.get(job.group or "", 0) + 1
+                newest.setdefault(job.group or "", job)
+            more = following(more, page)
+    groups = [_group(name, number, newest.get(name)) for name, number in counted.items()]
+    return sorted(groups, key=lambda group: -group.count)[:limit]
+
+
+failures, afailures = forms(failures_course)
+
+
+def _group(name: str, number: int, newest: Snapshot | None) -> FailureGroup:
+    if newest is None:
+        return FailureGroup(name, number, None, None)
+    return FailureGroup(name, number, newest.task, moment(newest.finished))
+
+
+# -- tags ------------------------------------------------------------------------------------------------
+
+
+class TagCount(Struct, frozen=True):
+    """A tag, and how many jobs have it."""
+
+    tag: str
+    jobs: int
+
+
+def tags_course(app: Headrace, limit: int = 50) -> Course[list[TagCount]]:
+    """The most used tags, most first."""
+    return [TagCount(*entry) for entry in (yield facet(app.store, Tags).tags(limit))]
+
+
+tags, atags = forms(tags_course)
+
+
+# -- SQL -------------------------------------------------------------------------------------------------
+
+
+def sql_course(app: Headrace, query: str, values: Sequence[Any] = ()) -> Course[Rows]:
+    """Look at a SQLite store with one statement that reads. `values` are for its question marks."""
+    return (yield from ask(facet(app.store, Sql).sql(query, values)))
+
+
+sql, asql = forms(sql_course)
