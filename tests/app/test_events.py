@@ -115,7 +115,7 @@ def test_a_loop_that_is_left_leaves_nothing_hanging(tmp_path: Path) -> None:
             for _ in heard:
                 break
             del heard
-        assert not list((tmp_path / "jobs.db-run").glob("bell-*"))
+        assert not list((tmp_path / "jobs.db-run").glob("waiter-*"))
 
 
 def test_a_slow_reader_is_told_that_it_missed_some(app: Headrace) -> None:

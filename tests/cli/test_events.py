@@ -28,7 +28,7 @@ def listening(app: Headrace, url: str, *options: str) -> Iterator[subprocess.Pop
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     ) as process:  # fmt: skip
         try:
-            eventually(lambda: app.store._ringer.bells().listened_until, "a listener")  # type: ignore[attr-defined]
+            eventually(lambda: app.store._wakeups.times.listened_until, "a listener")  # type: ignore[attr-defined]
             yield process
         finally:
             process.kill()

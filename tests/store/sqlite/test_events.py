@@ -14,9 +14,9 @@ import pytest
 
 from conformance.helpers import put
 from conformance.test_events import Listener
-from headrace.store.sqlite import ringing
+from headrace.store.sqlite import wakeup
 from headrace.store.sqlite.store import SqliteStore
-from headrace.store.sqlite.wakeup import PollingWaiter
+from headrace.store.sqlite.waiters import PollingWaiter
 from headrace.values.clock import ManualClock
 from processes import environment
 
@@ -45,13 +45,13 @@ def test_nobody_listens_costs_no_statement(store: SqliteStore) -> None:
 
 
 @pytest.fixture
-def bellless(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SqliteStore]]:
+def mapless(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SqliteStore]]:
     """Stores on one file, where no sockets can be made."""
 
     def refuse(*_: Any) -> None:
-        raise OSError("no bells here")
+        raise OSError("no sockets here")
 
-    monkeypatch.setattr(ringing, "WaiterMap", refuse)
+    monkeypatch.setattr(wakeup, "WaiterMap", refuse)
     made: list[SqliteStore] = []
 
     def make(**options: Any) -> SqliteStore:
@@ -63,9 +63,9 @@ def bellless(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         store.close()
 
 
-def test_without_bells_a_row_says_that_somebody_listens(bellless: Callable[..., SqliteStore], path: Path) -> None:
+def test_without_a_map_a_row_says_that_there_is_a_subscriber(mapless: Callable[..., SqliteStore], path: Path) -> None:
     clock = ManualClock()
-    reader, writer = bellless(clock=clock), bellless(clock=clock)
+    reader, writer = mapless(clock=clock), mapless(clock=clock)
     put(writer, "before")
     listener = Listener(reader)
     put(writer, "a")
@@ -83,16 +83,16 @@ def test_without_bells_a_row_says_that_somebody_listens(bellless: Callable[..., 
     assert look(path, "SELECT count(*) FROM audience") == [(1,)]
 
 
-def test_without_bells_a_reader_that_reads_does_not_wake_itself(bellless: Callable[..., SqliteStore]) -> None:
-    reader, writer = bellless(), bellless()
+def test_without_a_map_a_reader_that_reads_does_not_wake_itself(mapless: Callable[..., SqliteStore]) -> None:
+    reader, writer = mapless(), mapless()
     listener = Listener(reader)
-    ear = reader.event_waiter()
-    assert isinstance(ear, PollingWaiter)
-    ear.arm()
+    waiter = reader.event_waiter()
+    assert isinstance(waiter, PollingWaiter)
+    waiter.arm()
     assert listener.heard() == []
-    assert not ear.wait(0.05)
+    assert not waiter.wait(0.05)
     put(writer, "a")
-    assert ear.wait(5)
+    assert waiter.wait(5)
 
 
 READER = """
@@ -100,10 +100,10 @@ import os, sys
 from headrace.store import open_store
 store = open_store(sys.argv[1])
 store.run(store.listen())
-ear = store.event_waiter()
-ear.arm()
+waiter = store.event_waiter()
+waiter.arm()
 print("listening", flush=True)
-ear.wait(60)
+waiter.wait(60)
 """
 
 
@@ -117,7 +117,7 @@ def test_a_reader_that_was_killed_is_taken_down_by_the_next_event(path: Path, st
     process.wait()
     process.stdout.close()
     put(store, "a")
-    bells = store._ringer.bells()
-    assert bells is not None
-    assert bells._free_slot() == 0
+    waiters = store._wakeups.map()
+    assert waiters is not None
+    assert waiters._free_slot() == 0
     assert [row[0] for row in look(path, "SELECT what FROM event")] == ["created"]

@@ -133,11 +133,11 @@ def test_a_fork_does_not_touch_its_parents_connections(path: Path) -> None:
     assert healthy(path)
 
 
-# -- bells --
+# -- waiters --
 
 
-def bells(store: SqliteStore) -> WaiterMap:
-    found = store._ringer.bells()
+def waiter_map(store: SqliteStore) -> WaiterMap:
+    found = store._wakeups.map()
     assert found is not None
     return found
 
@@ -166,7 +166,7 @@ def test_a_waiter_is_woken_at_once(path: Path, store: SqliteStore) -> None:
     assert sorted(waits)[5] < 0.1
 
 
-def test_bells_of_the_dead_are_taken_down(path: Path, store: SqliteStore) -> None:
+def test_the_slots_of_dead_waiters_are_freed(path: Path, store: SqliteStore) -> None:
     def listen_and_die() -> str:
         other = SqliteStore(f"sqlite:///{path}")
         for _ in range(3):
@@ -174,16 +174,16 @@ def test_bells_of_the_dead_are_taken_down(path: Path, store: SqliteStore) -> Non
         return "armed"
 
     assert forked(listen_and_die) == "armed"
-    states = bells(store)._map[64:68]
+    states = waiter_map(store)._map[64:68]
     assert list(states) == [2, 2, 2, FREE]
-    store.run(store.put(jobs(1)))  # rings, and finds nobody at home
-    assert list(bells(store)._map[64:68]) == [FREE] * 4
+    store.run(store.put(jobs(1)))  # sends wake-ups, and finds that all are dead
+    assert list(waiter_map(store)._map[64:68]) == [FREE] * 4
     mine = store.waiter("mine", ["default"])
-    assert list(bells(store)._map[64:68]) == [BUSY, FREE, FREE, FREE], "their places are used again"
+    assert list(waiter_map(store)._map[64:68]) == [BUSY, FREE, FREE, FREE], "their places are used again"
     mine.close()
 
 
-def test_threads_hang_up_bells_of_their_own(store: SqliteStore) -> None:
+def test_each_thread_has_a_waiter_of_its_own(store: SqliteStore) -> None:
     with ThreadPoolExecutor(16) as pool:
         waiters = list(pool.map(lambda _: store.job_waiter("job"), range(64)))
     assert len({waiter.slot for waiter in waiters}) == 64  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def test_threads_hang_up_bells_of_their_own(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("how", ["no sockets", "no folder"])
-def test_where_no_bell_can_be_hung(
+def test_waiters_where_no_sockets_can_be_had(
     how: str, path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiters look at the file's change counter instead: a little slower, and everything works."""
@@ -201,7 +201,7 @@ def test_where_no_bell_can_be_hung(
         def refuse(*_: object) -> None:
             raise OSError("this file system has no sockets")
 
-        monkeypatch.setattr(WaiterMap, "hang", refuse)
+        monkeypatch.setattr(WaiterMap, "add", refuse)
     else:
         Path(f"{path}-run").touch()
     app = Headrace(f"sqlite:///{path}")

@@ -334,7 +334,7 @@ class Database:
             self._idle.append(connection)
 
     def mode(self) -> int:
-        """Who may read and write the file: the same may ring and be rung."""
+        """The permissions of the file: users with these may send and get wake-ups."""
         try:
             return os.stat(self.path).st_mode & 0o666
         except OSError:

@@ -31,7 +31,6 @@ from threading import get_ident
 
 from headrace.errors import StoreBusy, StoreReplaced
 from headrace.locks import reentrant_lock
-from headrace.store.sqlite.wakeup import make_run_folder
 
 PATIENCE = 10.0
 """Seconds to wait for another process' write transaction. Ours last milliseconds."""
@@ -62,6 +61,16 @@ def nap(attempt: int) -> None:
     SQLite's own back-off sleeps too long for transactions that last a fraction of a millisecond.
     """
     time.sleep(random.uniform(0.0001, min(0.0002 * (attempt + 1), 0.005)))  # noqa: S311
+
+
+def make_run_folder(folder: Path, mode: int) -> None:
+    """Make the folder beside the file. Users that may write the file may write here."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return
+    with suppress(OSError):
+        folder.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _shared_byte(folder: Path, mode: int) -> mmap.mmap | bytearray:

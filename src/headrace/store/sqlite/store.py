@@ -63,11 +63,10 @@ from headrace.store.sqlite import (
     why,
 )
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.ringing import Ringer
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import PutOne, Redo, Step, Transaction
 from headrace.store.sqlite.take import Names, has_work
-from headrace.store.sqlite.wakeup import HEARER, WATCHER, job_key
+from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
 from headrace.values.clock import Clock, SystemClock
 
 __all__ = ["SqliteStore"]
@@ -124,21 +123,20 @@ class SqliteStore:
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
-        self._ringer = Ringer(self._db, "" if self._immutable else self._run_folder, self._find_work)
+        self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
         self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""
-        self._audience = events.Audience(self._ringer.bells, self._db.in_memory)
 
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
         try:
-            if isinstance(operation, PutOne) and self._audience.surely_nobody(self._clock):
+            if isinstance(operation, PutOne) and self._wakeups.is_listened(self._clock) is False:
                 return self._put_one(operation)  # type: ignore[return-value]  # T is what a put answers
             return self._run_on(cast("Step[T]", operation))
         except StoreReplaced:
-            self._ringer.file_is_replaced()
+            self._wakeups.file_is_replaced()
             raise
 
     def _run_on(self, step: Step[T]) -> T:
@@ -172,17 +170,17 @@ class SqliteStore:
         if not step.writes:
             return self._db.read(lambda connection: step.work(self._begin(connection)))
         if (try_read_only := step.try_read_only) is not None:
-            seen = self._db.read(lambda connection: try_read_only(self._with_audience(connection, Transaction())))
+            seen = self._db.read(lambda connection: try_read_only(self._begin_step(connection, Transaction())))
             if seen is not None:
                 if step.then is not None:
                     step.then(seen)
                 return seen
         tx = Transaction()
         try:
-            answer = self._db.write(lambda connection: self._work(step, self._with_audience(connection, tx)))
+            answer = self._db.write(lambda connection: self._work(step, self._begin_step(connection, tx)))
         except Redo as other:
             return self._run(Step[T](other.work))
-        self._ringer.ring(tx)
+        self._wakeups.wake(tx)
         if step.then is not None:
             step.then(answer)
         return answer
@@ -197,16 +195,17 @@ class SqliteStore:
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
         self._db.autocommit(SQL["put"], put.plain_row(job, self._clock.now()))
-        self._ringer.ring_for(job)
+        self._wakeups.wake_for(job)
         return [Put(job.id, True)]
 
     def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
         return (tx or Transaction()).begin(connection, self._clock.now(), self._clock.steady())
 
-    def _with_audience(self, connection: apsw.Connection, tx: Transaction) -> Transaction:
-        """A transaction that knows whether anybody wants to hear of it."""
+    def _begin_step(self, connection: apsw.Connection, tx: Transaction) -> Transaction:
+        """A transaction that knows whether there is a subscriber."""
         self._begin(connection, tx)
-        tx.listened = self._audience.anybody(tx)
+        listened = self._wakeups.is_listened(self._clock)
+        tx.listened = events.is_listened(tx) if listened is None else listened
         return tx
 
     async def arun(self, operation: Operation[T]) -> T:
@@ -214,7 +213,7 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
-        self._ringer.close()
+        self._wakeups.close()
 
     # -- clients --
 
@@ -269,7 +268,7 @@ class SqliteStore:
         return Step(lambda tx: find.failures(tx, limit), writes=False)
 
     def job_waiter(self, job_id: str) -> Waiter:
-        return self._ringer.waiter(WATCHER, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
+        return self._wakeups.waiter(CLIENT, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
 
     # -- relations, queues, editing, why --
 
@@ -312,14 +311,14 @@ class SqliteStore:
 
     def listen(self) -> Operation[str]:
         return Step(
-            lambda tx: str(self._audience.listen(tx, may_write=True)),
-            try_read_only=lambda tx: self._audience.listen(tx, may_write=False),
+            lambda tx: str(events.listen(tx, self._wakeups, may_write=True)),
+            try_read_only=lambda tx: events.listen(tx, self._wakeups, may_write=False),
         )
 
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
         return Step(
-            lambda tx: cast("Batch", self._audience.read(tx, cursor, limit, may_write=True)),
-            try_read_only=lambda tx: self._audience.read(tx, cursor, limit, may_write=False),
+            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._wakeups, may_write=True)),
+            try_read_only=lambda tx: events.read(tx, cursor, limit, self._wakeups, may_write=False),
         )
 
     def event_waiter(self) -> Waiter:
@@ -330,7 +329,7 @@ class SqliteStore:
             before, seen = seen, events.newest(tx)
             return seen != before
 
-        return self._ringer.waiter(HEARER, 0, lambda: self._look(look))
+        return self._wakeups.waiter(SUBSCRIBER, 0, lambda: self._look(look))
 
     # -- workers --
 
@@ -358,8 +357,8 @@ class SqliteStore:
             session, number, self._unrecorded.get(session, 0), outcomes, take, names, steady, started
         )
 
-        def then(turn: ExchangeReply) -> None:
-            self._ringer.note_room(request, turn)
+        def then(reply: ExchangeReply) -> None:
+            self._wakeups.note_room(request, reply)
 
         if outcomes or started or take is None:
             return Step(lambda tx: settle.exchange(tx, request), then=then)
@@ -379,10 +378,10 @@ class SqliteStore:
 
     def _nothing_to_take(self, tx: Transaction, request: settle.Request) -> ExchangeReply | None:
         """An exchange that settles nothing and finds nothing writes nothing. A repeat of it is known all the same."""
-        turn = settle.nothing_to_take(tx, request)
-        if turn is not None:
+        reply = settle.nothing_to_take(tx, request)
+        if reply is not None:
             self._unrecorded[request.session] = request.number
-        return turn
+        return reply
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         unrecorded = self._unrecorded.get(session, 0)
@@ -419,7 +418,7 @@ class SqliteStore:
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
-        return self._ringer.worker(session, names.given, lambda: self._look(lambda tx: has_work(tx, names)))
+        return self._wakeups.worker(session, names.given, lambda: self._look(lambda tx: has_work(tx, names)))
 
     def _look(self, look: Callable[[Transaction], bool]) -> bool:
         return self.run(Step(look, writes=False))
@@ -432,21 +431,21 @@ class SqliteStore:
 
         def try_read_only(tx: Transaction) -> Swept | None:
             nonlocal begun
-            if every is not None and self._ringer.swept <= tx.steady < self._ringer.swept + every:
+            if every is not None and self._wakeups.times.swept <= tx.steady < self._wakeups.times.swept + every:
                 return sweep.swept_already(tx)
             begun = True
-            self._ringer.swept = tx.steady  # before it is done: no other process begins meanwhile
+            self._wakeups.times.swept = tx.steady  # before it is done: no other process begins meanwhile
             return sweep.nothing_to_sweep(tx, self._run_folder, self._overrides)
 
         def work(tx: Transaction) -> Swept:
             swept = sweep.sweep(tx, self._run_folder, self._overrides)
             if swept.more:
-                self._ringer.swept = 0
+                self._wakeups.times.swept = 0
             return swept
 
         def then(_: Swept) -> None:
-            if begun:  # what was not rung for, or in vain, waits no longer than to the next sweep
-                self._ringer.ring_for_work()
+            if begun:  # work whose wake-up was lost waits no longer than to the next sweep
+                self._wakeups.wake_for_work()
 
         return Step(work, try_read_only=try_read_only, then=then)
 

@@ -1,15 +1,15 @@
 """How processes that share a SQLite file wake each other up.
 
-SQLite has nobody to push news, so waiters hang up a bell beside the file: a datagram socket, and a slot in
-a small shared map that says who listens for what and whether they sleep. After a commit the writer looks
-at the map (a memory search when nobody sleeps, about 0.1 µs) and rings those that sleep.
+SQLite cannot push news. So each waiter has a datagram socket beside the file, and a slot in a small shared map that
+says what it waits for and whether it sleeps. After a commit the writer reads the map (a memory search if all are awake,
+about 0.1 µs) and sends a wake-up to sleepers that its changes concern.
 
-The order that loses no news: a waiter arms its slot, then looks at the database; a writer commits, then
-looks at the map. Whoever came second sees the other. A ring disarms, so that a busy worker is left alone.
+The order that loses no news: a waiter arms its slot, then looks at the database; a writer commits, then reads the map.
+The second of the two sees the first. A wake-up disarms, so that a busy worker is left alone.
 
-As many workers are rung as there are jobs. No job is stranded by that: a worker that is rung and is full, finds
-nothing, or finds more than it can take looks which queues have work, and rings a sleeper for each. The process that
-sweeps does the same once a second, for rings whose worker died, or that were never rung.
+As many workers are woken as there are jobs. No job is stranded by that: a worker that is woken and is full, finds
+nothing, or finds more than it can take looks which queues have work, and wakes a sleeper for each. The process that
+sweeps does the same once a second, for wake-ups that were lost.
 """
 
 from __future__ import annotations
@@ -25,23 +25,33 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 from zlib import crc32
 
 from headrace.locks import reentrant_lock
+from headrace.records import ExchangeReply, NewJob
+from headrace.store.contract import Waiter
+from headrace.store.sqlite.guard import make_run_folder
+from headrace.store.sqlite.step import EVERYONE, Transaction
+from headrace.store.sqlite.waiters import PollingWaiter, ThreadWaiter
+from headrace.values.clock import Clock
 from headrace.values.glob import is_glob
 
 if TYPE_CHECKING:
-    from headrace.store.sqlite.database import ChangeCounter
+    from headrace.store.sqlite.database import Database
+    from headrace.store.sqlite.settle import Request
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
-WORKER, WATCHER, HEARER, FULL = 2, 3, 4, 5
-"""What a sleeper listens for: also its state while it sleeps. A worker that is full can take nothing: it is rung only
+WORKER, CLIENT, SUBSCRIBER, FULL = 2, 3, 4, 5
+"""The kinds of waiters: also their states while they sleep. A worker that is full can take nothing: it is woken only
 when a job is to stop."""
 LOOK_SECONDS = 15
-"""A worker that sleeps looks for work by itself now and then, should a ring have been lost."""
+"""A worker that sleeps looks for work by itself now and then, should a wake-up have been lost."""
+
+LISTENS = 60_000
+"""For how many milliseconds a client that has read events counts as a subscriber."""
 
 NEWS, POKE = b"!", b"."
 
@@ -63,19 +73,22 @@ def queue_key(queues: Iterable[str]) -> int:
     return key
 
 
+def lasts(until: int, now: int) -> bool:
+    """Whether a subscriber that said so is still there. (Further ahead: from before the machine was started anew.)"""
+    return now < until <= now + LISTENS
+
+
 def job_key(job_id: str) -> int:
-    """What a watcher of one job listens for."""
+    """What a client that waits for one job to end listens for."""
     return crc32(job_id.encode())
 
 
-def make_run_folder(folder: Path, mode: int) -> None:
-    """The folder beside the file: whoever may write the file may write here."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return
-    with suppress(OSError):
-        folder.chmod(mode | (mode & 0o444) >> 2)
+class _Times:
+    """Times on the steady clock."""
+
+    def __init__(self) -> None:
+        self.listened_until = 0
+        self.swept = 0
 
 
 class WaiterMap:
@@ -86,23 +99,23 @@ class WaiterMap:
         self._mode = mode
         make_run_folder(folder, mode)
         self._directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        self._file = os.open(folder / "bells", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(folder / "waiters", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         if os.fstat(self._file).st_size < _SIZE:
             os.ftruncate(self._file, _SIZE)
             with suppress(OSError):
                 os.fchmod(self._file, mode)
         self._map = mmap.mmap(self._file, _SIZE)
         self._sender = _datagram_socket()
-        self._hanging = reentrant_lock()  # a file lock keeps other processes out, but not other threads
+        self._adding = reentrant_lock()  # a file lock keeps other processes out, but not other threads
 
-    def ring_workers(self, queues: Mapping[str, int], first: int = 0) -> None:
-        """There may be work in these queues: ring as many workers as each needs, from a slot on."""
+    def wake_workers(self, queues: Mapping[str, int], first: int = 0) -> None:
+        """There may be work in these queues: wake as many workers as each needs, from a slot on."""
         if self._sleeper(WORKER, _STATES + first) < 0:
             return
         wanted = [[queue_key((queue,)), workers] for queue, workers in queues.items()]
         for slot, key in self._sleepers(WORKER, first):
             need = next((need for need in wanted if need[0] & key), None)
-            if need is not None and self._ring(slot):
+            if need is not None and self._wake(slot):
                 need[1] -= 1
                 if not need[1]:
                     wanted.remove(need)
@@ -113,28 +126,28 @@ class WaiterMap:
         # (Written out: every put asks.)
         return self._map.find(_WORKER, _STATES + first, _STATES + _HIGH.unpack_from(self._map, 0)[0]) >= 0
 
-    def ring_all_workers(self) -> None:
+    def wake_all_workers(self) -> None:
         """A running job is to stop: the process that runs it should look."""
         for kind in (WORKER, FULL):
             for slot, _ in self._sleepers(kind):
-                self._ring(slot)
+                self._wake(slot)
 
-    def ring_watchers(self, job_ids: Iterable[str]) -> None:
+    def wake_clients(self, job_ids: Iterable[str]) -> None:
         """These jobs have ended."""
-        if self._sleeper(WATCHER, _STATES) >= 0:
+        if self._sleeper(CLIENT, _STATES) >= 0:
             keys = {job_key(job_id) for job_id in job_ids}
-            for slot, key in self._sleepers(WATCHER):
+            for slot, key in self._sleepers(CLIENT):
                 if key in keys:
-                    self._ring(slot)
+                    self._wake(slot)
 
-    def ring_hearers(self) -> None:
+    def wake_subscribers(self) -> None:
         """There are events."""
-        for slot, _ in self._sleepers(HEARER):
-            self._ring(slot)
+        for slot, _ in self._sleepers(SUBSCRIBER):
+            self._wake(slot)
 
     @property
     def listened_until(self) -> int:
-        """Until when somebody listens to events, on the steady clock; 0: nobody ever has."""
+        """Until when a subscriber reads events, on the steady clock; 0: there never was one."""
         until: int = _TIME.unpack_from(self._map, _UNTIL_AT)[0]
         return until
 
@@ -168,50 +181,50 @@ class WaiterMap:
             yield slot, _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)[1]
             at = self._sleeper(kind, at + 1)
 
-    def _ring(self, slot: int) -> bool:
-        """Whether the ring was heard."""
+    def _wake(self, slot: int) -> bool:
+        """Returns whether the wake-up was sent."""
         self._map[_STATES + slot] = BUSY
         return self.send(slot, NEWS)
 
     def send(self, slot: int, what: bytes) -> bool:
-        """Ring one bell. A bell whose owner died is taken down. False: it could not be rung."""
+        """Send to one waiter. The slot of one that died is freed. Returns False if nothing could be sent."""
         try:
             self._sender.sendto(what, self.address(slot))
         except (ConnectionRefusedError, FileNotFoundError):
             self._map[_STATES + slot] = FREE
             return False
         except BlockingIOError:
-            pass  # rung more often than it can hold
+            pass  # its socket is full: it will wake up
         except OSError:
-            return False  # not ours to ring: its owner looks by itself now and then
+            return False  # not allowed: the waiter looks by itself now and then
         return True
 
     def address(self, slot: int) -> str:
-        """Where a bell hangs. By descriptor, as a socket's path must be short and the folder's may not be."""
+        """The path of a waiter's socket. By descriptor, as it must be short and the folder's path may not be."""
         if os.path.isdir("/proc/self/fd"):
-            return f"/proc/self/fd/{self._directory}/bell-{slot}"
-        return str(self._folder / f"bell-{slot}")
+            return f"/proc/self/fd/{self._directory}/waiter-{slot}"
+        return str(self._folder / f"waiter-{slot}")
 
-    def hang(self, kind: int, key: int, look: Callable[[], bool]) -> SocketWaiter:
-        """Hang up a bell. Raises OSError where that cannot be done. `look` says whether there is news after all."""
-        ear = _datagram_socket()
+    def add(self, kind: int, key: int, look: Callable[[], bool]) -> SocketWaiter:
+        """Add a waiter. Raises OSError where that cannot be done. `look` says whether there is news after all."""
+        socket_ = _datagram_socket()
         try:
-            with self._hanging:
-                slot = self._hang_at_free_slot(ear, key)
+            with self._adding:
+                slot = self._add_at_free_slot(socket_, key)
         except BaseException:
-            ear.close()
+            socket_.close()
             raise
-        return SocketWaiter(self, slot, ear, kind, look)
+        return SocketWaiter(self, slot, socket_, kind, look)
 
-    def _hang_at_free_slot(self, ear: socket.socket, key: int) -> int:
+    def _add_at_free_slot(self, socket_: socket.socket, key: int) -> int:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             slot = self._free_slot()
             with suppress(FileNotFoundError):
-                os.unlink(f"bell-{slot}", dir_fd=self._directory)
-            ear.bind(self.address(slot))
+                os.unlink(f"waiter-{slot}", dir_fd=self._directory)
+            socket_.bind(self.address(slot))
             with suppress(OSError):
-                os.chmod(f"bell-{slot}", self._mode, dir_fd=self._directory)
+                os.chmod(f"waiter-{slot}", self._mode, dir_fd=self._directory)
             _ENTRY.pack_into(self._map, _ENTRIES + slot * _ENTRY.size, os.getpid(), key)
             self._map[_STATES + slot] = BUSY
             _HIGH.pack_into(self._map, 0, max(self._high(), slot + 1))
@@ -226,11 +239,11 @@ class WaiterMap:
             return at - _STATES
         if high < SLOTS:
             return high
-        for slot in range(SLOTS):  # all taken: look for owners that died without ringing
+        for slot in range(SLOTS):  # all taken: look for owners that died and were never woken
             pid, _ = _ENTRY.unpack_from(self._map, _ENTRIES + slot * _ENTRY.size)
             if not os.path.exists(f"/proc/{pid}"):
                 return slot
-        raise OSError("all bells are taken")
+        raise OSError("all slots are taken")
 
     def set_state(self, slot: int, state: int) -> None:
         self._map[_STATES + slot] = state
@@ -238,9 +251,9 @@ class WaiterMap:
     def state(self, slot: int) -> int:
         return self._map[_STATES + slot]
 
-    def take_down(self, slot: int) -> None:
+    def remove(self, slot: int) -> None:
         with suppress(OSError):
-            os.unlink(f"bell-{slot}", dir_fd=self._directory)
+            os.unlink(f"waiter-{slot}", dir_fd=self._directory)
         self._map[_STATES + slot] = FREE
 
     def close(self) -> None:
@@ -251,7 +264,7 @@ class WaiterMap:
 
 
 _WORKER = bytes([WORKER])
-_BYTE = {kind: bytes([kind]) for kind in (WORKER, WATCHER, HEARER, FULL)}
+_BYTE = {kind: bytes([kind]) for kind in (WORKER, CLIENT, SUBSCRIBER, FULL)}
 
 
 def _datagram_socket() -> socket.socket:
@@ -264,15 +277,17 @@ class SocketWaiter:
     """A waiter woken by other processes."""
 
     pass_on: Callable[[], None] | None = None
-    """Rings another worker: for one that was rung and can take nothing."""
+    """Wakes another worker: for one that was woken and can take nothing."""
 
-    def __init__(self, bells: WaiterMap, slot: int, ear: socket.socket, kind: int, look: Callable[[], bool]) -> None:
-        self._bells = bells
+    def __init__(
+        self, waiters: WaiterMap, slot: int, socket_: socket.socket, kind: int, look: Callable[[], bool]
+    ) -> None:
+        self._map = waiters
         self._kind = kind
         self._look = look
         self.slot = slot
-        self._ear = ear
-        self._hangs = True
+        self._socket = socket_
+        self._open = True
         self._full = False
         self._look_at = 0.0
         self._guard = threading.RLock()  # a signal handler may poke while its own thread does
@@ -280,30 +295,30 @@ class SocketWaiter:
     def arm(self) -> None:
         self._full = False
         self._look_at = 0.0
-        self._bells.set_state(self.slot, self._kind)
+        self._map.set_state(self.slot, self._kind)
 
     def fill(self, full: bool) -> None:
         """Whether the worker can take no more, until it is armed again."""
         self._full = full
-        if full and self._bells.state(self.slot) == WORKER:
-            self._bells.set_state(self.slot, FULL)
+        if full and self._map.state(self.slot) == WORKER:
+            self._map.set_state(self.slot, FULL)
 
     def wait(self, timeout: float | None) -> bool:
         # 0 makes the socket non-blocking: even the shortest time-out would take a millisecond.
-        self._ear.settimeout(timeout)
+        self._socket.settimeout(timeout)
         try:
-            heard = self._ear.recv(16)
+            heard = self._socket.recv(16)
         except (TimeoutError, BlockingIOError):
-            # Still armed: news that comes now ends the next wait. Who rings may also die between its commit and the
-            # ring, or not be allowed to ring: so look now and then.
+            # Still armed: news that comes now ends the next wait. A writer may also die between its commit and the
+            # wake-up, or not be allowed to send one: so look now and then.
             return bool(timeout) and self._may_look() and self._look()
         return self._is_news(heard)
 
     async def wait_async(self, timeout: float | None) -> bool:
-        self._ear.setblocking(False)
+        self._socket.setblocking(False)
         try:
             async with asyncio.timeout(timeout):
-                heard = await asyncio.get_running_loop().sock_recv(self._ear, 16)
+                heard = await asyncio.get_running_loop().sock_recv(self._socket, 16)
         except TimeoutError:
             return self._may_look() and await asyncio.to_thread(self._look)
         return self._is_news(heard)
@@ -317,121 +332,168 @@ class SocketWaiter:
         return True
 
     def _is_news(self, heard: bytes) -> bool:
-        """One look at the database answers all rings that came before it; a poke is none."""
+        """A wake-up means new data, and one read covers every wake-up before it. A poke only ends the wait."""
         heard += self._rest()
         if NEWS not in heard:
             return False
-        self._bells.set_state(self.slot, BUSY)
-        self._rest()  # came before nobody had to ring any more
+        self._map.set_state(self.slot, BUSY)
+        self._rest()  # what came before the slot was disarmed
         if self._full and self.pass_on is not None:
             self.pass_on()
         return True
 
     def _rest(self) -> bytes:
-        """What else was said."""
+        """Everything else that has come."""
         heard = b""
-        self._ear.setblocking(False)
+        self._socket.setblocking(False)
         with suppress(BlockingIOError):
             while True:
-                heard += self._ear.recv(16)
+                heard += self._socket.recv(16)
         return heard
 
     def poke(self) -> None:
-        with self._guard:  # once it is taken down another may hang there
-            if self._hangs:
-                self._bells.send(self.slot, POKE)
+        with self._guard:  # once it is removed, its slot may be another's
+            if self._open:
+                self._map.send(self.slot, POKE)
 
     def close(self) -> None:
         with self._guard:
-            if self._hangs:
-                self._hangs = False
-                self._bells.take_down(self.slot)
-                self._ear.close()
+            if self._open:
+                self._open = False
+                self._map.remove(self.slot)
+                self._socket.close()
 
 
-class PollingWaiter:
-    """A waiter where no bell can be hung: looks at the file's change counter, at growing intervals."""
+class Wakeups:
+    """Makes the waiters of one store, and wakes them. A map cannot be had in memory or on every file system."""
 
-    SHORTEST, LONGEST = 0.001, 0.05
+    def __init__(self, database: Database, folder: str, find_work: Callable[[], dict[str, int]]) -> None:
+        self._db = database
+        self._folder = folder
+        self._find_work = find_work
+        """Which queues have work that could be taken, and how many workers should look."""
+        self._map: WaiterMap | None = None
+        self._old_maps: list[WaiterMap] = []
+        self._trying = reentrant_lock()
+        self._tried = not folder
+        self._threads: set[ThreadWaiter] = set()
+        self._workers: WeakValueDictionary[str, SocketWaiter] = WeakValueDictionary()
+        """The waiters of this process' workers, by session."""
+        self._local = _Times()
 
-    def __init__(self, change_counter: ChangeCounter) -> None:
-        self._change_counter = change_counter
-        self._seen = change_counter()
-        self._pokes: SimpleQueue[None] = SimpleQueue()  # an Event can't be set by a signal handler of who waits for it
+    def map(self) -> WaiterMap | None:
+        if not self._tried:
+            with self._trying:
+                if not self._tried:
+                    with suppress(OSError):
+                        self._map = WaiterMap(Path(self._folder), self._db.mode())
+                    self._tried = True
+        return self._map
 
-    def arm(self) -> None:
-        self._seen = self._change_counter()
+    @property
+    def times(self) -> WaiterMap | _Times:
+        """What all processes know; of this process alone, where they share no map."""
+        return self.map() or self._local
 
-    def wait(self, timeout: float | None) -> bool:
-        for pause in self._pauses(timeout):
-            with suppress(Empty):
-                self._pokes.get(timeout=pause)
-                break
-        return self._is_news()
+    def _subscriptions(self) -> WaiterMap | _Times | None:
+        """None: the database has to say."""
+        return self.map() or (self._local if self._db.in_memory else None)
 
-    async def wait_async(self, timeout: float | None) -> bool:
-        for pause in self._pauses(timeout):
-            if not self._pokes.empty():
-                break
-            await asyncio.sleep(pause)
-        return self._is_news()
+    def is_listened(self, clock: Clock) -> bool | None:
+        """Whether a subscriber reads events. None: only the database knows."""
+        times = self._subscriptions()
+        if times is None:
+            return None
+        until = times.listened_until
+        return until != 0 and lasts(until, clock.steady())
 
-    def _is_news(self) -> bool:
-        with suppress(Empty):
-            while True:
-                self._pokes.get_nowait()
-        before, self._seen = self._seen, self._change_counter()
-        return self._seen != before
+    def listen(self, until: int) -> bool:
+        """A subscriber stays until then. False: only the database can tell that to others."""
+        times = self._subscriptions()
+        if times is not None:
+            times.listened_until = until
+        return times is not None
 
-    def _pauses(self, timeout: float | None) -> Iterable[float]:
-        end = None if timeout is None else time.monotonic() + timeout
-        pause = self.SHORTEST
-        while self._change_counter() == self._seen:
-            left = self.LONGEST if end is None else end - time.monotonic()
-            if left <= 0:
-                return
-            yield min(pause, left)
-            pause = min(pause * 1.5, self.LONGEST)
+    # -- waking --
 
-    def poke(self) -> None:
-        self._pokes.put(None)
+    def wake(self, tx: Transaction) -> None:
+        """Wake those that a transaction, which has just been committed, concerns."""
+        found = self.map()
+        if found is not None:
+            if tx.stop:
+                found.wake_all_workers()
+            elif tx.queues:
+                found.wake_workers(tx.queues)
+            if tx.ended:
+                found.wake_clients(tx.ended)
+            if tx.happenings:
+                found.wake_subscribers()
+        elif tx.ended or tx.queues or tx.stop or tx.happenings:
+            self._wake_threads()
+
+    def wake_for(self, job: NewJob) -> None:
+        """The same for a put of one job, which was ready at once or will be due later."""
+        found = self._map or self.map()
+        if found is not None:
+            if found.some_worker_sleeps():
+                found.wake_workers({job.queue: 1 if job.run_at is None and not job.delay else EVERYONE})
+        else:
+            self._wake_threads()
+
+    def _wake_threads(self) -> None:
+        for waiter in tuple(self._threads):
+            waiter.wake()
+
+    def wake_for_work(self, first: int = 0) -> None:
+        """Look which queues have work that could be taken, and wake a sleeping worker for each, from a slot on."""
+        found = self.map()
+        if found is not None and found.some_worker_sleeps(first):
+            found.wake_workers(self._find_work(), first)
+
+    def note_room(self, request: Request, reply: ExchangeReply) -> None:
+        """After an exchange: a worker that is full is not woken for work.
+
+        One that got all that it asked for may have left some to others. One that got nothing may have been woken in
+        the place of another: it wakes one that comes after it in the map, so that no wake-up goes round in circles.
+        """
+        waiter = self._workers.get(request.session)
+        if waiter is not None:
+            take, got = request.take, len(reply.leases)
+            waiter.fill(take is None or got >= take.slots)
+            if take is not None and not got:
+                self.wake_for_work(waiter.slot + 1)
+            elif take is not None and got == take.slots + take.spare:
+                self.wake_for_work()
+
+    # -- waiting --
+
+    def worker(self, session: str, queues: tuple[str, ...], look: Callable[[], bool]) -> Waiter:
+        """A worker's waiter."""
+        waiter = self.waiter(WORKER, queue_key(queues), look)
+        if isinstance(waiter, SocketWaiter):
+            waiter.pass_on = self.wake_for_work
+            self._workers[session] = waiter
+        return waiter
+
+    def waiter(self, kind: int, key: int, look: Callable[[], bool]) -> Waiter:
+        if self._db.in_memory:
+            return ThreadWaiter(self._threads)
+        if (found := self.map()) is not None:
+            with suppress(OSError):
+                return found.add(kind, key, look)
+        return PollingWaiter(self._db.change_counter())
+
+    # -- the end --
+
+    def file_is_replaced(self) -> None:
+        """The map is beside the old file: its sleepers get no more wake-ups."""
+        if self._map is not None:
+            self._old_maps.append(self._map)
+        self._map, self._tried = None, not self._folder
 
     def close(self) -> None:
-        self._change_counter.close()
-
-
-class ThreadWaiter:
-    """A waiter on an in-memory database: everyone is in this process, so every change wakes everyone."""
-
-    def __init__(self, gongs: set[ThreadWaiter]) -> None:
-        self._gongs = gongs
-        self._stirred = threading.Event()
-        self._poked = False
-        self._struck = False
-        gongs.add(self)
-
-    def arm(self) -> None:
-        self._struck = False
-        if not self._poked:
-            self._stirred.clear()
-
-    def wait(self, timeout: float | None) -> bool:
-        self._stirred.wait(timeout)
-        self._stirred.clear()  # first: what is struck after it ends the next wait
-        struck, self._struck = self._struck, False
-        self._poked = False
-        return struck
-
-    async def wait_async(self, timeout: float | None) -> bool:
-        return await asyncio.to_thread(self.wait, timeout)
-
-    def strike(self) -> None:
-        self._struck = True
-        self._stirred.set()
-
-    def poke(self) -> None:
-        self._poked = True
-        self._stirred.set()
-
-    def close(self) -> None:
-        self._gongs.discard(self)
+        for found in (self._map, *self._old_maps):
+            if found is not None:
+                found.close()
+        self._map = None
+        self._old_maps.clear()

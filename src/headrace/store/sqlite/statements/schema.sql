@@ -296,7 +296,7 @@ CREATE TABLE event (
     tracked INTEGER NOT NULL
 ) STRICT;
 
--- Until when somebody listens, on the steady clock. One row, and only where no bells can be hung (see audience.py).
+-- Until when there is a subscriber to events, on the steady clock. One row, and only where no map of waiters can be had.
 CREATE TABLE audience (
     one INTEGER PRIMARY KEY,
     until INTEGER NOT NULL

@@ -1,4 +1,4 @@
-"""A worker finds its work even when nobody rings: who enqueues may die first, or not be allowed to ring."""
+"""A worker finds its work even without a wake-up: a client may die first, or not be allowed to send one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def make_app() -> Iterator[MakeApp]:
         app.close()
 
 
-def test_work_that_nobody_rang_for_is_found(tmp_path: Path, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_whose_wake_up_was_lost_is_found(
+    tmp_path: Path, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = make_app(tmp_path)
 
     @app.task
@@ -38,11 +40,11 @@ def test_work_that_nobody_rang_for_is_found(tmp_path: Path, make_app: MakeApp, m
 
     with app.worker():
         assert leaf.enqueue(1).result(timeout=20) == 1
-        monkeypatch.setattr(WaiterMap, "ring_workers", lambda *_: None)
+        monkeypatch.setattr(WaiterMap, "wake_workers", lambda *_: None)
         assert leaf.enqueue(2).result(timeout=20) == 2
 
 
-def test_a_ring_that_is_not_allowed_is_no_error_of_the_enqueue(
+def test_a_wake_up_that_is_not_allowed_is_no_error_of_the_enqueue(
     tmp_path: Path, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = make_app(tmp_path)
@@ -57,7 +59,7 @@ def test_a_ring_that_is_not_allowed_is_no_error_of_the_enqueue(
         assert leaf.enqueue(2).result(timeout=20) == 2
 
 
-def test_whoever_may_write_the_file_may_ring(tmp_path: Path, make_app: MakeApp) -> None:
+def test_users_that_may_write_the_file_may_send_wake_ups(tmp_path: Path, make_app: MakeApp) -> None:
     path = tmp_path / "jobs.db"
     app = make_app(tmp_path)
     app.store.run(app.store.counts())
@@ -65,8 +67,8 @@ def test_whoever_may_write_the_file_may_ring(tmp_path: Path, make_app: MakeApp) 
     with app.worker():
         folder = Path(f"{path}-run")
         assert folder.stat().st_mode & 0o777 == 0o770
-        assert (folder / "bells").stat().st_mode & 0o777 == 0o660
-        assert all(os.stat(bell).st_mode & 0o777 == 0o660 for bell in folder.glob("bell-*"))
+        assert (folder / "waiters").stat().st_mode & 0o777 == 0o660
+        assert all(os.stat(socket).st_mode & 0o777 == 0o660 for socket in folder.glob("waiter-*"))
 
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path, make_app: MakeApp) -> None:

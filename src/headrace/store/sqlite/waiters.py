@@ -1,0 +1,102 @@
+"""Waiters that need no map of sleepers: on a database in memory, and where the map cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.store.sqlite.database import ChangeCounter
+
+
+class PollingWaiter:
+    """A waiter where no socket can be had: looks at the file's change counter, at growing intervals."""
+
+    SHORTEST, LONGEST = 0.001, 0.05
+
+    def __init__(self, change_counter: ChangeCounter) -> None:
+        self._change_counter = change_counter
+        self._seen = change_counter()
+        self._pokes: SimpleQueue[None] = SimpleQueue()  # the waiting thread's own signal handler can't set an Event
+
+    def arm(self) -> None:
+        self._seen = self._change_counter()
+
+    def wait(self, timeout: float | None) -> bool:
+        for pause in self._pauses(timeout):
+            with suppress(Empty):
+                self._pokes.get(timeout=pause)
+                break
+        return self._is_news()
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        for pause in self._pauses(timeout):
+            if not self._pokes.empty():
+                break
+            await asyncio.sleep(pause)
+        return self._is_news()
+
+    def _is_news(self) -> bool:
+        with suppress(Empty):
+            while True:
+                self._pokes.get_nowait()
+        before, self._seen = self._seen, self._change_counter()
+        return self._seen != before
+
+    def _pauses(self, timeout: float | None) -> Iterable[float]:
+        end = None if timeout is None else time.monotonic() + timeout
+        pause = self.SHORTEST
+        while self._change_counter() == self._seen:
+            left = self.LONGEST if end is None else end - time.monotonic()
+            if left <= 0:
+                return
+            yield min(pause, left)
+            pause = min(pause * 1.5, self.LONGEST)
+
+    def poke(self) -> None:
+        self._pokes.put(None)
+
+    def close(self) -> None:
+        self._change_counter.close()
+
+
+class ThreadWaiter:
+    """A waiter on an in-memory database: all are in this process, and every change wakes all of them."""
+
+    def __init__(self, waiters: set[ThreadWaiter]) -> None:
+        self._waiters = waiters
+        self._stirred = threading.Event()
+        self._poked = False
+        self._woken = False
+        waiters.add(self)
+
+    def arm(self) -> None:
+        self._woken = False
+        if not self._poked:
+            self._stirred.clear()
+
+    def wait(self, timeout: float | None) -> bool:
+        self._stirred.wait(timeout)
+        self._stirred.clear()  # first: a wake-up that comes after it ends the next wait
+        woken, self._woken = self._woken, False
+        self._poked = False
+        return woken
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        return await asyncio.to_thread(self.wait, timeout)
+
+    def wake(self) -> None:
+        self._woken = True
+        self._stirred.set()
+
+    def poke(self) -> None:
+        self._poked = True
+        self._stirred.set()
+
+    def close(self) -> None:
+        self._waiters.discard(self)
