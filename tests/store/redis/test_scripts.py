@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import sha1
 from typing import Any
@@ -104,13 +104,44 @@ def test_plain_jobs_pay_a_look_or_two_for_what_nobody_uses(scene: Scene, program
 
     plain = scene.plain_outcomes()
     take = worker.asks(5, 5, "default")
-    assert looks(lambda: store.run(scene.requests()["put_plain"]())) == ["EXISTS", "ZRANGE"]
+    assert looks(lambda: store.run(scene.requests()["put_plain"]())) == ["EXISTS"]
     somebody_sleeps = store.exchange(worker.id, worker.number + 1, plain, take)
     assert looks(lambda: store.run(somebody_sleeps)) == ["EXISTS", "EXISTS"]
     for name in ("watched", "hungry:default"):
         store.driver.command("DEL", store.keys.prefix + name)
     nobody_sleeps = store.exchange(worker.id, worker.number + 2, (), worker.asks(1, 0, "default"))
-    assert looks(lambda: store.run(nobody_sleeps)) == ["EXISTS", "ZRANGE"]
+    assert looks(lambda: store.run(nobody_sleeps)) == ["EXISTS"]
+
+
+def test_commands_of_a_plain_job_are_few_and_the_same_for_a_hundred(
+    make: Callable[..., RedisStore], clock: ManualClock, program: str
+) -> None:
+    store = make(clock)
+    worker = Worker(store, clock)
+    found: dict[str, int] = {}
+
+    def counted(step: str, request: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        answers: list[Sequence[Any]] = []
+        found[step] = len(list(commands_inside_scripts(program, lambda: answers.append(request()), store)))
+        return answers[0]
+
+    for number in (1, 100):
+        put(store, f"the first of {number}")
+        (held,) = worker.take(1)  # the queue has a block of arrivals and a day of statistics
+        worker.exchange([outcome(held, began=0, ended=0)])
+        ids = [f"{step} of {number}" for step in range(2 * number + 1)]
+        counted(f"put {number}", lambda: put(store, *ids))  # noqa: B023
+        leases = counted(f"take {number}", lambda: worker.take(number))  # noqa: B023
+        assert len(leases) == number
+        done = [outcome(lease, began=0, ended=0) for lease in leases]
+        reply = counted(f"exchange {number}", lambda: worker.exchange(done, worker.asks(number)).leases)  # noqa: B023
+        done = [outcome(lease, began=0, ended=0) for lease in reply]
+        counted(f"settle {number}", lambda: worker.exchange(done).verdicts)  # noqa: B023
+        worker.run_one()
+    assert found == {
+        "put 1": 11, "take 1": 13, "exchange 1": 17, "settle 1": 14,
+        "put 100": 11, "take 100": 13, "exchange 100": 17, "settle 100": 14,
+    }  # fmt: skip
 
 
 # -- check first, then write --
@@ -196,7 +227,7 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
 ) -> None:
     real = long_way = scripts.source("exchange")
     for short_cut in (
-        b"local function taken(record, run, heads)\n",
+        b"function taken(record, run, heads)\n",
         b"heads, tokens, times, story)\n  if",
     ):
         assert short_cut in real
@@ -229,12 +260,12 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
     assert [job.state for job in seen[0][2]] == [State.DONE] * 10
 
 
-QUICK = b"local function quick_take(session, request)\n"
+PLAIN = b"function exchange_plain(session, request, ask, kept)\n"
 
 
-def without_quick(text: bytes) -> bytes:
-    assert text.count(QUICK) == 1
-    return text.replace(QUICK, QUICK + b"  do return nil end\n")
+def without_plain(text: bytes) -> bytes:
+    assert text.count(PLAIN) == 1
+    return text.replace(PLAIN, PLAIN + b"  do return nil end\n")
 
 
 def few_in_a_row(store: RedisStore, worker: Worker) -> None:
@@ -253,16 +284,21 @@ SPECIAL: dict[str, Callable[[RedisStore], object]] = {
     "more than slots": lambda store: put(store, *"ghijklmn"),
     "one that is due": lambda store: put(store, "at once", run_at=0),
     "one that runs again": lambda store: store.run(store.cancel(["a"])) and store.run(store.revive(["a"])),
+    "a waiter": lambda store: store.driver.command("ZADD", store.keys.prefix + "watched", "99999999999999", "a"),
+    "a sleeper": lambda store: store.driver.command("ZADD", store.keys.prefix + "hungry:default", "5", "sleeper"),
+    "a schedule": lambda store: store.driver.command("ZADD", store.keys.prefix + "ticks", "99999999999999", "late"),
+    "settings": lambda store: store.run(store.set_settings({"jobs-history-count": 1})),
+    "little memory": lambda store: store.driver.command("HSET", store.keys.known[1], "history_memory", "1"),
 }
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-def test_the_short_cut_of_one_who_was_woken_does_what_the_long_way_does(
+def test_an_exchange_of_plain_jobs_does_what_the_long_way_does(
     make: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch, special: str
 ) -> None:
     real = scripts.source("exchange")
     seen = []
-    for text in (real, without_quick(real)):
+    for text in (real, without_plain(real)):
         use(text, monkeypatch)
         clock = ManualClock()
         store = make(clock)
@@ -270,14 +306,23 @@ def test_the_short_cut_of_one_who_was_woken_does_what_the_long_way_does(
         few_in_a_row(store, worker)
         SPECIAL[special](store)
         clock.advance(5)
-        turn = worker.exchange(take=worker.asks(6))
+        reply = worker.exchange(take=worker.asks(6))
         again = worker.exchange(take=worker.asks(6), number=worker.number)
-        seen.append((turn, again, visible(store)))
+        put(store, *"xyz")
+        clock.advance(5)
+        done = [outcome(lease, began=1, ended=4, result=b"R") for lease in reply.leases]
+        settled = worker.exchange(done, worker.asks(1, 1, "default", "other"))
+        started = [lease.ref for lease in settled.leases if lease.spare]
+        last = worker.exchange(done[:1], worker.asks(0), started=started)
+        seen.append((reply, again, settled, last, visible(store)))
     assert seen[0] == seen[1]
-    assert turn == again
+    assert reply == again
+    assert settled.verdicts == [Verdict.OK] * len(reply.leases)
 
 
-def test_it_is_taken_by_one_who_was_woken(make: Callable[..., RedisStore], clock: ManualClock) -> None:
+def test_plain_jobs_are_exchanged_without_the_rest_of_the_script(
+    make: Callable[..., RedisStore], clock: ManualClock
+) -> None:
     store = make(clock)
     worker = Worker(store, clock)
     few_in_a_row(store, worker)
@@ -292,7 +337,7 @@ def test_it_is_taken_by_one_who_was_woken(make: Callable[..., RedisStore], clock
         if command in WRITES:
             break
     # Nothing of what comes after the short cut is needed.
-    head, _, _ = text.partition(b"local plan = {")
+    head, _, _ = text.partition(b"plan = {")
     connection = store.driver.opener.open()
     command_bytes = store.driver._command(script, whole=True).replace(
         b"$%d\r\n%s\r\n" % (len(text), text), b"$%d\r\n%s\r\n" % (len(head), head)

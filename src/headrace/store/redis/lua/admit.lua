@@ -3,7 +3,7 @@
 -- ARGV[2]  the batch
 -- Answers  {1 if there are more parts, and once there are none: id of a job that did not come in, id of the one that has its unique
 --          key, ...}
---@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
+--@include prelude format arrivals job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit
 local batch, at = '', 1
 --@include checks insert batch stages joining
 

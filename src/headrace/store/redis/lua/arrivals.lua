@@ -13,25 +13,24 @@ local function arriving(first, ids)
   while at <= n do
     local number = first + at - 1
     local block = math.floor(number / BLOCK)
-    local piece = { block_key(block), at, math.min(n, (block + 1) * BLOCK - first), (number % BLOCK == 0 or number == 1) and block }
+    local key, last = block_key(block), math.min(n, (block + 1) * BLOCK - first)
     if pieces[1] then
-      check_type(piece[1], 'list')
+      check_type(key, 'list')
     end
-    if piece[4] then
+    if number % BLOCK == 0 or number == 1 then
       check_type(ARRIVALS, 'zset')
+      append(pieces, 'blocks', block)
+      append(pieces, 'blocks', block)
     end
-    pieces[#pieces + 1] = piece
-    at = piece[3] + 1
+    pieces[#pieces + 1] = { key, at, last }
+    at = last + 1
   end
   return pieces
 end
 
 local function arrive_all(pieces, ids)
-  for i = 1, #pieces do
-    local piece = pieces[i]
+  for _, piece in ipairs(pieces) do
     call('RPUSH', piece[1], unpack(ids, piece[2], piece[3]))
-    if piece[4] then
-      call('ZADD', ARRIVALS, piece[4], piece[4])
-    end
   end
+  bulk('ZADD', ARRIVALS, pieces.blocks or {})
 end

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it is cancelled or will be told, else 0
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit acts
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations wake patterns commit acts
 
 local ids = arguments(2)
 load_many(ids)

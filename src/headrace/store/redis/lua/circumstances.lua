@@ -4,7 +4,7 @@
 -- Answers  {}, or {now, what look.lua says about it, {id, digit of its state, ...} of some jobs that it waits for, how many these
 --          are, when and by whom its queue was paused, limit of its queue, {id, worker, ...} of some jobs that run in a queue with
 --          a limit, how many these are, what lane.lua answers, how many of its lane are before it or -1, {names of workers that could run it}}
---@include prelude format same_format job plan more sorted lanes outcome relations session wake patterns queues look
+--@include prelude format same_format job settings stats plan more sorted lanes outcome relations session wake patterns queues look
 
 local SHOWN, LOOKED_AT = 10, 10000
 local job = find_job(ARGV[2])

@@ -4,7 +4,7 @@
 -- ARGV[3]  'all' when nobody knows who is guilty, else ''
 -- ARGV[4]  the guilty: d arrival each
 -- Answers  {1 if there are more, the ids given back}; none when the session is closed already, or unknown
---@include prelude job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing
+--@include prelude job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit closing
 
 local session = read_session(ARGV[2])
 if not session or session.closed and not session.closing then

@@ -10,39 +10,6 @@ local function check_all(lists, prefix, kind)
   end
 end
 
--- The counts as they will be: fields to set, fields to remove. And the queues that get their first ready job, as members of a
--- sorted set, or lose their last.
-local function changed_counts()
-  local fields, set, zero, filled, emptied = {}, {}, {}, {}, {}
-  for field, by in pairs(plan.counts) do
-    if by ~= 0 then
-      fields[#fields + 1] = field
-    end
-  end
-  local before = read_many('HMGET', META, fields)
-  for i, field in ipairs(fields) do
-    local number = before[i] and tonumber(before[i]) or 0
-    local after = number + plan.counts[field]
-    if after > 0 then
-      set[#set + 1] = field
-      set[#set + 1] = string.format('%.0f', after)
-    elseif before[i] then
-      zero[#zero + 1] = field
-    end
-    local queue = (number > 0) ~= (after > 0) and field:byte() == READY_DIGIT and field:sub(2)
-    if queue and after > 0 then
-      filled[#filled + 1] = 0
-      filled[#filled + 1] = queue
-    elseif queue then
-      emptied[#emptied + 1] = queue
-    end
-  end
-  if filled[1] or emptied[1] then
-    check_type(READY_QUEUES, 'zset')
-  end
-  return set, zero, filled, emptied
-end
-
 -- Whose entries in rows to remove: where that is quick. Elsewhere they are left, and skipped when their turn comes.
 local function entries_to_remove()
   local found, left = {}, 100000
@@ -228,7 +195,7 @@ function commit(first)
     end
   end
   local hungry = to_be_woken(plan.news)
-  local records, removed, bytes = plan.records, plan.removed, 0
+  local records, removed, bytes = rewritten, plan.removed, 0
   for _, id in ipairs(plan.changed) do
     local job, before = plan.jobs[id], raw[id]
     if before and before:byte() and before:byte() >= DONE then
@@ -246,9 +213,12 @@ function commit(first)
   if bytes ~= 0 then
     history_memory.add(bytes)
   end
-  local counts, zeros, filled, emptied = changed_counts()
+  local set, zeros, filled, emptied = changed_counts()
+  if filled[1] or emptied[1] then
+    check_type(READY_QUEUES, 'zset')
+  end
   local indexes, blocks = changed_indexes(), changed_blocks()
-  local statistics = next(plan.stats) and changed_stats()
+  local statistics = changed_stats()
 
   first()
   bulk('UNLINK', plan.gone[1], plan.gone)
@@ -314,7 +284,7 @@ function commit(first)
     end
   end
   bulk('HDEL', META, zeros)
-  bulk('HSET', META, counts)
+  bulk('HSET', META, set)
   bulk('ZREM', READY_QUEUES, emptied)
   bulk('ZADD', READY_QUEUES, filled)
   bulk('HDEL', LARGE, large_no_more)
@@ -323,9 +293,7 @@ function commit(first)
   bulk('HSET', MORE_KEY, more)
   write_indexes(indexes)
   write_blocks(blocks)
-  if statistics then
-    write_stats(statistics)
-  end
+  write_stats(statistics)
   if next(plan.schedules) then
     schedules.write()
   end
@@ -342,12 +310,7 @@ function commit(first)
     rouse(session)
   end
   if watched then
-    local until_when = read_many('ZMSCORE', WATCHED, plan.ended)
-    for i, id in ipairs(plan.ended) do
-      if until_when[i] then
-        publish('ended:' .. id)
-      end
-    end
+    tell_watchers(plan.ended)
   end
   tell_listeners()
 end

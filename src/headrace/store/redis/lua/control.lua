@@ -4,7 +4,7 @@
 -- ARGV[3]  queue
 -- ARGV[4]  who pauses it; or the limit, '' for none
 -- Answers  1, or 0 if it was paused already, or was not paused
---@include prelude format same_format job plan wake patterns queues
+--@include prelude format same_format job settings stats plan wake patterns queues
 
 local act, queue, value = ARGV[2], ARGV[3], ARGV[4]
 local field = (act == 'limit' and 'l' or 'p') .. queue

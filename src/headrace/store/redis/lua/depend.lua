@@ -5,7 +5,7 @@
 -- ARGV[5]  the same in words, for the history
 -- Answers  1, or 0 if there is no such job, or it does not wait
 -- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations wake patterns commit
 
 -- What a waiting job comes after is changed: ids to add and to remove. The answer is the error with which it has to fail, or nil.
 local function change_parents(job, add, gone)

@@ -3,7 +3,7 @@
 -- ARGV[2]  queue
 -- ARGV[3]  day
 -- Answers  {{field, value, ...}: see stats.lua, first day that is kept, first day with histograms}
---@include prelude format same_format job plan settings stats
+--@include prelude format same_format job settings stats plan
 
 return {
   numbers_in(PREFIX .. 'stat:' .. ARGV[3] .. ':' .. ARGV[2]), first_day('stats-history'), first_day('histogram-history'),

@@ -4,7 +4,7 @@
 -- ARGV[9]     the same in words, for the history
 -- ARGV[10...] job ids
 -- Answers     for each 1, or 0 if there is no such job, or it does not wait
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations wake patterns commit
 
 local function given(i)
   return ARGV[i] ~= '' and ARGV[i]:sub(2) or nil

@@ -4,7 +4,7 @@
 -- ARGV[3]  only jobs that arrived before this number
 -- ARGV[4..7]  which ones: see fits.lua
 -- Answers  {1, arrival, id, task, ...}; {0} if there may be more than that
---@include prelude format same_format job plan fits
+--@include prelude format same_format job settings stats plan fits
 
 local AT_MOST, PLACES_AT_MOST = 2000, 500
 local ids, too_many = {}, false

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each an empty list, or what look.lua says about it
---@include prelude format same_format job plan more look
+--@include prelude format same_format job settings stats plan more look
 
 local ids = arguments(2)
 load_many(ids)

@@ -3,7 +3,7 @@
 -- ARGV[2]  job id
 -- Answers  {} or {record, name of the session that runs it, {entry, ...}, how many lines are kept}; entries d at, H what,
 --          I detail, H worker
---@include prelude format same_format job plan more settings
+--@include prelude format same_format job settings stats plan more
 
 local job = find_job(ARGV[2])
 if not job then

@@ -94,3 +94,91 @@ end
 local function without(flags, bits)
   return band(flags, bnot(bits))
 end
+
+-- The plan of what to write is in plan.lua, for scripts that have one.
+local plan
+
+-- Records by ids as they are, or as a plan will have them; false where there is none. Parsed only when need be.
+local raw = {}
+local seen = {}
+
+local function load_many(ids)
+  local missing, n = {}, 0
+  for i = 1, #ids do
+    local id = ids[i]
+    if raw[id] == nil then
+      raw[id] = false
+      n = n + 1
+      missing[n] = id
+    end
+  end
+  local records = read_many('HMGET', JOB, missing)
+  for i = 1, n do
+    raw[missing[i]] = records[i]
+  end
+end
+
+-- Records that were changed as bytes: id, record, ...
+local rewritten = {}
+
+local function rewrite(id, record)
+  local n = #rewritten
+  rewritten[n + 1], rewritten[n + 2] = id, record
+  raw[id] = record
+  seen[id] = nil
+end
+
+-- Fields of META -> by how much they change: how many jobs of a state a queue has, and what ended jobs take.
+local counts = {}
+
+local function count(queue, state, by)
+  local field = state .. queue
+  counts[field] = (counts[field] or 0) + by
+end
+
+-- Fields of META as they are, read once; false where there is none.
+local meta_seen = {}
+
+local function read_meta(fields)
+  local missing = {}
+  for _, field in ipairs(fields) do
+    if meta_seen[field] == nil then
+      meta_seen[field] = false
+      missing[#missing + 1] = field
+    end
+  end
+  for i, value in ipairs(read_many('HMGET', META, missing)) do
+    meta_seen[missing[i]] = value
+  end
+end
+
+-- The counts as they will be: fields to set, fields to remove. And the queues that get their first ready job, as members of a
+-- sorted set, or lose their last.
+local function changed_counts()
+  local fields, set, zero, filled, emptied = {}, {}, {}, {}, {}
+  for field, by in pairs(counts) do
+    if by ~= 0 then
+      fields[#fields + 1] = field
+    end
+  end
+  read_meta(fields)
+  for _, field in ipairs(fields) do
+    local before = meta_seen[field]
+    local number = before and tonumber(before) or 0
+    local after = number + counts[field]
+    if after > 0 then
+      set[#set + 1] = field
+      set[#set + 1] = string.format('%.0f', after)
+    elseif before then
+      zero[#zero + 1] = field
+    end
+    local queue = (number > 0) ~= (after > 0) and field:byte() == READY_DIGIT and field:sub(2)
+    if queue and after > 0 then
+      filled[#filled + 1] = 0
+      filled[#filled + 1] = queue
+    elseif queue then
+      emptied[#emptied + 1] = queue
+    end
+  end
+  return set, zero, filled, emptied
+end

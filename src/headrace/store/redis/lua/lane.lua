@@ -3,6 +3,6 @@
 -- ARGV[2]  queue
 -- ARGV[3]  key
 -- Answers  {}, or {key, limit, rate, per, 1 if it is a sequence, {ids of some jobs that run}, how many these are, front, how many are blocked, next start}
---@include prelude format same_format job plan more sorted lanes
+--@include prelude format same_format job settings stats plan more sorted lanes
 
 return lanes.describe(lanes.name(ARGV[2], ARGV[3]))

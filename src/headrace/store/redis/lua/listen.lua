@@ -4,7 +4,7 @@
 -- ARGV[3...]  queues, and patterns for queues
 -- Answers     {1 if there may be work already, milliseconds until the next scheduled job is due or the next schedule ticks,
 --             or -1}
---@include prelude job plan wake patterns queues
+--@include prelude job settings stats plan wake patterns queues
 
 local QUEUES_AT_MOST = 100
 local names = arguments(3)

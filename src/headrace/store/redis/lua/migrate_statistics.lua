@@ -3,7 +3,7 @@
 --
 -- ARGV[2]  the step after this one
 -- Answers  the step to call next
---@include prelude format migrating job plan settings stats
+--@include prelude format migrating job settings stats plan
 
 if at_step ~= 'migrate_statistics' then
   return at_step or ''

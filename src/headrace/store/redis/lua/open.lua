@@ -4,7 +4,7 @@
 --            field, '1', ...)
 -- Answers    now
 -- Fails      GONE when it has been closed; REFUSED
---@include prelude format job plan more session checks
+--@include prelude format job settings stats plan more session checks
 
 -- Everybody who looks at sessions reads what this one says about itself.
 local function check_info(id, name, info)

@@ -3,7 +3,7 @@
 -- ARGV[2]  queue
 -- ARGV[3]  how many at most
 -- Answers  {id, what look.lua says about it, ...}
---@include prelude format same_format job plan more look busy take
+--@include prelude format same_format job settings stats plan more look plain take
 
 local answer = {}
 for _, member in ipairs((head_of_line(ARGV[2], tonumber(ARGV[3])))) do

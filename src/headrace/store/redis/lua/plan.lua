@@ -1,9 +1,8 @@
 -- What a script is going to write. Transitions only read, and put their intentions here; `commit` checks what has not
 -- been checked, and writes: the only place where anything is written to the structures of jobs.
-local plan = {
+plan = {
   jobs = {},      -- id -> the job as it will be; false: removed
   changed = {},   -- the ids of these, once each
-  records = {},   -- id, record, ...: jobs whose bytes are ready
   removed = {},   -- ids of jobs whose records are to be removed, and nothing else
   enter = {},     -- queue -> list of score, member
   leave = {},     -- queue -> list of members
@@ -14,7 +13,6 @@ local plan = {
   ended_in = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_out = { [DONE] = {}, [FAILED] = {}, [CANCELLED] = {} },
   ended_heads = {}, -- state -> how many of the oldest leave
-  counts = {},    -- field of META -> change
   held_in = {}, held_out = {}, -- key of a set -> ids
   sorted_in = {}, sorted_out = {}, -- key of a sorted set -> list of score, member; list of members
   lists = {},     -- key of a list -> {drop = how many of its head, without = values of which the last is to go, push = values, keep = how many of its end}
@@ -24,7 +22,6 @@ local plan = {
   index = {},     -- name of a key -> id -> arrival, or false: removed
   holes = {},     -- block of arrivals -> how many of its jobs go
   arrivals = nil, -- the last arrival number, if jobs come
-  stats = {},     -- what is added to the statistics (see stats.lua)
   schedules = {}, -- name -> a schedule as it will be, or false: removed
   unique_in = {}, unique_out = {},
   history = {},   -- key -> list of entries
@@ -42,43 +39,12 @@ local plan = {
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
 local schedules, culprits = on_demand('schedules'), on_demand('culprits')
 
-local fold, tally_up -- stats.lua has them
-
-local function append(lists, key, value)
-  local list = lists[key]
-  if list then
-    list[#list + 1] = value
-  else
-    lists[key] = { value }
-  end
-end
-
 local function change(job)
   if plan.jobs[job.id] ~= job then
     if plan.jobs[job.id] == nil then
       plan.changed[#plan.changed + 1] = job.id
     end
     plan.jobs[job.id] = job
-  end
-end
-
--- Records by ids as they are, or as a plan will have them; false where there is none. Parsed only when need be.
-local raw = {}
-local seen = {}
-
-local function load_many(ids)
-  local missing, n = {}, 0
-  for i = 1, #ids do
-    local id = ids[i]
-    if raw[id] == nil then
-      raw[id] = false
-      n = n + 1
-      missing[n] = id
-    end
-  end
-  local records = read_many('HMGET', JOB, missing)
-  for i = 1, n do
-    raw[missing[i]] = records[i]
   end
 end
 
@@ -97,20 +63,6 @@ local function find_job(id, queue, arrival)
     seen[id] = job
   end
   return job
-end
-
--- A record that was changed as bytes.
-local function rewrite(id, record)
-  local records = plan.records
-  local n = #records
-  records[n + 1], records[n + 2] = id, record
-  raw[id] = record
-  seen[id] = nil
-end
-
-local function count(queue, state, by)
-  local field = state .. queue
-  plan.counts[field] = (plan.counts[field] or 0) + by
 end
 
 local function place(job)
@@ -291,14 +243,7 @@ end
 local history_memory = {}
 
 function history_memory.add(bytes)
-  plan.counts.ended_bytes = (plan.counts.ended_bytes or 0) + bytes
-end
-
--- By how much that is more than it may be. Sweeps work the bound out, and keep it in META.
-function history_memory.over()
-  local known = call('HMGET', META, 'ended_bytes', 'history_memory')
-  local bound = tonumber(known[2] or '')
-  return bound and (tonumber(known[1] or '') or 0) + (plan.counts.ended_bytes or 0) - bound or 0
+  counts.ended_bytes = (counts.ended_bytes or 0) + bytes
 end
 
 -- About how many bytes one takes: its record, its large values (as they are, or if `planned` as they
@@ -433,8 +378,6 @@ local function remove(job)
   plan.jobs[job.id] = false
   leave_block(math.floor(job.arrival / BLOCK), 1)
 end
-
-local TICKS = PREFIX .. 'ticks'
 
 -- When the next schedule ticks, if those of the plan come in addition; nil: none does.
 local function next_tick()

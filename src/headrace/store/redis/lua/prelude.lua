@@ -73,7 +73,7 @@
 local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
 local READY_QUEUES = PREFIX .. 'ready_queues'
-local ARRIVALS = PREFIX .. 'arrivals'
+local ARRIVALS, CONTROL, TICKS = PREFIX .. 'arrivals', PREFIX .. 'control', PREFIX .. 'ticks'
 local BLOCK = 256
 
 local SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
@@ -163,6 +163,15 @@ local function read_many(command, key, names)
     end
   end
   return found
+end
+
+local function append(lists, key, value)
+  local list = lists[key]
+  if list then
+    list[#list + 1] = value
+  else
+    lists[key] = { value }
+  end
 end
 
 local function arguments(first)

@@ -8,7 +8,7 @@
 -- ARGV[3]  for each pair that needs a worker: H queue, H task
 -- Answers  {now, clash, ...}: per job the id of the job that stands in its way, or '' when it is there now
 -- Fails    NOWORKERS, REFUSED, before anything is written
---@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
+--@include prelude format arrivals job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit
 local batch, at = ARGV[2], 1
 --@include checks insert batch
 
@@ -21,7 +21,7 @@ end
 local answer = insert_all()
 table.insert(answer, 1, string.format('%.0f', now))
 local worked = work_off()
-if plan.changed[1] or plan.records[1] or worked then
+if plan.changed[1] or rewritten[1] or worked then
   commit(keep_arrivals())
 end
 return answer

@@ -29,6 +29,11 @@ check_format(meta[1])
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 local there = read_many('HMGET', JOB, ids)
 
+-- One look tells that nobody listens, and that nobody sleeps on a pattern.
+if call('EXISTS', EVENTS, PATTERNS) == 0 then
+  absent[EVENTS], slept_on = true, {}
+end
+
 local records, fresh, times, first = {}, {}, due .. due, arrival + 1
 for i = 1, n do
   local id = ids[i]

@@ -1,5 +1,4 @@
 -- What somebody has said about queues: paused ones hand out nothing, limited ones only so much at once.
-local CONTROL = PREFIX .. 'control'
 local queues = on_demand('queues')
 
 makers.queues = function()
@@ -33,7 +32,7 @@ makers.queues = function()
     elseif not said.limit then
       return math.huge, false
     end
-    return said.limit - queues.running(queue) - (plan.counts[RUNNING .. queue] or 0), true
+    return said.limit - queues.running(queue) - (counts[RUNNING .. queue] or 0), true
   end
 
   -- Jobs that run no more make room in queues with a limit: that is news.
@@ -41,7 +40,7 @@ makers.queues = function()
     if call('EXISTS', CONTROL) == 0 then
       return
     end
-    for field, by in pairs(plan.counts) do
+    for field, by in pairs(counts) do
       local queue = field:sub(2)
       if by < 0 and field:sub(1, 1) == tostring(RUNNING) and queues.about(queue).limit then
         plan.news[queue] = (plan.news[queue] or 0) - by
@@ -74,13 +73,13 @@ makers.queues = function()
   -- {ns}:ready_queues is as it was: the queues that a plan gives their first ready job, by name, and those that lose their last.
   function queues.changed()
     local fields, filled, emptied = {}, {}, {}
-    for field, by in pairs(plan.counts) do
+    for field, by in pairs(counts) do
       fields[#fields + 1] = by ~= 0 and field:byte() == READY_DIGIT and field or nil
     end
     local before = read_many('HMGET', META, fields)
     for i, field in ipairs(fields) do
       local number = before[i] and tonumber(before[i]) or 0
-      local after = number + plan.counts[field]
+      local after = number + counts[field]
       if number <= 0 and after > 0 then
         filled[#filled + 1] = field:sub(2)
       elseif after <= 0 then

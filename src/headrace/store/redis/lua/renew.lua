@@ -23,7 +23,7 @@ if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', s
   stay_hungry(hungry)
   return { string.format('%.0f', now), '' }
 end
---@include job plan more schedules started settings stats patterns commit
+--@include job settings stats plan more schedules patterns commit plain
 
 local leases, ids = {}, {}
 local at = 1

@@ -6,7 +6,7 @@
 --          H number of log lines, and for each d how long ago, I line
 -- Answers  a byte per report: 1 recorded, 0 the lease is gone
 -- Fails    GONE, STALE, REFUSED
---@include prelude job plan more schedules session checks outcome settings stats wake patterns commit
+--@include prelude job settings stats plan more schedules session checks outcome wake patterns commit
 
 local session = live_session(ARGV[2])
 local request = tonumber(ARGV[3])

@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns commit
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations wake patterns commit
 
 -- A job is revived by hand: what it came after counts again where that has not come to an end.
 local function drop_ended(job)

@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  its name
 -- Answers  1 if it was there, else 0
---@include prelude format same_format job plan more schedules settings stats wake patterns commit
+--@include prelude format same_format job settings stats plan more schedules wake patterns commit
 
 if call('HEXISTS', schedules.key, ARGV[2]) == 0 then
   return 0

@@ -5,7 +5,7 @@
 -- ARGV[4]  its record (see schedules.lua); version and created are set here
 -- Answers  1, or 0 if the version is another: nothing was changed then
 -- Fails    REFUSED
---@include prelude format same_format job plan more schedules checks settings stats wake patterns commit
+--@include prelude format same_format job settings stats plan more schedules checks wake patterns commit
 
 -- Everybody who looks at schedules reads it.
 local function check(name, record)

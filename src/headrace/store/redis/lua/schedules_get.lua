@@ -4,7 +4,7 @@
 -- ARGV[3]  page: after which name; ARGV[4] page and due: how many at most
 -- ARGV[3...]  named: the names
 -- Answers  {now, when the next one ticks or '', 1 if there are more, name, record, ...}
---@include prelude format same_format job plan more schedules
+--@include prelude format same_format job settings stats plan more schedules
 
 local names, more = {}, 0
 if ARGV[2] == 'named' then

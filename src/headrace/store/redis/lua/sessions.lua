@@ -3,7 +3,7 @@
 -- ARGV[2]  the name; '' for all
 -- ARGV[3]  where to go on ('0' to begin)
 -- Answers  {where to go on ('': that was all), for each {info, opened, seen, how many leases, 1 if it is alive, id}}
---@include prelude format same_format job plan more session
+--@include prelude format same_format job settings stats plan more session
 
 local AT_ONCE = 500
 local found = call('ZRANGEBYSCORE', SESSIONS, '(' .. ARGV[3], '+inf', 'WITHSCORES', 'LIMIT', 0, AT_ONCE)

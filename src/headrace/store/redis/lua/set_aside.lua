@@ -5,7 +5,7 @@
 -- ARGV[3]  its queue, ARGV[4] its arrival number, as far as they are known where it was met; '' if not
 -- ARGV[5]  what to say about it: the error
 -- Answers  1, or 0 if there is nothing wrong with it (any more)
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations settings stats wake patterns queues commit
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations wake patterns queues commit
 
 local id = ARGV[2]
 local record = call('HGET', JOB, id)

@@ -7,9 +7,23 @@ local DEFAULTS = {
   ['stats-history'] = 2592000000, ['histogram-history'] = 604800000,
 }
 
+local SETTING_NAMES = {
+  'jobs-history', 'jobs-history-count', 'failed-history', 'max-job-history', 'max-worker-age', 'stats-history',
+  'histogram-history', 'results-history', 'history-memory',
+}
+
+-- Read once, all of them: who needs one mostly needs another.
+local settings_read
+
 local function setting(name)
-  local found = not absent[SETTINGS] and call('HGET', SETTINGS, name)
-  return found and tonumber(found) or DEFAULTS[name]
+  if not settings_read then
+    settings_read = {}
+    local values = not absent[SETTINGS] and call('HMGET', SETTINGS, unpack(SETTING_NAMES)) or {}
+    for i, known in ipairs(SETTING_NAMES) do
+      settings_read[known] = values[i] and tonumber(values[i]) or DEFAULTS[known]
+    end
+  end
+  return settings_read[name]
 end
 
 -- The fields of a hash that are numbers: {name, value, ...}.

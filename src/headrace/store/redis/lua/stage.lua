@@ -7,7 +7,7 @@
 -- ARGV[6]  for each pair that needs a worker: H queue, H task
 -- Answers  1, or 0 if parts before this one are not there (any more): send them again
 -- Fails    NOWORKERS, REFUSED, before anything is written
---@include prelude format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
+--@include prelude format job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit
 local batch, at = ARGV[4]:sub(2), 1
 --@include checks insert batch stages joining
 

@@ -5,8 +5,11 @@
 --   retries, failures
 --   failed       how many of the jobs that failed that day are failed still
 local DAY, LONGEST = 86400000, 68719476735
-local floor = math.floor
+local fold, tally_up, first_day, changed_stats, write_stats
 
+do -- only these are names outside: a script may have 200
+
+local floor = math.floor
 local function bucket_of(length)
   if length < 16 then
     return length > 0 and length or 0
@@ -21,11 +24,13 @@ end
 
 -- What is added to the days of queues: day -> queue -> how many waits (w) and runs (r) of which lengths, retries, failures,
 -- and failed.
+local day_sums = {}
+
 local function sums_of(queue, day)
-  local queues = plan.stats[day]
+  local queues = day_sums[day]
   if not queues then
     queues = {}
-    plan.stats[day] = queues
+    day_sums[day] = queues
   end
   local sums = queues[queue]
   if not sums then
@@ -37,7 +42,7 @@ end
 
 -- A job is done. This runs for every job there ever is: what can be done later, once for many of the same length, is.
 local last_queue, day_begins, waits, runs
-fold = function(queue, due, started, finished)
+function fold(queue, due, started, finished)
   if queue ~= last_queue or finished < day_begins or finished >= day_begins + DAY then
     local day = floor(finished / DAY)
     local sums = sums_of(queue, day)
@@ -61,19 +66,19 @@ local function tally(lengths)
 end
 
 -- A retry, or a failure; or a failed job has come or, if `by` is -1, gone.
-tally_up = function(queue, at, what, by)
+function tally_up(queue, at, what, by)
   local sums = sums_of(queue, floor(at / DAY))
   sums[what] = sums[what] + (by or 1)
 end
 
-local function first_day(name)
+function first_day(name)
   return floor((now - setting(name)) / DAY)
 end
 
 -- The fields as they will be: for each key a list to set. Reads only.
-local function changed_stats()
+function changed_stats()
   local changes, keep, keep_buckets = {}, nil, nil
-  for day, queues in pairs(plan.stats) do
+  for day, queues in pairs(day_sums) do
     keep = keep or first_day('stats-history')
     keep_buckets = keep_buckets or first_day('histogram-history')
     for queue, sums in pairs(queues) do
@@ -113,11 +118,13 @@ local function changed_stats()
   return changes
 end
 
-local function write_stats(changes)
+function write_stats(changes)
   for _, change in ipairs(changes) do
     bulk('HSET', change.key, change.values)
     if change.is_new then
       call('ZADD', PREFIX .. 'stats', change.day, change.member)
     end
   end
+end
+
 end

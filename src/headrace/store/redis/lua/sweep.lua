@@ -21,7 +21,7 @@ if swept and not set_back and steady < swept + every then
   local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
   return { 0, 0, 0, 0, tick and math.max(0, tonumber(tick) - now) or -1, 0, again }
 end
---@include job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit closing purge
+--@include job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit closing purge
 
 local SESSIONS_AT_ONCE, PURGED_AT_ONCE = 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
@@ -92,7 +92,7 @@ local function keep_books()
   if known[3] and now - (tonumber(known[3]) or 0) > setting('failed-history') then
     plan.fields[META].purged_early, plan.fields[META].purged_early_at = false, false
   end
-  return bytes + (plan.counts.ended_bytes or 0) - tonumber(bound)
+  return bytes + (counts.ended_bytes or 0) - tonumber(bound)
 end
 
 -- Done jobs make room first, failed ones last. A step of one state is bounded: the next state may have to wait for another
@@ -240,7 +240,7 @@ local tick = next_tick()
 tick = tick and math.max(0, tick - now) or -1
 local buried = 0
 local arriving = call('ZRANGE', PREFIX .. 'arriving', 0, 0)[1]
-if closed[1] or purged > 0 or next(plan.counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 or sparse[1] then
+if closed[1] or purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 or sparse[1] then
   commit(even_when_full)
   for _, session in ipairs(closed) do
     if session.lost then

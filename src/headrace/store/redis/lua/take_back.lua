@@ -2,7 +2,7 @@
 --
 -- ARGV[2...]  job ids
 -- Answers     for each 1, or 0 if it does not run
---@include prelude format same_format job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit
+--@include prelude format same_format job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit
 
 local ids = arguments(2)
 load_many(ids)

@@ -4,7 +4,7 @@
 --          the jobs as in `put`
 -- Answers  {now, when the next schedule ticks or '', a byte per tick: 1 if it counted}
 -- Fails    REFUSED
---@include prelude format arrivals job plan more schedules sorted lanes outcome ending culprits relations session settings stats wake patterns queues commit acts
+--@include prelude format arrivals job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit acts
 local batch, at = ARGV[2], 1
 --@include checks insert
 

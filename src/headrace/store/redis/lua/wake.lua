@@ -99,6 +99,16 @@ local function publish(channel)
   return type(heard) == 'number' and heard or 0
 end
 
+-- Those who wait for the end of jobs are told of it.
+local function tell_watchers(ids)
+  local until_when = read_many('ZMSCORE', WATCHED, ids)
+  for i, id in ipairs(ids) do
+    if until_when[i] then
+      publish('ended:' .. id)
+    end
+  end
+end
+
 -- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: nobody
 -- heard it here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
 -- for that it is rung for all the same.

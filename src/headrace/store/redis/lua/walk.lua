@@ -5,7 +5,7 @@
 -- ARGV[4..7]  which ones: see fits.lua
 -- ARGV[8]  how many are enough
 -- Answers  {the number to go on before ('': that was all), arrival, id, task, ...}
---@include prelude format same_format arrivals job plan fits
+--@include prelude format same_format arrivals job settings stats plan fits
 
 local AT_ONCE, BLOCKS_AT_ONCE = 500, 50
 local before, answer = tonumber(ARGV[3]), { '' }

@@ -1,0 +1,263 @@
+-- Plain jobs, on the bytes of their records alone. Nearly all of a busy server's work is jobs that are handed out for the first
+-- time and jobs that are done after it: these do what settle.lua and take.lua do, in a quarter of the time. A job that has
+-- anything special makes them return nil, and is left to those.
+--
+-- The jobs of a batch have the first bytes of their records in common, mostly: what becomes of these is worked out once. And
+-- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
+local V_OK, V_ALREADY, V_STALE = 0, 1, 2
+local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
+
+local stands, taken_heads, taken, mark_started, settle_plain, as_bytes, take_plain
+
+do -- only these are names outside: a script may have 200
+
+-- Whether an entry of a row still stands for a job that is ready.
+function stands(member, record)
+  if not record or #record < HEAD_SIZE then
+    return false
+  end
+  local due, arrival = unpack_from('>I6I6', member)
+  local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, 14)
+  return its_arrival == arrival and its_due == due and record:byte(1) == READY
+end
+
+-- From the first bytes of ready records (state, flags, token) to those of running ones; false where there is more to it.
+function taken_heads(spare)
+  return setmetatable({}, { __index = function(heads, head)
+    local state, flags, token = unpack_from('>BHI', head)
+    heads[head] = state == READY and band(flags, SPECIAL + RUN) == 0
+      and pack('>BHI', RUNNING, bor(flags, spare and RUN + SPARE or RUN), token + 1)
+    return heads[head]
+  end })
+end
+
+-- A ready record as a running one. `run` is the bytes of the run, the same for all jobs of an exchange.
+function taken(record, run, heads)
+  if not record or #record < HEAD_SIZE then
+    return nil
+  end
+  local head, middle = unpack_from('c7c34', record)
+  head = heads[head]
+  return head and head .. middle .. run .. record:sub(HEAD_SIZE + 1)
+end
+
+-- The stories of jobs that one worker has done: one without and the two ends of one with a result.
+local function happy_stories(worker)
+  local plain = pack(STORY_FORMAT, 0, #worker, worker, 0, '', 0, '', 0, '', 0, '', 0, 0, 0)
+  return plain, plain:sub(1, 9 + #worker), plain:sub(14 + #worker)
+end
+
+-- From the first bytes of running records (state, flags, token, attempts) to those of done ones, and their tokens; false where
+-- there is more to it.
+local function done_heads(attempts_spent, more)
+  local tokens = {}
+  return setmetatable({}, { __index = function(heads, head)
+    local state, flags, token, attempts = unpack_from('>BHII', head)
+    local plain = state == RUNNING and band(flags, SPECIAL) == 0
+    heads[head] = plain and pack('>BHII', DONE, bor(without(flags, SPARE), more), token, attempts + attempts_spent)
+    tokens[head] = plain and token
+    return heads[head]
+  end }), tokens
+end
+
+-- A running record as a done one: record, queue, and when it was due. `times` is the bytes of its start and its end.
+local function done(record, session, arrival, token, heads, tokens, times, story)
+  if not record or #record < HEAD_SIZE + RUN_SIZE + 4 then
+    return nil
+  end
+  local head, middle = unpack_from('c11c40', record)
+  local due, arrived, length, holder = unpack_from('>I6xxxxxxI6xxxxxxII', record, 14)
+  local high, low = record:byte(64, 65)
+  local changed, queue_end = heads[head], 65 + high * 256 + low
+  if not changed or tokens[head] ~= token or arrived ~= arrival or holder ~= session.number
+    or #record ~= HEAD_SIZE + RUN_SIZE + length or queue_end + 2 > #record then
+    return nil
+  end
+  return changed .. middle .. times .. record:sub(64) .. story, record:sub(66, queue_end), due
+end
+
+-- Spare leases that have been started are no longer spare. They are named by arrival numbers: d each.
+function mark_started(session, started)
+  if started == '' then
+    return
+  end
+  local named = {}
+  for at = 1, #started, 8 do
+    named[unpack_from('>d', started, at)] = true
+  end
+  local ids = call('SMEMBERS', session.held)
+  types[session.held] = 'set' -- or that would have failed
+  load_many(ids)
+  for _, id in ipairs(ids) do
+    local record = raw[id]
+    if record and #record >= HEAD_SIZE + RUN_SIZE then
+      local state, flags, arrival, holder = unpack_from('>BHxxxxxxxxxxxxxxxxxxxxxxI6xxxxxxxxxxI', record)
+      if state == RUNNING and named[arrival] and holder == session.number then
+        rewrite(id, pack('>BH', state, without(flags, SPARE)) .. record:sub(4))
+      end
+    end
+  end
+end
+
+-- What only some outcomes say: as a table, and where the next outcome begins.
+local function read_rare(sent, at, id, kind, charge, when, began, ended, given)
+  local other = { kind = kind, charge = charge, delay = when }
+  checks.number(kind, K_DONE, K_WAITING, 'What became of job ', id)
+  checks.number(charge, 0, C_DEFERRAL, 'The charge of job ', id)
+  if band(given, 1) ~= 0 then
+    other.at = when
+    checks.number(when, 0, LATEST, 'The new time of job ', id)
+  else
+    checks.duration(when, 'The delay of job ', id)
+  end
+  if band(given, 2) ~= 0 then other.began = began end
+  other.unstarted = kind == K_RELEASED and not other.began
+  if band(given, 4) ~= 0 then other.ended = ended end
+  if band(given, 8) ~= 0 then other.queue, at = unpack_from('>Hc0', sent, at) end
+  if band(given, 16) ~= 0 then other.task, at = unpack_from('>Hc0', sent, at) end
+  if band(given, 32) ~= 0 then other.group, at = unpack_from('>Hc0', sent, at) end
+  if band(given, 64) ~= 0 then other.note, at = unpack_from('>Hc0', sent, at) end
+  if band(given, 128) ~= 0 then other.body, at = unpack_from('>Ic0', sent, at) end
+  if band(given, 256) ~= 0 then other.data, at = unpack_from('>Ic0', sent, at) end
+  if band(given, 512) ~= 0 then other.result, at = unpack_from('>Ic0', sent, at) end
+  if band(given, 1024) ~= 0 then other.error, at = unpack_from('>Ic0', sent, at) end
+  if band(given, 2048) ~= 0 then
+    other.after, at = unpack_from('>Ic0', sent, at)
+    other.after = cmsgpack.unpack(other.after)
+    checks.list_of_texts(other.after, 'what to wait for of job ', id)
+  end
+  for _, name in ipairs({ 'queue', 'task', 'group', 'note' }) do
+    if other[name] then
+      checks.text(other[name], 'The new ' .. name .. ' of job ', id)
+    end
+  end
+  return other, at
+end
+
+-- The outcomes of a request: lists of what is needed to settle a job that is done, and tables of the others.
+local function read_outcomes(sent)
+  local at, n = 1, 0
+  local ids, arrivals, tokens, charges, begans, endeds, results, others = {}, {}, {}, {}, {}, {}, {}, {}
+  local began_before, ended_before -- many have them in common
+  while at <= #sent do
+    n = n + 1
+    local kind, charge, when, began, ended, given
+    ids[n], arrivals[n], tokens[n], kind, charge, when, began, ended, given, at = unpack_from('>Hc0ddBBdddH', sent, at)
+    charges[n], begans[n], endeds[n] = charge, began, ended
+    if began ~= began_before or ended ~= ended_before then
+      if not (began >= -LATEST / 2 and began <= LATEST / 2 and ended >= -LATEST / 2 and ended <= LATEST / 2) then
+        checks.refuse('Job ' .. ids[n] .. ' cannot have begun and ended at these times.')
+      end
+      began_before, ended_before = began, ended
+    end
+    if kind == K_DONE and charge <= C_ATTEMPT and given == 6 then
+      others[n] = false
+    elseif kind == K_DONE and charge <= C_ATTEMPT and given == 518 then
+      results[n], at = unpack_from('>Ic0', sent, at)
+      others[n] = #results[n] > INLINE and {
+        kind = kind, charge = charge, delay = when, began = began, ended = ended, result = results[n] }
+    else
+      others[n], at = read_rare(sent, at, ids[n], kind, charge, when, began, ended, given)
+    end
+  end
+  return ids, arrivals, tokens, charges, begans, endeds, results, others
+end
+
+-- Settles outcomes. Jobs that are done, and plain, are settled here; any other is left to `settle_other(verdicts, i, id, arrival,
+-- token, outcome)`. Answers {verdicts: a number by place; done: the ids of the plain ones; scores: when they ended; number: of these}.
+function settle_plain(session, sent, settle_other)
+  local ids, arrivals, tokens, charges, begans, endeds, results, others = read_outcomes(sent)
+  load_many(ids)
+  local plain, before, after = happy_stories(session.name)
+  local heads, known, left = {}, {}, {}
+  local verdicts, numbers, happy, scores, n, bytes = {}, {}, {}, {}, 0, 0
+  local began, ended, started, finished, times, stamp
+  for i = 1, #ids do
+    local id, arrival, token, other = ids[i], arrivals[i], tokens[i], others[i]
+    local record, queue, due
+    if not other and not left[id] and not (plan and plan.jobs[id] ~= nil) then
+      if begans[i] ~= began or endeds[i] ~= ended then
+        began, ended = begans[i], endeds[i]
+        started, finished = math.max(now - began, 1), math.max(now - ended, 1)
+        times = pack('>I6I6', started, finished)
+        stamp = string.format('%.0f', finished)
+      end
+      local result, which, story = results[i], charges[i], plain
+      if result then
+        which = which + 2
+        story = before .. pack('>Ic0', #result, result) .. after
+      end
+      if not heads[which] then
+        heads[which], known[which] = done_heads(charges[i], result and STORY + HAS_RESULT or STORY)
+      end
+      record, queue, due = done(raw[id], session, arrival, token, heads[which], known[which], times, story)
+    end
+    if record then
+      rewrite(id, record)
+      n = n + 1
+      bytes = bytes + #record
+      happy[n], scores[n] = id, stamp
+      fold(queue, due, started, finished)
+      numbers[queue] = (numbers[queue] or 0) + 1
+      verdicts[i] = V_OK
+      if somebody_listens() then
+        happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'done', '', session.name)
+      end
+    else
+      left[id] = true
+      settle_other(verdicts, i, id, arrival, token, other or {
+        kind = K_DONE, charge = charges[i], began = begans[i], ended = endeds[i], result = results[i] })
+    end
+  end
+  for queue, number in pairs(numbers) do
+    count(queue, RUNNING, -number)
+    count(queue, DONE, number)
+  end
+  if n > 0 then
+    -- As `history_memory.of` does: a first run, nothing large.
+    counts.ended_bytes = (counts.ended_bytes or 0) + bytes + n * PLACES
+  end
+  return { verdicts = verdicts, done = happy, scores = scores, number = n }
+end
+
+function as_bytes(verdicts)
+  local bytes = {}
+  for first = 1, #verdicts, 4000 do
+    bytes[#bytes + 1] = string.char(unpack(verdicts, first, math.min(first + 3999, #verdicts)))
+  end
+  return table.concat(bytes)
+end
+
+-- Ready jobs from the rows of queues, in the order of the queues: {ids; records as they will be; from: queue -> how many}. Nil
+-- where one of them is special, or no longer ready.
+function take_plain(session, request, ask)
+  local ids, records, from, n, found = {}, {}, {}, 0, {}
+  local run = pack(RUN_FORMAT, session.number, request, now, 0)
+  local heads, spare_heads = taken_heads(false), taken_heads(true)
+  for _, queue in ipairs(ask.names) do
+    if n == ask.wanted then
+      break
+    end
+    local members, entries = call('LRANGE', PREFIX .. 'row:' .. queue, 0, ask.wanted - n - 1), {}
+    for i = 1, #members do
+      entries[i] = members[i]:sub(13)
+    end
+    load_many(entries)
+    for i = 1, #members do
+      local id = entries[i]
+      local record = not found[id] and stands(members[i], raw[id])
+        and taken(raw[id], run, n < ask.slots and heads or spare_heads)
+      if not record then
+        return nil
+      end
+      n = n + 1
+      ids[n], records[n], found[id] = id, record, true
+    end
+    if members[1] then
+      from[queue] = (from[queue] or 0) + #members
+    end
+  end
+  return { ids = ids, records = records, from = from }
+end
+
+end
