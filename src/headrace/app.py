@@ -23,7 +23,6 @@ from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
 from headrace.store.paging import apages, pages, query_of
-from headrace.store.settings import AppSettings
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
@@ -32,6 +31,7 @@ from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
 
 if TYPE_CHECKING:
+    from headrace.ops.settings import AppSettings
     from headrace.queue import Queue
     from headrace.schedules import BoundSchedule, StoredSchedule
     from headrace.store.facets import Definition
@@ -382,7 +382,9 @@ class Headrace(StoreHolder, Hooks):
 
     @property
     def settings(self) -> AppSettings:
-        """Numbers that all workers of the store go by: `app.settings["jobs-history"] = "3 days"`. See `AppSettings`."""
+        """Numbers that all workers of the store share: `app.settings["jobs-history"] = "3 days"`. See `AppSettings`."""
+        from headrace.ops.settings import AppSettings  # noqa: PLC0415  (few programs change them)
+
         return AppSettings(self)
 
     def tags(self, limit: int = 50) -> dict[str, int]:

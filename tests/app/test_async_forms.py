@@ -15,9 +15,9 @@ import pytest
 
 from headrace import Context, Headrace, Job, State, Task, current, flow
 from headrace.job import HistoryEntry
+from headrace.ops.settings import AppSettings
 from headrace.queue import Queue
 from headrace.schedules import BoundSchedule, StoredSchedule
-from headrace.store.settings import AppSettings
 from headrace.store.sqlite.store import SqliteStore
 from headrace.task import AsyncTask, Using
 from headrace.worker.embedded import Worker

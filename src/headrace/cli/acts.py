@@ -17,6 +17,7 @@ from headrace.ops.selection import whole_ids
 
 if TYPE_CHECKING:
     from headrace.ops.act import Acted, Verb
+    from headrace.ops.schedules import ScheduleActed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,13 +115,13 @@ def take_back_command(ids: tuple[str, ...], store: str | None, app_path: str | N
     report(acted, as_json)
 
 
-def report(acted: Sequence[Acted], as_json: bool, key: str = "jobs") -> None:
+def report(acted: Sequence[Acted | ScheduleActed], as_json: bool, key: str = "jobs") -> None:
     """What became of each; exit code 1 if that is not what was asked for."""
     if as_json:
         show_json({key: to_builtins(acted)})
     else:
         for one in acted:
-            name = next(iter(to_builtins(one).values()))
-            click.echo(f"{visible(name)}  {one.outcome}", err=not one.ok)
+            name = one.id if isinstance(one, act.Acted) else one.name
+            click.echo(visible(f"{name}  {one.outcome}"), err=not one.ok)
     if not all(one.ok for one in acted):
         click.get_current_context().exit(exits.NOT_DONE)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exits
-from headrace.cli.doctor import SURVIVES
 from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
 from headrace.job import Job
+from headrace.ops.doctor import SURVIVES
 from headrace.records import HistoryRecord, SessionSnapshot, State
 from headrace.values.text import length
 

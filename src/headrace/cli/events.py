@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from headrace.cli import visible
 from headrace.cli.options import DURATION, existing_app, json_option, store_options
 from headrace.cli.output import STYLES, show_json
 from headrace.errors import ConfigurationError
+from headrace.ops.documents import epoch_ms
 from headrace.values.text import iso
+
+if TYPE_CHECKING:
+    from headrace.events import Events
 
 
 @click.command("events")
@@ -41,29 +47,26 @@ def events_command(
       headrace events --what failed,retried --queue 'mail*'
       headrace events --json | jq .job
     """
-    from headrace.events import Events, wanted
+    kinds, seconds = None if what is None else what.split(","), None if timeout is None else timeout / 1000
+    with existing_app(store, app_path) as app:
+        try:
+            following = app.events(job=job, queue=queue, task=task, what=kinds, tracked=tracked, timeout=seconds)
+        except ConfigurationError as error:
+            raise click.BadParameter(str(error), param_hint="--what") from None
+        with following as events:
+            _show(events, as_json)
 
-    try:
-        test = wanted(
-            job=job, queue=queue, task=task, what=what.split(",") if what is not None else None, tracked=tracked
-        )
-    except ConfigurationError as error:
-        raise click.BadParameter(str(error), param_hint="--what") from None
-    with existing_app(store, app_path) as app, Events(app.store, test, _seconds(timeout)) as events:
-        for event in events:
-            if as_json:
-                document = {**event._asdict(), "at": iso(round(event.at.timestamp() * 1000))}
-                show_json(document, indent=None)
-                continue
-            shown = click.style(f"{event.what:<10}", fg=_COLOURS.get(event.what))
-            words = (event.job, event.task, event.queue, event.worker, event.detail)
-            rest = "  ".join(visible(word).replace("\n", "↵") for word in words if word)
-            at = event.at.astimezone()
-            click.echo(f"{at:%H:%M:%S.%f}"[:12] + f" {at:%Z}  {shown}  {rest}")
+
+def _show(events: Events, as_json: bool) -> None:
+    for event in events:
+        if as_json:
+            show_json({**event._asdict(), "at": iso(epoch_ms(event.at))}, indent=None)
+            continue
+        shown = click.style(f"{event.what:<10}", fg=_COLOURS.get(event.what))
+        words = (event.job, event.task, event.queue, event.worker, event.detail)
+        rest = "  ".join(visible(word).replace("\n", "↵") for word in words if word)
+        at = event.at.astimezone()
+        click.echo(f"{at:%H:%M:%S.%f}"[:12] + f" {at:%Z}  {shown}  {rest}")
 
 
 _COLOURS = {name: style.split()[-1] for name, style in STYLES.items() if style != "dim"}
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import existing_app, file_of, json_option, store_options
+from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json
 from headrace.ops.act import migrate
-from headrace.store.urls import shown_url
+from headrace.store.urls import file_of, shown_url
 
 
 @click.command("migrate")

@@ -6,9 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
-from urllib.parse import unquote
 
 import click
 
@@ -187,6 +185,7 @@ def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = 
     from headrace.app import Headrace
     from headrace.loading import load_app
     from headrace.store import open_store
+    from headrace.store.urls import file_of
 
     url = find_url(store, app_path)
     path = file_of(url)
@@ -203,18 +202,6 @@ def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = 
     finally:
         app.use_store(before)
         opened.close()
-
-
-def file_of(url: str) -> Path | None:
-    """The file that an embedded store is in.
-
-    >>> file_of("sqlite:////var/lib/jobs.db?durability=host")
-    PosixPath('/var/lib/jobs.db')
-    """
-    rest = url.partition("?")[0]
-    if not rest.startswith("sqlite:///") or rest.endswith("/:memory:"):
-        return None
-    return Path(unquote(rest.removeprefix("sqlite:///")))
 
 
 @contextmanager

@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from headrace.cli import exits, visible
+from headrace.cli import visible
+from headrace.cli.acts import report
 from headrace.cli.options import DURATION, existing_app, given_options, job_options, json_option, store_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
-from headrace.errors import ConfigurationError, ScheduleNotFound
-from headrace.ops.documents import value_of
+from headrace.errors import ConfigurationError
+from headrace.ops import schedules as ops
 from headrace.options import editable
-from headrace.values.text import ago, iso, length, local, now_ms
+from headrace.values.text import length, local
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-    from headrace.schedules import StoredSchedule
+    from headrace.ops.schedules import ScheduleActed, ScheduleDetails
+    from headrace.schedules import ScheduleEdits
+    from headrace.store.facets import Definition
 
 OF_JOBS = editable("schedule")
 _OF_SCHEDULES = ("every", "cron", "repeat", "tz", "overlap", "misfire", "runs")
-RUNS = 5
-"""How many of the next runs are shown."""
 
 
 @contextmanager
 def schedules_of(store: str | None, app_path: str | None) -> Iterator[Headrace]:
     """An app at the store that was asked for, on this command or on the group."""
-    from headrace.app import Headrace
-    from headrace.loading import load_app
-
     parent = click.get_current_context().parent
     above = parent.params if parent is not None else {}
-    store, app_path = store or above.get("store"), app_path or above.get("app_path")
-    with existing_app(store, app_path) as found_app:
-        opened = found_app.store
-        app = load_app(app_path) if app_path else Headrace(opened.url)
-        before = app.use_store(opened)
-        try:
-            yield app
-        finally:
-            app.use_store(before)
+    with existing_app(store or above.get("store"), app_path or above.get("app_path"), with_tasks=True) as app:
+        yield app
 
 
 def wants_json(as_json: bool) -> bool:
     parent = click.get_current_context().parent
     return as_json or bool(parent is not None and parent.params.get("as_json"))
-
-
-def find(app: Headrace, name: str) -> StoredSchedule:
-    found = app.schedules(name)
-    if not found:
-        raise ScheduleNotFound(name)
-    return found[0]
 
 
 @click.group("schedules", invoke_without_command=True)
@@ -77,17 +59,23 @@ def schedules_command(ctx: click.Context, store: str | None, app_path: str | Non
     if ctx.invoked_subcommand is not None:
         return
     with schedules_of(store, app_path) as app:
-        found = app.schedules()
+        found = ops.schedules(app)
     if as_json:
-        show_json({"schedules": [document(schedule) for schedule in found]})
+        show_json({"schedules": [schedule.document() for schedule in found]})
     elif not found:
         click.echo("No schedules.")
     else:
         headings = ["name", "rule", "next", "runs", "task"]
-        if any(schedule.declared_by for schedule in found):
+        if any(schedule.record.definition.declared_by for schedule in found):
             headings.append("declared by")
-        rows = [(s.name, s.rule, when(s), str(s.runs), s.task, s.declared_by or "")[: len(headings)] for s in found]
+        rows = [_row(schedule)[: len(headings)] for schedule in found]
         show_table(headings, _fitting(headings, rows), whole="name next runs", numbers="runs")
+
+
+def _row(schedule: ScheduleDetails) -> tuple[str, ...]:
+    definition = schedule.record.definition
+    runs = str(schedule.record.runs)
+    return schedule.name, definition.rule, schedule.when, runs, definition.task, definition.declared_by or ""
 
 
 def _fitting(headings: list[str], rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -114,67 +102,49 @@ def show_command(name: str, store: str | None, app_path: str | None, as_json: bo
       headrace schedules show nightly
     """
     with schedules_of(store, app_path) as app:
-        schedule = find(app, name)
+        schedule = ops.schedule(app, name)
     if wants_json(as_json):
-        show_json(document(schedule))
+        show_json(schedule.document())
         return
-    definition, record = schedule.record.definition, schedule.record
+    record, definition = schedule.record, schedule.record.definition
     show_fields(
         [
-            ("schedule", schedule.name),
-            ("rule", schedule.rule),
-            ("task", schedule.task),
+            ("schedule", record.name),
+            ("rule", definition.rule),
+            ("task", definition.task),
             ("arguments", text_of(definition.body)),
-            ("queue", schedule.queue),
+            ("queue", definition.queue),
             ("priority", str(definition.priority) if definition.priority else ""),
             ("options", text_of(definition.options)),
             ("tags", ", ".join(definition.tags)),
-            ("state", state(schedule)),
-            ("next", "\n".join(local(as_ms(run)) for run in schedule.upcoming(RUNS))),
+            ("state", schedule.state),
+            ("next", "\n".join(local(run) for run in schedule.upcoming)),
             ("runs", f"{record.runs}" + (f" of {definition.max_runs}" if definition.max_runs else "")),
             ("last tick", local(record.last_tick)),
             ("last job", record.last_job or ""),
             ("overlap", definition.overlap.value),
-            ("misfire", misfire(schedule)),
+            ("misfire", misfire(definition)),
             ("jitter", length(definition.jitter) if definition.jitter else ""),
             ("offset", length(definition.offset) if definition.offset else ""),
             ("start", local(definition.start)),
             ("end", local(definition.end)),
             ("data", text_of(record.data)),
-            ("declared by", schedule.declared_by or ""),
+            ("declared by", definition.declared_by or ""),
             ("created", local(record.created or None)),
         ]
     )
 
 
 def _act(
-    names: Sequence[str], store: str | None, app_path: str | None, as_json: bool, act: Callable[[StoredSchedule], str]
+    act: Callable[[Headrace, Sequence[str]], list[ScheduleActed]],
+    names: Sequence[str],
+    store: str | None,
+    app_path: str | None,
+    as_json: bool,
 ) -> None:
-    """Do something to several; exit code 1 if one of them is not there."""
-    outcomes: list[tuple[str, str, bool]] = []
     with schedules_of(store, app_path) as app:
-        for name in names:
-            try:
-                outcomes.append((name, act(find(app, name)), True))
-            except ScheduleNotFound:
-                outcomes.append((name, "not found", False))
-    if wants_json(as_json):
-        show_json({"schedules": [{"name": name, "ok": ok, "outcome": outcome} for name, outcome, ok in outcomes]})
-    else:
-        for name, outcome, ok in outcomes:
-            click.echo(f"{visible(name)}  {outcome}", err=not ok)
-    if not all(ok for _, _, ok in outcomes):
-        click.get_current_context().exit(exits.NOT_DONE)
-
-
-def _pause(schedule: StoredSchedule) -> str:
-    schedule.pause()
-    return "paused"
-
-
-def _resume(schedule: StoredSchedule) -> str:
-    schedule.resume()
-    return f"goes on: {when(schedule)}"
+        acted = act(app, names)
+    report(acted, wants_json(as_json), "schedules")
 
 
 @schedules_command.command("pause")
@@ -190,7 +160,7 @@ def pause_command(names: tuple[str, ...], store: str | None, app_path: str | Non
     Example:
       headrace schedules pause nightly hourly
     """
-    _act(names, store, app_path, as_json, _pause)
+    _act(ops.pause, names, store, app_path, as_json)
 
 
 @schedules_command.command("resume")
@@ -206,7 +176,7 @@ def resume_command(names: tuple[str, ...], store: str | None, app_path: str | No
     Example:
       headrace schedules resume nightly
     """
-    _act(names, store, app_path, as_json, _resume)
+    _act(ops.resume, names, store, app_path, as_json)
 
 
 @schedules_command.command("delete")
@@ -222,14 +192,7 @@ def delete_command(names: tuple[str, ...], store: str | None, app_path: str | No
     Example:
       headrace schedules delete nightly
     """
-
-    def delete(schedule: StoredSchedule) -> str:
-        if not schedule.delete():
-            raise ScheduleNotFound(schedule.name)
-        by = schedule.declared_by
-        return "deleted" if by is None else f"deleted, until a worker of {visible(by)} starts: it is declared there"
-
-    _act(names, store, app_path, as_json, delete)
+    _act(ops.delete, names, store, app_path, as_json)
 
 
 @schedules_command.command("edit")
@@ -273,101 +236,35 @@ def edit_command(
     if jitter is not None:
         changes["jitter"] = jitter / 1000
     with schedules_of(store, app_path) as app:
-        schedule = find(app, name)
         if arguments:
-            changes["args"], changes["kwargs"] = _arguments(app, schedule, arguments)
+            changes["args"], changes["kwargs"] = _arguments(app, ops.schedule(app, name), arguments)
         if not changes:
             raise click.UsageError("What should change? Say for example --every 'every day at 5am' or --queue slow.")
         try:
-            schedule.edit(**changes)
+            schedule = ops.edit(app, name, cast("ScheduleEdits", changes))
         except (ConfigurationError, ValueError, TypeError) as error:
             raise click.UsageError(str(error)) from None
     if wants_json(as_json):
-        show_json(document(schedule))
+        show_json(schedule.document())
     else:
-        click.echo(f"{visible(schedule.rule)}; next: {when(schedule)}")
+        click.echo(f"{visible(schedule.record.definition.rule)}; next: {schedule.when}")
 
 
 def _arguments(
-    app: Headrace, schedule: StoredSchedule, texts: tuple[str, ...]
+    app: Headrace, schedule: ScheduleDetails, texts: tuple[str, ...]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     from headrace.cli.enqueue import read_arguments
 
-    task = app.tasks.get(schedule.task)
-    if task is None:
-        raise click.UsageError(f"Which app has the task {schedule.task!r}? Say --app module:app.")
-    return read_arguments(task, texts)
+    task = schedule.record.definition.task
+    if task not in app.tasks:
+        raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
+    return read_arguments(app.tasks[task], texts)
 
 
-# -- words and documents --
-
-
-def as_ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
-
-
-def state(schedule: StoredSchedule) -> str:
-    """In a word."""
-    record = schedule.record
-    if record.paused:
-        return "paused"
-    if record.next is not None:
-        return "ticking"
-    runs = record.definition.max_runs
-    waits = record.definition.follows and record.last_job is not None and (runs is None or record.runs < runs)
-    return "after its job" if waits else "over"
-
-
-def when(schedule: StoredSchedule) -> str:
-    """When it runs next, or why it does not."""
-    if state(schedule) != "ticking" or schedule.record.next is None:
-        return state(schedule)
-    return ago(schedule.record.next, now_ms())
-
-
-def misfire(schedule: StoredSchedule) -> str:
+def misfire(definition: Definition) -> str:
+    """What becomes of missed ticks, in words."""
     from headrace.schedules import MOST
 
-    definition = schedule.record.definition
     bounded = definition.misfire == "all" and definition.limit <= MOST
     most = f", {definition.limit} at most" if bounded else ""
     return f"{definition.misfire.value}{most} (after {length(definition.grace)})"
-
-
-def document(schedule: StoredSchedule) -> dict[str, Any]:
-    """A schedule as `--json` shows it. Names and meanings are stable; more may be added."""
-    record = schedule.record
-    definition = record.definition
-    options = None if definition.options is None else json.loads(definition.options)
-    return {
-        "name": schedule.name,
-        "rule": schedule.rule,
-        "task": schedule.task,
-        "arguments": value_of(definition.body),
-        "queue": definition.queue,
-        "priority": definition.priority,
-        "max_crashes": definition.max_crashes,
-        "options": options,
-        "tags": list(definition.tags),
-        "state": state(schedule),
-        "paused": record.paused,
-        "next": iso(record.next),
-        "upcoming": [iso(as_ms(run)) for run in schedule.upcoming(RUNS)],
-        "runs": record.runs,
-        "max_runs": definition.max_runs,
-        "last_tick": iso(record.last_tick),
-        "last_job": record.last_job,
-        "overlap": definition.overlap.value,
-        "misfire": definition.misfire.value,
-        "limit": definition.limit,
-        "grace": definition.grace,
-        "jitter": definition.jitter,
-        "offset": definition.offset,
-        "start": iso(definition.start),
-        "end": iso(definition.end),
-        "carry_data": definition.carry_data,
-        "data": value_of(record.data),
-        "declared_by": definition.declared_by,
-        "created": iso(record.created or None),
-        "version": record.version,
-    }

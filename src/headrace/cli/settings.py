@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
+from msgspec import to_builtins
 
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json, show_table
-from headrace.store.contract import Facet
-from headrace.store.facets import Queues, Settings, facet
-from headrace.store.settings import (
-    CONCURRENCY,
-    DEFINITIONS,
-    check_in_store,
-    checked,
-    definition_of,
-    found_in,
-    in_store,
-    read,
-    spoken,
-)
-from headrace.values.names import check_name, check_queue, read_number
-
-if TYPE_CHECKING:
-    from headrace.store import Store
-
-LIMIT = "how many jobs of a queue run at once at most"
+from headrace.ops.settings import change, setting, settings
+from headrace.store.settings import CONCURRENCY
 
 
 @click.command("settings")
@@ -61,70 +43,15 @@ def settings_command(
         raise click.UsageError("Which setting of this queue? There is session-timeout, and max-concurrency.")
     if unset and (name is None or value is not None):
         raise click.UsageError("Say which one to unset, without a value: headrace settings NAME --unset")
-    with existing_app(store, app_path) as found_app:
-        opened = found_app.store
-        if value is not None or unset:
-            assert name is not None
-            _change(opened, name, queue, value)
-        found = found_in(opened)
-        entries = _all(opened, found)
-        if name is not None:
-            check_in_store(opened, name)
-    if name is not None:
-        wanted = name if queue is None else f"{name}:{queue}"
-        entries = [entry for entry in entries if entry["name"] == wanted] or [_entry(wanted, found)]
+    wanted = name if name is None or queue is None else f"{name}:{queue}"
+    if wanted == CONCURRENCY and (value is not None or unset):
+        raise click.UsageError(f"{CONCURRENCY} is for one queue: add --queue.")
+    with existing_app(store, app_path) as app:
+        if wanted is not None and (value is not None or unset):
+            change(app, wanted, value)
+        entries = settings(app) if wanted is None else [setting(app, wanted)]
     if as_json:
-        show_json({"settings": entries})
+        show_json({"settings": to_builtins(entries)})
         return
-    rows = [(entry["name"], entry["text"], "" if entry["set"] else "default", entry["meaning"]) for entry in entries]
+    rows = [(entry.name, entry.text, "" if entry.set else "default", entry.meaning) for entry in entries]
     show_table(("name", "value", "", "meaning"), rows, whole="name value", folds="meaning")
-
-
-def _change(store: Store, name: str, queue: str | None, value: str | None) -> None:
-    if name == CONCURRENCY:
-        if queue is None:
-            raise click.UsageError(f"{CONCURRENCY} is for one queue: add --queue.")
-        number = None if value is None else read_number(CONCURRENCY, value)
-        name_of_one = check_name("queue", queue) if number is None else check_queue(queue)
-        store.run(facet(store, Queues).limit(name_of_one, number))
-        return
-    full = name if queue is None else f"{name}:{check_name('queue', queue)}"
-    changes = checked({full: None if value is None else read(full, value)})
-    store.run(facet(store, Settings).set_settings(changes))
-
-
-def _all(store: Store, found: dict[str, int]) -> list[dict[str, Any]]:
-    """All there is to set, those of queues included that have been."""
-    names = sorted({*in_store(store), *found}, key=lambda name: (list(DEFINITIONS).index(name.partition(":")[0]), name))
-    entries = [_entry(name, found) for name in names]
-    if Facet.QUEUES in store.facets:
-        limits = store.run(facet(store, Queues).controls())
-        entries += [_limit(f"{CONCURRENCY}:{c.queue}", c.limit) for c in limits if c.limit is not None]
-    return entries
-
-
-def _entry(name: str, found: dict[str, int]) -> dict[str, Any]:
-    """A setting as it holds now. The default for one queue is what holds for all."""
-    base, _, queue = name.partition(":")
-    if base == CONCURRENCY:
-        return _limit(name, None)
-    definition = definition_of(name)
-    default = found.get(base, definition.default) if queue else definition.default
-    effective = found.get(name, default)
-    return {
-        "name": name,
-        "value": effective,
-        "unit": "ms" if definition.duration else "bytes" if definition.size else None,
-        "set": name in found,
-        "default": default,
-        "text": spoken(definition, effective),
-        "meaning": definition.meaning,
-    }
-
-
-def _limit(name: str, value: int | None) -> dict[str, Any]:
-    text = "no limit" if value is None else f"{value:,}"
-    return {
-        "name": name, "value": value, "unit": None, "set": value is not None, "default": None, "text": text,
-        "meaning": LIMIT,
-    }  # fmt: skip

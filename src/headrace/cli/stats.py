@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
-from headrace.store.facets import Statistics, facet
-from headrace.store.stats import at_most, date_of, day_of, deviation, filled, histogram, mean, percentile
-from headrace.values.names import check_name
-from headrace.values.text import length, now_ms
+from headrace.ops.stats import PERCENTILES, stats, stats_document
+from headrace.store.stats import at_most, date_of, day_of, deviation, histogram, mean, percentile
+from headrace.values.text import length
 
 if TYPE_CHECKING:
-    from headrace.store import Store
     from headrace.store.facets import DayStats, Tally
-
-PERCENTILES = (50, 90, 99)
 
 
 @click.command("stats")
@@ -36,45 +32,17 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
       headrace stats
       headrace stats mail --day 2026-11-15
     """
-    wanted = day_of(day, now_ms())
-    with existing_app(store, app_path) as found_app:
-        opened = found_app.store
-        names = (
-            [count.queue for count in opened.run(opened.counts())] if queue is None else [check_name("queue", queue)]
-        )
-        days = [_look(opened, name, wanted) for name in names]
+    with existing_app(store, app_path) as app:
+        wanted = date_of(day_of(day, app.clock.now()))
+        days = stats(app, queue, wanted)
     if as_json:
-        show_json({"day": str(date_of(wanted)), "queues": [_document(found) for found in days]})
+        show_json({"day": str(wanted), "queues": [stats_document(found) for found in days]})
     elif queue is not None:
         _show_queue(days[0])
     elif not days:
         click.echo("No queues: there are no jobs.")
     else:
         _show_queues(days)
-
-
-def _look(store: Store, queue: str, day: int) -> DayStats:
-    return store.run(facet(store, Statistics).stats(queue, day))
-
-
-def _document(found: DayStats) -> dict[str, Any]:
-    return {
-        "queue": found.queue,
-        "wait": _tally(found.wait),
-        "run": _tally(found.run),
-        "retries": found.retries,
-        "failures": found.failures,
-        "failed": found.failed,
-    }
-
-
-def _tally(tally: Tally) -> dict[str, Any]:
-    """In milliseconds."""
-    bars = [list(bar) for bar in filled(tally)]
-    percentiles = {f"p{percent}": percentile(tally, percent) for percent in PERCENTILES}
-    return {
-        "count": tally.count, "mean": mean(tally), "deviation": deviation(tally), **percentiles, "histogram": bars
-    }  # fmt: skip
 
 
 def _text(milliseconds: float | None) -> str:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
 
 from headrace.cli.options import json_option
 from headrace.cli.output import show_json, show_table
-from headrace.schedule import Schedule, ScheduleError, anchored, explain, parse, parse_instant
-from headrace.schedule.explain import Explanation, Run
-from headrace.schedule.parsing import recurs
-from headrace.schedule.zone import zone
+from headrace.ops.documents import epoch_ms
+from headrace.schedule import ScheduleError
+from headrace.schedule.explain import explain_text
 from headrace.values.text import ago, iso, now_ms
 
 
@@ -39,11 +37,13 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
       headrace when 7pm tomorrow
     """
     text = " ".join(phrase)
-    now = utc_now()
-    explained = _explain(text, tz, now, count)
+    try:
+        explained = explain_text(text, tz, now=utc_now(), count=count)
+    except ScheduleError as error:
+        raise click.BadParameter(f"{error}.", param_hint="'PHRASE'") from error
     if as_json:
         runs = [
-            {"at": iso(_ms(run.at)), "local": f"{run.at:%Y-%m-%d %H:%M:%S %Z}", "remark": run.remark}
+            {"at": iso(epoch_ms(run.at)), "local": f"{run.at:%Y-%m-%d %H:%M:%S %Z}", "remark": run.remark}
             for run in explained.runs
         ]
         show_json(
@@ -63,31 +63,8 @@ def when_command(phrase: tuple[str, ...], tz: str, count: int, as_json: bool) ->
         click.echo(f"note: {remark}")
     if explained.runs:
         click.echo()
-        rows = [(f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(_ms(run.at), now_ms()), run.remark) for run in explained.runs]
+        rows = [
+            (f"{run.at:%a %Y-%m-%d %H:%M:%S %Z}", ago(epoch_ms(run.at), now_ms()), run.remark) for run in explained.runs
+        ]
         headings = ("run", "when", "remark") if any(row[2] for row in rows) else ("run", "when")
         show_table(headings, [row[: len(headings)] for row in rows], whole="run when")
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def _explain(text: str, tz: str, now: datetime, count: int) -> Explanation:
-    """What recurs or what happens once: the words say which, so a refusal is about what was meant."""
-    try:
-        place = zone(tz)
-        if recurs(text):
-            return _recurring(parse(text, tz=place), now, count)
-        instant = parse_instant(text, now=now, tz=place).astimezone(place)
-    except ScheduleError as error:
-        raise click.BadParameter(f"{error}.", param_hint="'PHRASE'") from error
-    return Explanation(f"once, at {instant:%Y-%m-%d %H:%M:%S %Z}", {}, (Run(instant),), ())
-
-
-def _recurring(schedule: Schedule, now: datetime, count: int) -> Explanation:
-    fixed = anchored(schedule, now)
-    explained = explain(fixed, after=now, count=count)
-    if fixed == schedule:
-        return explained
-    remark = "it counts from when it is first stored, or from start=; here as if that were now"
-    return replace(explained, remarks=(remark, *explained.remarks))

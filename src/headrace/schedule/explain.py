@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from headrace.schedule.anchors import anchored
+from headrace.schedule.instant import parse_instant
+from headrace.schedule.parsing import parse, recurs
 from headrace.schedule.schedules import Calendar, Schedule
-from headrace.schedule.zone import gap_before, in_overlap
+from headrace.schedule.zone import gap_before, in_overlap, zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,24 @@ def explain(schedule: Schedule, *, after: datetime, count: int = 10) -> Explanat
         runs=tuple(Run(run.astimezone(schedule.tz), _remark(schedule, run)) for run in runs),
         remarks=tuple(_remarks(schedule, runs)),
     )
+
+
+def explain_text(text: str, tz: str, *, now: datetime, count: int = 10) -> Explanation:
+    """Explain what was written, of what recurs or of what happens once.
+
+    The words say which of the two it is, so that a refusal is about what was meant.
+    """
+    place = zone(tz)
+    if not recurs(text):
+        instant = parse_instant(text, now=now, tz=place).astimezone(place)
+        return Explanation(f"once, at {instant:%Y-%m-%d %H:%M:%S %Z}", {}, (Run(instant),), ())
+    schedule = parse(text, tz=place)
+    fixed = anchored(schedule, now)
+    explained = explain(fixed, after=now, count=count)
+    if fixed == schedule:
+        return explained
+    remark = "it counts from when it is first stored, or from start=; here as if that were now"
+    return replace(explained, remarks=(remark, *explained.remarks))
 
 
 def _remark(schedule: Schedule, run: datetime) -> str:

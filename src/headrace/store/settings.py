@@ -6,22 +6,18 @@ programs write them as elsewhere (seconds, a timedelta, words).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.store.contract import Facet, Operation, Store
-from headrace.store.courses import Course, arun_course, run_course
-from headrace.store.facets import QueueControl, Queues, Settings, facet
-from headrace.values.durations import Duration, milliseconds
+from headrace.store.contract import Facet, Store
+from headrace.store.courses import Course, run_course
+from headrace.store.facets import Settings, facet
+from headrace.values.durations import milliseconds
 from headrace.values.glob import fits
 from headrace.values.names import check_name, read_number, read_size
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 MOST = 3_650 * DAY
@@ -193,87 +189,3 @@ def session_timeout(store: Store, queues: Sequence[str]) -> int:
     own = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
     asked = [min((own[name] for name in own if fits(queue, name)), default=common) for queue in queues]
     return min(asked, default=common)
-
-
-class AppSettings(MutableMapping[str, "timedelta | int | None"]):
-    """The settings of an app's store: `app.settings`. Durations are timedeltas; `del` goes back to the default.
-
-    >>> from headrace import Headrace
-    >>> app = Headrace("sqlite:///:memory:")
-    >>> app.settings["jobs-history"]
-    datetime.timedelta(days=7)
-    >>> app.settings["jobs-history"] = "12 hours"
-    >>> app.settings["session-timeout:mail"] = 30
-    >>> app.settings.changed()
-    {'jobs-history': datetime.timedelta(seconds=43200), 'session-timeout:mail': datetime.timedelta(seconds=30)}
-    >>> del app.settings["jobs-history"]
-    """
-
-    def __init__(self, app: Headrace) -> None:
-        self._app = app
-
-    def __getitem__(self, name: str) -> timedelta | int | None:
-        return run_course(self._app.store, self._getting(name))
-
-    async def aget(self, name: str) -> timedelta | int | None:
-        """What `app.settings[name]` gives, from async code."""
-        return await arun_course(self._app.store, self._getting(name))
-
-    def _getting(self, name: str) -> Course[timedelta | int | None]:
-        store = self._app.store
-        base, _, queue = name.partition(":")
-        if base == CONCURRENCY:
-            wanted = _queue_of(name, queue)
-            controls: list[QueueControl] = yield facet(store, Queues).controls()
-            return next((control.limit for control in controls if control.queue == wanted), None)
-        definition = definition_of(name)
-        check_in_store(store, name)
-        found = yield from finding(store)
-        return _shown(definition, found.get(name, found.get(base, definition.default)))
-
-    def __setitem__(self, name: str, value: Duration | int | None) -> None:
-        self._app.store.run(self._setting(name, value))
-
-    async def aset(self, name: str, value: Duration | int | None) -> None:
-        """What `app.settings[name] = value` does, from async code; None goes back to the default."""
-        await self._app.store.arun(self._setting(name, value))
-
-    def _setting(self, name: str, value: Any) -> Operation[None]:
-        base, _, queue = name.partition(":")
-        if base == CONCURRENCY:
-            limit = read_number(CONCURRENCY, value) if isinstance(value, str) else value
-            return self._app.queue(_queue_of(name, queue)).limiting(limit)
-        changes = checked({name: None if value is None else read(name, value)})
-        return facet(self._app.store, Settings).set_settings(changes)
-
-    def __delitem__(self, name: str) -> None:
-        self[name] = None
-
-    def __iter__(self) -> Iterator[str]:
-        yield from in_store(self._app.store)
-
-    def __len__(self) -> int:
-        return len(in_store(self._app.store))
-
-    def changed(self) -> dict[str, timedelta | int | None]:
-        """Only what somebody has set, by name."""
-        return _all_shown(found_in(self._app.store))
-
-    async def achanged(self) -> dict[str, timedelta | int | None]:
-        """The same, from async code."""
-        store = self._app.store
-        return _all_shown(await arun_course(store, finding(store)))
-
-
-def _all_shown(found: dict[str, int]) -> dict[str, timedelta | int | None]:
-    return {name: _shown(definition_of(name), found[name]) for name in sorted(found)}
-
-
-def _queue_of(name: str, queue: str) -> str:
-    if not queue:
-        raise ConfigurationError(f"{CONCURRENCY} is set for a queue: write '{CONCURRENCY}:mail' for {name!r}.")
-    return check_name("queue", queue)
-
-
-def _shown(definition: Definition, value: int | None) -> timedelta | int | None:
-    return timedelta(milliseconds=value) if definition.duration and value is not None else value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from urllib.parse import unquote
 
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.store.contract import Store
@@ -112,3 +114,15 @@ def _open(url: str, clock: Clock | None) -> Store:
         f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
         f"the dialects are {DIALECTS}."
     )
+
+
+def file_of(url: str) -> Path | None:
+    """The file that an embedded store is in.
+
+    >>> file_of("sqlite:////var/lib/jobs.db?durability=host")
+    PosixPath('/var/lib/jobs.db')
+    """
+    rest = url.partition("?")[0]
+    if not rest.startswith("sqlite:///") or rest.endswith("/:memory:"):
+        return None
+    return Path(unquote(rest.removeprefix("sqlite:///")))

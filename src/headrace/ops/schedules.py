@@ -1,0 +1,192 @@
+"""Recurring jobs as operators see them: what they are, and pause, resume, edit and delete by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.errors import ScheduleNotFound
+from headrace.ops.documents import epoch_ms, value_of
+from headrace.ops.forms import forms
+from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, listing, resumed
+from headrace.store.courses import Course
+from headrace.store.facets import ScheduleRecord, Schedules, facet
+from headrace.values.text import ago, iso, now_ms
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+RUNS = 5
+"""How many of the next runs are shown."""
+
+
+class ScheduleDetails(Struct, frozen=True):
+    """All there is to know about a schedule."""
+
+    record: ScheduleRecord
+    state: str
+    """In a word: ticking, paused, over, or after its job."""
+    upcoming: list[int]
+    """Its next runs, in milliseconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def when(self) -> str:
+        """When it runs next, or why it does not, in words."""
+        if self.state != "ticking" or self.record.next is None:
+            return self.state
+        return ago(self.record.next, now_ms())
+
+    def document(self) -> dict[str, Any]:
+        """As JSON. Names and meanings are stable; more may be added."""
+        record, definition = self.record, self.record.definition
+        return {
+            "name": record.name,
+            "rule": definition.rule,
+            "task": definition.task,
+            "arguments": value_of(definition.body),
+            "queue": definition.queue,
+            "priority": definition.priority,
+            "max_crashes": definition.max_crashes,
+            "options": None if definition.options is None else json.loads(definition.options),
+            "tags": list(definition.tags),
+            "state": self.state,
+            "paused": record.paused,
+            "next": iso(record.next),
+            "upcoming": [iso(run) for run in self.upcoming],
+            "runs": record.runs,
+            "max_runs": definition.max_runs,
+            "last_tick": iso(record.last_tick),
+            "last_job": record.last_job,
+            "overlap": definition.overlap.value,
+            "misfire": definition.misfire.value,
+            "limit": definition.limit,
+            "grace": definition.grace,
+            "jitter": definition.jitter,
+            "offset": definition.offset,
+            "start": iso(definition.start),
+            "end": iso(definition.end),
+            "carry_data": definition.carry_data,
+            "data": value_of(record.data),
+            "declared_by": definition.declared_by,
+            "created": iso(record.created or None),
+            "version": record.version,
+        }
+
+
+class ScheduleActed(Struct, frozen=True):
+    """What became of a request about one schedule."""
+
+    name: str
+    ok: bool
+    outcome: str
+
+
+def _details(app: Headrace, record: ScheduleRecord) -> ScheduleDetails:
+    upcoming = [epoch_ms(run) for run in StoredSchedule(app, record).upcoming(RUNS)]
+    return ScheduleDetails(record, _state(record), upcoming)
+
+
+def _state(record: ScheduleRecord) -> str:
+    if record.paused:
+        return "paused"
+    if record.next is not None:
+        return "ticking"
+    runs = record.definition.max_runs
+    waits = record.definition.follows and record.last_job is not None and (runs is None or record.runs < runs)
+    return "after its job" if waits else "over"
+
+
+# -- looking ---------------------------------------------------------------------------------------------
+
+
+def schedules_course(app: Headrace) -> Course[list[ScheduleDetails]]:
+    """All schedules, by name."""
+    return [_details(app, record) for record in (yield from listing(app.store, ()))]
+
+
+schedules, aschedules = forms(schedules_course)
+
+
+def schedule_course(app: Headrace, name: str) -> Course[ScheduleDetails]:
+    """The schedule of this name. `ScheduleNotFound` if there is none."""
+    found = yield from listing(app.store, [name])
+    if not found:
+        raise ScheduleNotFound(name)
+    return _details(app, found[0])
+
+
+schedule, aschedule = forms(schedule_course)
+
+
+# -- acting ----------------------------------------------------------------------------------------------
+
+
+def pause_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
+    """Stop schedules from ticking. Jobs that they have put run."""
+    return (yield from _each(app, names, _pausing))
+
+
+pause, apause = forms(pause_course)
+
+
+def resume_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
+    """Let paused schedules go on from now on; ticks that came meanwhile are passed over."""
+    return (yield from _each(app, names, _resuming))
+
+
+resume, aresume = forms(resume_course)
+
+
+def delete_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
+    """Delete schedules. Jobs that they have put stay."""
+    return (yield from _each(app, names, _deleting))
+
+
+delete, adelete = forms(delete_course)
+
+
+def edit_course(app: Headrace, name: str, changes: ScheduleEdits) -> Course[ScheduleDetails]:
+    """Change a schedule that is in use, as `StoredSchedule.edit` does."""
+    changed = yield from changing(facet(app.store, Schedules), name, edits(app, changes))
+    return _details(app, changed)
+
+
+edit, aedit = forms(edit_course)
+
+
+def _each(
+    app: Headrace, names: Sequence[str], act: Callable[[Headrace, str], Course[str]]
+) -> Course[list[ScheduleActed]]:
+    acted = []
+    for name in names:
+        try:
+            acted.append(ScheduleActed(name, True, (yield from act(app, name))))
+        except ScheduleNotFound:
+            acted.append(ScheduleActed(name, False, "not found"))
+    return acted
+
+
+def _pausing(app: Headrace, name: str) -> Course[str]:
+    yield from changing(facet(app.store, Schedules), name, lambda record, _: replace(record, paused=True))
+    return "paused"
+
+
+def _resuming(app: Headrace, name: str) -> Course[str]:
+    changed = yield from changing(facet(app.store, Schedules), name, resumed)
+    return f"goes on: {_details(app, changed).when}"
+
+
+def _deleting(app: Headrace, name: str) -> Course[str]:
+    found = yield from schedule_course(app, name)
+    if not (yield facet(app.store, Schedules).delete_schedule(name)):
+        raise ScheduleNotFound(name)
+    by = found.record.definition.declared_by
+    return "deleted" if by is None else f"deleted, until a worker of {by} starts: it is declared there"
