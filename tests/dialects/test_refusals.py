@@ -9,6 +9,7 @@ import pytest
 
 from conformance.helpers import new
 from headrace.dialects.base import OPTIONS, DialectStore
+from headrace.dialects.bedrock.store import BedrockStore
 from headrace.dialects.hworker import HworkerStore
 from headrace.dialects.workkit import WorkKitStore
 from headrace.errors import Unsupported
@@ -17,6 +18,7 @@ from headrace.records import Lane
 PAGES = Path(__file__).parents[2] / "docs" / "dialects"
 
 STORES: dict[str, DialectStore] = {
+    "bedrock": BedrockStore("bedrock://localhost"),
     "hworker": HworkerStore("hworker+redis://localhost/0?name=mail"),
     "workkit": WorkKitStore("workkit+redis://localhost/0?schedule=app"),
 }
@@ -42,7 +44,7 @@ SHOWN = {
 USES: dict[str, dict[str, Any]] = {
     "delay": {"delay": 1_000},
     "priority": {"priority": 7},
-    "options": {"options": b"{}"},
+    "options": {"options": b'{"retries":9}'},
     "max_crashes": {"max_crashes": 9},
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},

@@ -72,11 +72,15 @@ class DialectStore:
         """Raise the sentence for an option or an operation."""
         raise Unsupported(self.REFUSES[what])
 
+    def uses(self, option: str, job: NewJob) -> bool:
+        """Whether a job has an option, in a way that the wire can't carry if the wire carries some of it."""
+        return OPTIONS[option][1](job)
+
     def refuse_options(self, jobs: Sequence[NewJob]) -> None:
         """Raise `Unsupported` if a job has an option that the wire can't carry, before anything is written."""
-        for option, (facet, is_used) in OPTIONS.items():
+        for option, (facet, _) in OPTIONS.items():
             lacks = facet is not None and facet not in self.facets
-            if (option in self.REFUSES or lacks) and any(map(is_used, jobs)):
+            if (option in self.REFUSES or lacks) and any(self.uses(option, job) for job in jobs):
                 if option in self.REFUSES:
                     self.refuse(option)
                 assert facet is not None

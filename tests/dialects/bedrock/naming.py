@@ -35,18 +35,18 @@ class Named(BedrockStore):
         return _then(super().put([msgspec.structs.replace(job, body=_wrap(job.body)) for job in jobs]), name)
 
     def get(self, ids: Sequence[str]) -> Any:
-        def look(client: Any) -> list[Snapshot | None]:
-            found = BedrockStore.get(self, [self._ids.get(name, name) for name in ids])
-            return [job and self._translate(job) for job in found.work(client)]
+        def look() -> list[Snapshot | None]:
+            found = self.run(BedrockStore.get(self, [self._ids.get(name, name) for name in ids]))
+            return [job and self._translate(job) for job in found]
 
         return Work(look)
 
     def delete(self, ids: Sequence[str]) -> Any:
-        return Work(lambda client: BedrockStore.delete(self, [self._ids.get(name, name) for name in ids]).work(client))
+        return Work(lambda: self.run(BedrockStore.delete(self, [self._ids.get(name, name) for name in ids])))
 
     def exchange(self, *arguments: Any, **options: Any) -> Any:
-        def name(turn: ExchangeReply) -> ExchangeReply:
-            return msgspec.structs.replace(turn, leases=[self._translate(lease) for lease in turn.leases])
+        def name(reply: ExchangeReply) -> ExchangeReply:
+            return msgspec.structs.replace(reply, leases=[self._translate(lease) for lease in reply.leases])
 
         return _then(super().exchange(*arguments, **options), name)
 
@@ -68,4 +68,4 @@ def _wrap(body: bytes) -> bytes:
 
 
 def _then(operation: Any, change: Callable[[Any], T]) -> Work[T]:
-    return Work(lambda client: change(operation.work(client)))
+    return Work(lambda: change(operation.work()))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from headrace.dialects.bedrock.times import next_run, read_moment, write_moment
-from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
+from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.errors import Unsupported
 from headrace.options import decode_overrides
 from headrace.records import NewJob, State
@@ -78,49 +78,47 @@ def name_lists(names: Iterable[str]) -> list[str]:
 # -- new jobs --
 
 
-def check(job: NewJob, tasks: Tasks) -> None:
-    """Refuse in words what Bedrock cannot carry."""
+def check_name(job: NewJob) -> None:
+    """Refuse a name that Bedrock cannot carry."""
     name = wire_name(job.queue, job.task)
     if len(name.encode()) > 255 or "," in name or name != name.strip(" "):
         raise Unsupported(f"{name!r} cannot be a Bedrock job's name: up to 255 bytes, no comma, no spaces at the ends.")
-    if job.priority + DEFAULT_PRIORITY not in PRIORITIES:
-        raise Unsupported(
-            f"Bedrock has six priorities: {', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} "
-            f"(for its 0 to 1000), and {job.priority} is none of them."
-        )
-    for wanted, what in (
-        (job.unique_key is not None, "unique jobs by a key of their own: its `unique` compares names"),
-        (job.require_worker, "a list of workers, so none can be required"),
-        (job.max_crashes != 3, "a limit of crashes: the eleventh hand-out without a finish fails a job"),
-    ):
-        if wanted:
-            raise Unsupported(f"Bedrock does not have {what}.")
-    if job.options is not None:
-        overrides = decode_overrides(job.options)
-        if overrides.retries is not None:
-            raise Unsupported("Bedrock has no field for the retries of one call: set retries= on the task.")
-        if overrides.keep_result is not None:
-            raise Unsupported("Bedrock has no field for the keep_result of one call: set keep_result= on the task.")
-        task = tasks.get(job.task)
-        longest = None if task is None else task.options.timeout
-        if overrides.timeout == 0 or (longest is not None and (overrides.timeout or 0) > longest):
-            raise Unsupported("A call's time-out can only be shorter than its task's: Bedrock tells workers no other.")
 
 
-def retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
+def carries_options(job: NewJob, tasks: Tasks) -> bool:
+    """Whether a call's own options fit into a job: only a time-out does, that is no longer than its task's."""
+    if job.options is None:
+        return True
+    overrides = decode_overrides(job.options)
+    task = tasks.get(job.task)
+    longest = None if task is None else task.options.timeout
+    if overrides.timeout == 0 or (longest is not None and (overrides.timeout or 0) > longest):
+        return False
+    return overrides.retries is None and overrides.keep_result is None
+
+
+def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any]:
+    """The parameters of CreateJob. `timeout`: of tasks that have none."""
+    parameters: dict[str, Any] = {
+        "name": wire_name(job.queue, job.task),
+        "data": msgspec.Raw(job.body),
+        "retryAfter": _retry_after(job, tasks, timeout),
+    }
+    if job.priority:
+        parameters["jobPriority"] = job.priority + DEFAULT_PRIORITY
+    if job.run_at is not None or job.delay:
+        # A delay is counted from our own clock: Bedrock's cannot be asked.
+        parameters["firstRun"] = write_moment(now + (job.delay or 0) if job.run_at is None else job.run_at)
+    return parameters
+
+
+def _retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
     """A little longer than the job may run: no other worker gets it while a run of it lives."""
     limit = None if job.options is None else decode_overrides(job.options).timeout
     if limit is None:
         task = tasks.get(job.task)
         limit = (None if task is None else task.options.timeout) or default
     return f"+{-(-limit // 1000) + MARGIN} SECONDS"
-
-
-def first_run(job: NewJob, now: int) -> str | None:
-    """When to run it, if not at once. A delay is counted from our own clock: Bedrock's cannot be asked."""
-    if job.run_at is not None:
-        return write_moment(job.run_at)
-    return write_moment(now + job.delay) if job.delay else None
 
 
 # -- jobs in hand --

@@ -47,8 +47,8 @@ class Call(Generic[T]):
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode()
+    if isinstance(value, bytes | msgspec.Raw):
+        return bytes(value).decode()
     return msgspec.json.encode(value).decode() if isinstance(value, Mapping | list | tuple) else str(value)
 
 
@@ -87,7 +87,13 @@ def create_job(
         "sequentialKey": sequential_key,
         "mockRequest": mocked or None,
     }
-    return Call("CreateJob", headers, lambda reply: int(reply.content["jobID"]), idempotent=unique)
+    return create(headers)
+
+
+def create(parameters: Mapping[str, Any]) -> Call[int]:
+    """CreateJob, its parameters by the protocol's names; data may be JSON text."""
+    unique = parameters.get("unique") is True
+    return Call("CreateJob", parameters, lambda reply: int(reply.content["jobID"]), idempotent=unique)
 
 
 def create_jobs(jobs: Sequence[Mapping[str, Any]]) -> Call[list[int]]:

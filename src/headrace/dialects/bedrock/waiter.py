@@ -1,24 +1,22 @@
 """Waiting for jobs: in Bedrock, waiting and taking are one.
 
-While its worker has room, the ear keeps one GetJobs with `Connection: wait` open. Jobs that come with the answer are
-laid aside for the worker's next request. When the worker has no room any more the request is withdrawn: the ear says
-that it will send no more, and listens until the server has hung up; so a job that was handed out at that very
-moment is heard of, too.
+While its worker has room, the waiter keeps one GetJobs with `Connection: wait` open. Jobs that come with the answer are
+laid aside for the worker's next request. When the worker has no room left the waiter withdraws the request: it ends its
+side of the connection and reads until the server has hung up, so that a job handed out at that very moment arrives too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 import time
 from contextlib import suppress
 
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.hosts import NotSent
 from headrace.dialects.bedrock.client.replies import BedrockError, ReplyReader, WaitTimeout
-from headrace.dialects.bedrock.lease_book import Session, get_found, read_found
-from headrace.dialects.bedrock.mapping import name_lists
+from headrace.dialects.bedrock.exchange import get_found, read_found
+from headrace.dialects.bedrock.sessions import Session
 from headrace.store.wakeup import Pokes, readable
 
 HOLD = 60_000
@@ -27,8 +25,8 @@ PAUSE = 1.0
 """Seconds between two looks where a server does not wait, or does not answer."""
 
 
-class BedrockWaiter:
-    """A worker's ear at a Bedrock server."""
+class GetJobsWaiter:
+    """Blocks a worker until its open GetJobs is answered."""
 
     def __init__(self, client: Client, session: Session) -> None:
         self._client = client
@@ -40,7 +38,7 @@ class BedrockWaiter:
         self._pokes = Pokes()
 
     def arm(self) -> None:
-        """Nothing to do: a request that waits is heard whenever its answer comes."""
+        """Nothing to do: the answer to the open request stays until it is read."""
 
     def wait(self, timeout: float | None) -> bool:
         if self._session.arrived:
@@ -58,7 +56,7 @@ class BedrockWaiter:
         stirred = readable(listening, timeout if pause is None else pause)
         poked = self._pokes.taken()
         if self._socket is not None and self._socket.fileno() in stirred:
-            return self._hear()
+            return self._read()
         return not poked and pause is not None and self._session.room > 0
 
     async def wait_async(self, timeout: float | None) -> bool:
@@ -76,7 +74,7 @@ class BedrockWaiter:
 
     def _ask(self) -> bool:
         """Send a request that waits; False if that cannot be done now."""
-        names = name_lists(self._session.names(self._session.queues))
+        names = self._session.names
         if len(names) != 1:  # no tasks, or more of them than fit into one request
             return False
         try:
@@ -91,7 +89,7 @@ class BedrockWaiter:
         self._reader = ReplyReader()
         return True
 
-    def _hear(self) -> bool:
+    def _read(self) -> bool:
         """Read some of the answer; True if there is something to do."""
         assert self._socket is not None
         try:
@@ -119,7 +117,7 @@ class BedrockWaiter:
         return time.monotonic() < self._rest_until
 
     def _withdraw(self) -> None:
-        """Take the request back; what was handed out meanwhile is heard of."""
+        """Take the request back, and keep the jobs that were handed out meanwhile."""
         assert self._socket is not None
         with suppress(OSError):
             self._socket.settimeout(PAUSE)
@@ -141,26 +139,26 @@ class BedrockWaiter:
             self._socket = None
 
 
-class Nap:
-    """An ear for one job: Bedrock pushes nothing, so that it looks twice a second."""
+class PollingWaiter:
+    """Blocks for half a second at a time: Bedrock announces nothing about a job."""
 
     PAUSE = 0.5
 
     def __init__(self) -> None:
-        self._poked = threading.Event()
+        self._pokes = Pokes()
 
     def arm(self) -> None:
-        self._poked.clear()
+        self._pokes.taken()
 
     def wait(self, timeout: float | None) -> bool:
         pause = self.PAUSE if timeout is None else min(timeout, self.PAUSE)
-        return not self._poked.wait(pause) and (timeout is None or timeout > self.PAUSE)
+        return not readable([self._pokes.reader], pause) and (timeout is None or timeout > self.PAUSE)
 
     async def wait_async(self, timeout: float | None) -> bool:
         return await asyncio.to_thread(self.wait, timeout)
 
     def poke(self) -> None:
-        self._poked.set()
+        self._pokes.poke()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        self._pokes.close()

@@ -1,0 +1,271 @@
+"""What a session asks of Bedrock: settle and take, report, give back at the end.
+
+FinishJob has no owner, so a run that has outlived its job's retryAfter must not report: the job may be another
+worker's by now. Its time is kept by the session, on a clock that never jumps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from headrace.dialects.bedrock.client import commands
+from headrace.dialects.bedrock.client.client import Client
+from headrace.dialects.bedrock.client.commands import Call
+from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction, Reply
+from headrace.dialects.bedrock.mapping import (
+    Found,
+    FoundJobs,
+    Tasks,
+    merge_data,
+    milliseconds_of,
+    name_lists,
+    read_name,
+    read_state,
+    split_data,
+    time_left,
+    time_limit,
+    wire_name,
+)
+from headrace.dialects.bedrock.sessions import Hold, Session
+from headrace.dialects.bedrock.times import write_moment
+from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, MOST_TRIES
+from headrace.errors import MaybeApplied, StoreUnavailable
+from headrace.options import Overrides
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Verdict
+from headrace.values.clock import Clock
+
+BETWEEN = 60_000
+"""Milliseconds by which a job is late whose worker died between the two requests that a counted retry takes."""
+
+_decode_jobs = msgspec.json.Decoder(FoundJobs).decode
+_encode = msgspec.json.Encoder().encode
+_tokens = itertools.count(1)
+
+
+def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[Found]]:
+    """GetJobs, with the data of the jobs as it came. `wait`: for so many milliseconds."""
+    headers = {"name": names, "numResults": count}
+    if wait is not None:
+        headers |= {"Connection": "wait", "Timeout": wait}
+    return Call("GetJobs", headers, lambda reply: _decode_jobs(reply.body).jobs, patience=wait or 0)
+
+
+def read_found(reply: Reply) -> list[Found]:
+    return _decode_jobs(reply.check().body).jobs
+
+
+class Exchanges:
+    """The requests that the sessions of this process make."""
+
+    def __init__(self, client: Client, clock: Clock, tasks: Callable[[], Tasks]) -> None:
+        self._client = client
+        self._clock = clock
+        self._tasks = tasks
+
+    def exchange(self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
+        """Settle, then take. Repeated after a failure, it goes on where it was."""
+        replied = session.replied(number)
+        if replied is not None:
+            return replied
+        if not session.sends(number):
+            session.verdicts = {}
+        self._settle(session, outcomes)
+        try:
+            leases = self._take(session, take)
+        finally:
+            session.write_down()
+        verdicts = [session.verdicts[place] for place in range(len(outcomes))]
+        reply = ExchangeReply(verdicts=verdicts, leases=leases, now=self._clock.now(), next_due=None)
+        session.reply(number, reply)
+        return reply
+
+    # -- settle --
+
+    def _settle(self, session: Session, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            hold = session.held.get(outcome.ref)
+            if hold is not None and hold.token == outcome.token:
+                hold.told = True
+        session.write_down()
+        released: dict[Ref, int] = {}
+        for place, outcome in enumerate(outcomes):
+            if place in session.verdicts:
+                continue
+            (verdict,) = session.judge([outcome])
+            if verdict is not None:
+                session.verdicts[place] = self._judge_repeat(outcome, verdict)
+            elif session.is_over(hold := session.held[outcome.ref]):
+                session.verdicts[place] = Verdict.STALE
+                session.lose(outcome.ref)
+            elif outcome.ref in released:
+                session.verdicts[place] = Verdict.ALREADY
+            elif outcome.kind is Kind.RELEASED:
+                released[outcome.ref] = place
+            else:
+                session.verdicts[place] = self._report_end(hold, outcome)
+                session.settle(outcome.ref)
+        self._give_back([session.held[ref].found.job_id for ref in released])
+        for ref, place in released.items():
+            session.settle(ref)
+            session.verdicts[place] = Verdict.OK
+
+    def _judge_repeat(self, outcome: Outcome, verdict: Verdict) -> Verdict:
+        """Of a job that is not in hand: the verdict, unless another worker has got it since."""
+        if verdict is Verdict.STALE:
+            return verdict
+        try:
+            job = self._client.query_job(int(outcome.ref))
+        except DoesNotExist:
+            return Verdict.ALREADY if outcome.kind is Kind.DONE else Verdict.STALE
+        state = read_state(job["state"], str(job["nextRun"]), write_moment(self._clock.now()))
+        return Verdict.STALE if state is State.RUNNING else Verdict.ALREADY
+
+    def _report_end(self, hold: Hold, outcome: Outcome) -> Verdict:
+        try:
+            for call in self._end(hold, outcome)[hold.reported :]:
+                self._client.run(call)
+                hold.reported += 1
+        except (DoesNotExist, IllegalAction):
+            return Verdict.ALREADY if hold.unsure else Verdict.STALE
+        except (MaybeApplied, StoreUnavailable):
+            hold.unsure = True
+            raise
+        return Verdict.OK
+
+    def _end(self, hold: Hold, outcome: Outcome) -> list[Call[None]]:
+        """The requests that report the end of a run."""
+        job_id = hold.found.job_id
+        if outcome.kind is Kind.DONE:
+            return [commands.finish_job(job_id)]
+        if outcome.kind in (Kind.FAILED, Kind.BROKEN):
+            return [commands.fail_job(job_id)]
+        delay, moment = self._when(outcome)
+        if outcome.kind is Kind.MOVED:
+            queue, task = read_name(str(hold.found.name), self._tasks())
+            name = wire_name(outcome.queue or queue, outcome.task or task)
+            data = merge_data(outcome.body or hold.data, outcome.data)
+            return [commands.retry_job(job_id, delay=delay, next_run=moment, name=name, data=data, ignore_repeat=True)]
+        counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
+        tries = hold.tries + 1 if counts else hold.tries
+        data = merge_data(hold.data, hold.said, outcome.data, tries=tries)
+        if not tries or data is None:
+            return [commands.retry_job(job_id, delay=delay, next_run=moment, data=data, ignore_repeat=True)]
+        # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end. Until then the
+        # job must not be due; should this process die in between, it is a little late.
+        now = self._clock.now()
+        later = write_moment(max(now + outcome.delay if outcome.at is None else outcome.at, now) + BETWEEN)
+        return [
+            commands.retry_job(job_id, next_run=later, ignore_repeat=True),
+            commands.update_job(job_id, data, next_run=moment or str(hold.found.created)),
+        ]
+
+    def _when(self, outcome: Outcome) -> tuple[int | None, str | None]:
+        """No delay, which needs no clock, or a moment on ours: RetryJob's own delay counts in whole seconds."""
+        if outcome.at is None and not outcome.delay:
+            return 0, None
+        return None, write_moment(self._clock.now() + outcome.delay if outcome.at is None else outcome.at)
+
+    def _give_back(self, ids: Sequence[int]) -> None:
+        """Back in line, with the try undone."""
+        if ids:
+            self._client.requeue_jobs(ids, decrement_failures=True)
+
+    # -- take --
+
+    def _take(self, session: Session, take: Take | None) -> list[Lease]:
+        if take is None:
+            session.room = 0
+            ids, session.arrived = [found.job_id for found in session.arrived], []
+            session.write_down()
+            self._give_back(ids)
+            return []
+        session.names = self._names(session, take.queues)
+        wanted = take.slots + take.spare
+        jobs, session.arrived = session.arrived[:wanted], session.arrived[wanted:]
+        in_order = session.names
+        if not take.round_robin:
+            in_order = [names for queue in take.queues for names in self._names(session, (queue,))]
+        try:
+            for names in in_order:
+                if len(jobs) < wanted:
+                    jobs += self._get(names, wanted - len(jobs))
+        except BaseException:
+            session.arrived += jobs  # they are ours already: the next request gets them
+            raise
+        session.room = take.slots - min(len(jobs), take.slots)
+        return [self._lease(session, found, spare=place >= take.slots) for place, found in enumerate(jobs)]
+
+    def _names(self, session: Session, queues: Sequence[str]) -> list[str]:
+        """All names that the worker's tasks have in these queues."""
+        tasks = sorted(self._tasks() or (() if session.info is None else session.info.tasks))
+        names = [wire_name(queue, task) for queue in queues for task in tasks]
+        return name_lists(name for name in names if "," not in name)
+
+    def _get(self, names: str, count: int) -> list[Found]:
+        try:
+            return self._client.run(get_found(names, count))
+        except DoesNotExist:
+            return []
+
+    def _lease(self, session: Session, found: Found, *, spare: bool) -> Lease:
+        tasks = self._tasks()
+        queue, name = read_name(str(found.name), tasks)
+        task = tasks.get(name)
+        body, data, tries = split_data(bytes(found.data), task)
+        left = time_left(found, self._clock.now())
+        limit = time_limit(left, task)
+        token = next(_tokens)
+        session.hold(found.job_id, Hold(found, token, tries, session.until(left)))
+        return Lease(
+            ref=found.job_id,
+            token=token,
+            id=str(found.job_id),
+            task=name,
+            queue=queue,
+            body=body,
+            options=None if limit is None else _encode(Overrides(timeout=limit)),
+            data=data,
+            attempts=tries,
+            attempt_limit=MOST_TRIES,
+            priority=found.priority - DEFAULT_PRIORITY,
+            created=milliseconds_of(found.created) or 0,
+            due=milliseconds_of(found.next_run) or 0,
+            spare=spare,
+        )
+
+    # -- while jobs run, and at the end --
+
+    def report(self, session: Session, reports: Sequence[Report]) -> list[bool]:
+        """Data of running jobs. Progress and log lines have no place in Bedrock."""
+        return [self._report(session, report) for report in reports]
+
+    def _report(self, session: Session, report: Report) -> bool:
+        hold = session.current(report.ref, report.token)
+        if hold is None or report.data is None:
+            return hold is not None
+        # The hand-out itself has counted a try: it stays counted, should this process die.
+        tries = hold.tries + 1 if hold.found.retry_after else hold.tries
+        data = merge_data(hold.data, hold.said, report.data, tries=tries)
+        if data is None:
+            return False
+        try:
+            self._client.update_job(hold.found.job_id, data)
+        except BedrockError:
+            return False
+        hold.said = merge_data(hold.said or b"{}", report.data)
+        return True
+
+    def close(self, session: Session, crashed: Sequence[Ref]) -> list[str]:
+        """Give back what a session holds, or has inherited; with the try counted where a function was entered."""
+        if session.custody is not None:  # before Bedrock knows of it: see Session.fences
+            session.custody.keep({})
+        held = [*map(int, session.held), *(found.job_id for found in session.arrived), *session.inherited]
+        dead = [job_id for job_id in held if job_id in crashed]
+        if dead:
+            self._client.requeue_jobs(dead)
+        left = [job_id for job_id in held if job_id not in dead]
+        self._give_back(left)
+        return [str(job_id) for job_id in (*dead, *left)]
