@@ -10,16 +10,20 @@ import pytest
 from conformance.helpers import new
 from headrace.dialects.base import OPTIONS, DialectStore
 from headrace.dialects.bedrock.store import BedrockStore
+from headrace.dialects.gearmonkey import GearMonkeyStore
 from headrace.dialects.hworker import HworkerStore
+from headrace.dialects.qless.store import QlessStore
 from headrace.dialects.workkit import WorkKitStore
 from headrace.errors import Unsupported
-from headrace.records import Lane
+from headrace.records import IfFailed, Lane
 
 PAGES = Path(__file__).parents[2] / "docs" / "dialects"
 
 STORES: dict[str, DialectStore] = {
     "bedrock": BedrockStore("bedrock://localhost"),
+    "gearmonkey": GearMonkeyStore("gearmonkey+redis://localhost/0"),
     "hworker": HworkerStore("hworker+redis://localhost/0?name=mail"),
+    "qless": QlessStore("qless+redis://localhost/0"),
     "workkit": WorkKitStore("workkit+redis://localhost/0?schedule=app"),
 }
 """Nothing is listening there: a refusal comes before anything is sent."""
@@ -32,12 +36,15 @@ SHOWN = {
     "unique": "`unique=`, `unique_key=`",
     "require_worker": "`require_worker=`",
     "after": "`after=`",
+    "if_failed": '`if_failed="fail"` (the default) or `"run"`',
+    "delay_after": "a delay together with `after=`",
     "lane": "`lane=`, `rate=`, `sequence=`",
     "tags": "`tags=`",
     "data": "data to begin with",
     "history": "`job.history()`",
     "revive": "`job.revive()`",
     "job_waiter": "`job.result()`",
+    "tick": "ticking a schedule",
 }
 """What users write for an option or an operation."""
 
@@ -49,6 +56,8 @@ USES: dict[str, dict[str, Any]] = {
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},
     "after": {"after": ("a",)},
+    "if_failed": {"after": ("a",), "if_failed": IfFailed.RUN},
+    "delay_after": {"after": ("a",), "if_failed": IfFailed.WAIT, "delay": 1_000},
     "lane": {"lane": Lane("k")},
     "tags": {"tags": ("red",)},
     "data": {"data": b"{}"},

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from headrace.errors import Unsupported
-from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
+from headrace.records import HistoryRecord, IfFailed, NewJob, Ref, SessionSnapshot, Swept
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import shown_url
 
@@ -39,6 +39,8 @@ OPTIONS: dict[str, tuple[Facet | None, Callable[[NewJob], bool]]] = {
     "unique": (Facet.UNIQUE, lambda job: job.unique_key is not None),
     "require_worker": (Facet.ROLL_CALL, lambda job: job.require_worker),
     "after": (Facet.RELATIONS, lambda job: bool(job.after)),
+    "if_failed": (None, lambda job: bool(job.after) and job.if_failed is not IfFailed.WAIT),
+    "delay_after": (None, lambda job: bool(job.after and job.delay)),
     "lane": (Facet.LANES, lambda job: job.lane is not None),
     "tags": (Facet.TAGS, lambda job: bool(job.tags)),
     "data": (Facet.DATA, lambda job: job.data is not None),

@@ -18,6 +18,25 @@ def readable(descriptors: Iterable[int], seconds: float | None) -> list[int]:
     return [descriptor for descriptor, _ in poll.poll(None if seconds is None else math.ceil(seconds * 1000))]
 
 
+async def areadable(descriptors: Iterable[int], seconds: float | None) -> None:
+    """Return as soon as one of these has something to read, on an event loop."""
+    import asyncio  # noqa: PLC0415  (takes time to load, and most programs do without)
+
+    loop = asyncio.get_running_loop()
+    stirred = asyncio.Event()
+    watched = list(descriptors)
+    for descriptor in watched:
+        loop.add_reader(descriptor, stirred.set)
+    try:
+        async with asyncio.timeout(seconds):
+            await stirred.wait()
+    except TimeoutError:
+        pass
+    finally:
+        for descriptor in watched:
+            loop.remove_reader(descriptor)
+
+
 class Pokes:
     """A pipe to be poked through: from any thread, from a signal handler that interrupts who waits, even after `close`.
 

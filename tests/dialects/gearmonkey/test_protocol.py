@@ -19,12 +19,12 @@ from headrace.dialects.gearmonkey import (
     OPT_BLOCKING,
     OPT_ROLLCALL,
     Client,
+    Event,
     GearMonkeyStore,
-    Happening,
     JobTimeout,
     Worker,
 )
-from headrace.dialects.gearmonkey.driver import source
+from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
 from headrace.dialects.gearmonkey.protocol import TAKE_DUE, TAKE_DUE_SHA, function_of
 from headrace.errors import ConfigurationError, JobFailed, JobNotFound, NoWorkers, StoreCorrupt, Unsupported
 from processes import eventually
@@ -68,7 +68,7 @@ def run_all(worker: Worker) -> None:
 def test_run_leaves_exactly_the_published_keys(client: Client, raw: Any) -> None:
     listening = client.events("mail", timeout=5)
     assert client.run("mail", "x", "high") == 1
-    assert next(listening) == Happening("create", "mail", 1)
+    assert next(listening) == Event("create", "mail", 1)
     assert published(raw) == {
         "uid:mail": "1", "job:mail:1": {"status": "idle", "input": "x"}, "queue:mail:high": ["1"],
     }  # fmt: skip
@@ -428,7 +428,7 @@ def test_scripts_never_flush() -> None:
 
     names = [entry.name for entry in resources.files("headrace.dialects.gearmonkey").joinpath("lua").iterdir()]
     assert names
-    assert not any(b"'SCRIPT'" in source(name.removesuffix(".lua")).upper() for name in names)
+    assert not any(b"'SCRIPT'" in GearMonkeyDriver.SCRIPTS.source(name.removesuffix(".lua")).upper() for name in names)
 
 
 def test_no_cluster_and_no_namespace() -> None:

@@ -164,7 +164,7 @@ def test_the_ordinary_command_line(qless: Recorder, server: Server, client: Clie
     assert jids[2] in headrace("peek", "q")
     job = queue.pop()
     assert (job.jid, job.priority, job.data) == (jids[2], 9, {"data": [1]})
-    headrace("time-out", jids[2])
+    headrace("take-back", jids[2])
     assert client.queues["q"].peek().jid == jids[2]
     again = queue.pop()
     again.complete()

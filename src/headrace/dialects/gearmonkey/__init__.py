@@ -17,7 +17,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from headrace.dialects.gearmonkey.client import Client, JobInfo, JobTimeout
-from headrace.dialects.gearmonkey.events import Happening
+from headrace.dialects.gearmonkey.events import Event
 from headrace.dialects.gearmonkey.protocol import OPT_BLOCKING, OPT_ROLLCALL, Option, Priority, Status
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.worker import Worker
@@ -26,8 +26,8 @@ __all__ = [
     "OPT_BLOCKING",
     "OPT_ROLLCALL",
     "Client",
+    "Event",
     "GearMonkeyStore",
-    "Happening",
     "JobInfo",
     "JobTimeout",
     "Option",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from headrace.dialects.gearmonkey import records
-from headrace.dialects.gearmonkey.driver import Both, Command
-from headrace.dialects.gearmonkey.events import Happening, Listener
+from headrace.dialects.gearmonkey.driver import Command
+from headrace.dialects.gearmonkey.events import Event, Listener
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_LOCK,
     Option,
@@ -22,6 +23,7 @@ from headrace.dialects.gearmonkey.protocol import (
 )
 from headrace.dialects.gearmonkey.requests import binary, pack
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
+from headrace.dialects.on_redis import Work
 from headrace.errors import ConfigurationError, JobFailed, JobNotFound, Timeout
 from headrace.store.redis.operation import Script, Steps
 
@@ -175,7 +177,7 @@ class Client:
 
     # -- events --
 
-    def events(self, *functions: str, timeout: float | None = None) -> Iterator[Happening]:
+    def events(self, *functions: str, timeout: float | None = None) -> Iterator[Event]:
         """What happens to jobs of these functions from now on, until nothing did for `timeout` seconds.
 
         Listens from this call on, not only from the first `next`. Events are fire and forget: nothing may depend on
@@ -184,18 +186,18 @@ class Client:
         listener = Listener(self._driver, tuple(map(check_function, functions)))
         listener.connect()
 
-        def listen() -> Iterator[Happening]:
+        def listen() -> Iterator[Event]:
             with closing(listener):
                 while (event := listener.next(timeout)) is not None:
                     yield event
 
         return listen()
 
-    async def aevents(self, *functions: str, timeout: float | None = None) -> AsyncIterator[Happening]:
+    async def aevents(self, *functions: str, timeout: float | None = None) -> AsyncIterator[Event]:
         """The same on an event loop. Listens from the first `anext` on."""
         listener = Listener(self._driver, tuple(map(check_function, functions)))
         with closing(listener):
-            await listener.aconnect()
+            await asyncio.to_thread(listener.connect)
             while (event := await listener.anext(timeout)) is not None:
                 yield event
 
@@ -240,9 +242,7 @@ def _check_timeout(timeout: float) -> None:
         raise ConfigurationError(f"timeout is a number of seconds, 0 (for ever) or more, not {timeout!r}.")
 
 
-def _run(
-    requests: list[list[Any]], options: Option, timeout: float, on_timeout: str
-) -> Generator[Script[Any], Any, list[int]]:
+def _run(requests: list[list[Any]], options: Option, timeout: float, on_timeout: str) -> Work[list[int]]:
     numbers: list[int] = yield _put(requests)
     if options & Option.BLOCKING:
         function = requests[0][0]
@@ -288,7 +288,7 @@ def _text(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
-def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Generator[Script[Any], Any, JobInfo]:
+def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Work[JobInfo]:
     """The lock ends a slice at once; a look between slices finds what the lock cannot tell.
 
     It is there for one waiter, for ten seconds, and not at all if the worker died before its last step. `alone`: the
@@ -302,7 +302,7 @@ def _wait(function: str, number: int, timeout: float, *, alone: bool = False) ->
             return _found(function, number, job)
     while True:
         seconds = SLICE if end is None else min(SLICE, max(end - time.monotonic(), 0.01))
-        unlocked, job = yield Both(_lock(function, number, seconds), _get(function, number))
+        unlocked, job = yield _lock(function, number, seconds).then(_get(function, number))
         if unlocked and not alone:
             # Somebody else may be waiting for the same job: the lock is left as it was found.
             yield _put_back(function, number)

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from headrace.dialects.gearmonkey import looking
+from headrace.dialects.gearmonkey import find
 from headrace.dialects.gearmonkey.driver import Command, GearMonkeyDriver
 from headrace.dialects.gearmonkey.protocol import SIDE, Status
 from headrace.store.redis.operation import Script, Steps
@@ -53,7 +53,7 @@ class Doctor:
 
     def examine(self) -> Findings:
         """Look at all jobs and counts. Remembers beside them since when jobs have been stranded."""
-        jobs = self._driver.run(Steps(looking.walk))
+        jobs = self._driver.run(Steps(find.walk))
         suspects: dict[str, list[int]] = defaultdict(list)
         half_finished = []
         for job in jobs:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from headrace.dialects.on_redis import DialectDriver
 from headrace.errors import StoreCorrupt, Unsupported
 from headrace.store.redis import requests
 from headrace.store.redis.addresses import Place
 from headrace.store.redis.connections import pack
-from headrace.store.redis.driver import Driver
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.scripts import Scripts
 from headrace.values.clock import Clock
 
 T = TypeVar("T")
-
-READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch"})
-
-GEARMONKEY = Scripts("headrace.dialects.gearmonkey")
-source, digest = GEARMONKEY.source, GEARMONKEY.digest
+U = TypeVar("U")
 
 
 class Command(Script[T]):
-    """One plain command of Redis. `reads`: it changes nothing, and may be sent again."""
+    """A plain command of Redis. `reads`: it changes nothing, and may be sent again."""
 
-    __slots__ = ("reads",)
+    __slots__ = ("answers", "packed", "reads")
 
     def __init__(
         self,
@@ -35,28 +31,27 @@ class Command(Script[T]):
         reads: bool = False,
         repeatable: bool = False,
     ) -> None:
-        encoded = tuple(word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
-        super().__init__("", encoded, lambda reply, _: read(reply), repeatable=repeatable)
+        super().__init__("", (), lambda reply, _: read(reply), repeatable=repeatable)
+        encoded = (word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
+        self.packed = pack(*encoded)
         self.reads = reads
+        self.answers = 1
+
+    def then(self, second: Command[U]) -> Command[tuple[T, U]]:
+        """Both, sent at once; the server turns to the second when it has answered the first."""
+        both: Command[tuple[T, U]] = Command(
+            read=lambda replies: (self.read(replies[0], False), second.read(replies[1], False)),
+            repeatable=self.repeatable and (second.repeatable or second.reads),
+        )
+        both.packed, both.answers = self.packed + second.packed, 2
+        return both
 
 
-class Both(Script[tuple[Reply, T]], Generic[T]):
-    """Two plain commands that are sent at once; the server turns to the second when it has answered the first."""
-
-    __slots__ = ("pair",)
-
-    answers = 2
-
-    def __init__(self, first: Command[Any], second: Command[T]) -> None:
-        def read(reply: Reply, unsure: bool) -> tuple[Any, T]:
-            return first.read(reply[0], unsure), second.read(reply[1], unsure)
-
-        super().__init__("", (), read, repeatable=first.repeatable and (second.repeatable or second.reads))
-        self.pair = (first, second)
-
-
-class GearMonkeyDriver(Driver):
+class GearMonkeyDriver(DialectDriver):
     """Connections to the server where the peers are."""
+
+    SCRIPTS = Scripts("headrace.dialects.gearmonkey")
+    READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch"})
 
     def __init__(self, place: Place, clock: Clock | None = None) -> None:
         if place.kind == "cluster":
@@ -67,16 +62,16 @@ class GearMonkeyDriver(Driver):
         super().__init__(place, Keys("gearmonkey"), clock)
 
     def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
-        if isinstance(script, Command):
-            return pack(*script.arguments)
-        if isinstance(script, Both):
-            return b"".join(pack(*command.arguments) for command in script.pair)
-        clock = b"" if self._clock is None else requests.clock(self._clock.now(), self._clock.steady())
-        verb, text = (b"EVAL", source(script.name)) if whole else (b"EVALSHA", digest(script.name))
-        return pack(verb, text, b"0", clock, *script.arguments)
+        return script.packed if isinstance(script, Command) else super()._command(script, whole=whole)
+
+    def _script_keys(self, script: Script[Any]) -> Sequence[bytes]:
+        return ()
+
+    def _clock_text(self, clock: Clock) -> bytes:
+        return requests.clock(clock.now(), clock.steady())
 
     def _only_reads(self, script: Script[Any]) -> bool:
-        return script.reads if isinstance(script, Command) else script.name in READS
+        return script.reads if isinstance(script, Command) else super()._only_reads(script)
 
     def _wrong_type(self) -> StoreCorrupt:
         return StoreCorrupt(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.dialects.gearmonkey import looking, records, requests, waiter
+from headrace.dialects.gearmonkey import find, records, requests, waiter
 from headrace.dialects.gearmonkey.doctor import Doctor
 from headrace.dialects.gearmonkey.driver import GearMonkeyDriver
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.errors import Unsupported
+from headrace.dialects.on_redis import RedisDialect, test_clock
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -34,20 +34,17 @@ from headrace.records import (
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
-from headrace.store.redis.shared import OnRedis
-from headrace.values.clock import Clock, SystemClock
+from headrace.values.clock import Clock
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 log = logging.getLogger("headrace.gearmonkey")
 
-T = TypeVar("T")
-
 _VERDICTS = tuple(Verdict)
 
 
-class GearMonkeyStore(OnRedis):
+class GearMonkeyStore(RedisDialect):
     """Jobs of a GearMonkey installation: `gearmonkey+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
     A task's jobs stand in the line of the function with the task's name, or of the function that the queue names where
@@ -56,12 +53,17 @@ class GearMonkeyStore(OnRedis):
 
     driver: GearMonkeyDriver
     jobs_expire = True
+    leases_in_jobs = False
     facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
+    REFUSES: ClassVar = {
+        "unique": "GearMonkey has no unique jobs: every run is given a new number (INCR uid:FN), and a peer does not "
+        "look whether there is one already.",
+    }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         self.url = url
         place, _ = parse_for("GearMonkey", url, "gearmonkey+redis://localhost:6379/0")
-        self.driver = GearMonkeyDriver(place, None if clock is None or isinstance(clock, SystemClock) else clock)
+        self.driver = GearMonkeyDriver(place, test_clock(clock))
         self.shapes = Shapes()
         self.doctor = Doctor(self.driver)
         self._has_room: dict[str, bool] = {}
@@ -86,12 +88,7 @@ class GearMonkeyStore(OnRedis):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        for job in jobs:
-            if job.unique_key is not None:
-                raise Unsupported(
-                    "GearMonkey has no unique jobs: every run is given a new number (INCR uid:FN), and a peer does not "
-                    "look whether there is one already."
-                )
+        self.refuse_options(jobs)
 
         def read(_: Reply, __: bool) -> list[Put]:
             return [Put(job.id, True) for job in jobs]
@@ -99,13 +96,13 @@ class GearMonkeyStore(OnRedis):
         return Script("put", (requests.new_jobs(jobs, self.shapes),), read)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return looking.get(ids, self.shapes)
+        return find.get(ids, self.shapes)
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Steps(lambda: looking.find(wanted, self.shapes))
+        return Steps(lambda: find.find(wanted, self.shapes))
 
     def counts(self) -> Operation[list[Counts]]:
-        return Steps(looking.counts)
+        return Steps(find.counts)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         def read(reply: Reply, _: bool) -> list[HistoryRecord]:

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import Unsupported
 from headrace.options import decode_overrides
-from headrace.records import Charge, HistoryRecord, IfFailed, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.records import Charge, HistoryRecord, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.values.codec import decode_error
 
@@ -108,8 +108,7 @@ def split(data: str, said: str | bool | None) -> tuple[bytes, bytes | None, tupl
 
 
 def new_job(job: NewJob, tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> dict[str, Any]:
-    """A job as the store's script takes it. What Qless cannot carry is refused here, before anything is sent."""
-    _refuse(job)
+    """A job as the store's script takes it."""
     told = {
         "jid": job.id,
         "klass": job.task,
@@ -134,28 +133,6 @@ def new_job(job: NewJob, tasks: Mapping[str, Task[Any, Any]], lower_first: bool)
     if ours:
         told["ours"] = ours
     return told
-
-
-def _refuse(job: NewJob) -> None:
-    if job.unique_key is not None:
-        raise Unsupported(
-            'Qless has no unique jobs: a put with the id of a job that exists moves that job (put: "if the job exists '
-            'already this is a move"). Choose ids of your own with the Qless API, jid=....'
-        )
-    if job.require_worker:
-        raise Unsupported("Qless' workers do not say which queues they listen to, so nobody can be required there.")
-    if job.lane is not None:
-        raise Unsupported(NO_LANES)
-    if job.after and job.if_failed is not IfFailed.WAIT:
-        raise Unsupported(
-            f"if_failed={job.if_failed.value!r}: in Qless a job that depends on one that has failed goes on waiting, "
-            "because only a completion unlocks it. Write if_failed='wait'."
-        )
-    if job.after and job.delay:
-        raise Unsupported(
-            "Qless counts a delay from the put, not from the moment when the jobs before are done. Say run_after= as a "
-            "time (a datetime, or words like '7pm tomorrow')."
-        )
 
 
 def retries_of(options: bytes | None, max_crashes: int, task: Task[Any, Any] | None) -> int:

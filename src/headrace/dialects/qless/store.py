@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
+from headrace.dialects.on_redis import Work
 from headrace.records import (
-    Counts,
     ExchangeReply,
-    Filter,
-    HistoryRecord,
     Lease,
     NewJob,
     Outcome,
-    Page,
     Put,
     Ref,
     Renewal,
     Report,
     SessionInfo,
     SessionSnapshot,
-    Snapshot,
-    State,
-    Swept,
     Take,
     Token,
     Verdict,
@@ -37,33 +31,43 @@ from headrace.values.clock import Clock
 from headrace.values.glob import is_glob, matcher
 
 from . import mapping, texts, waiter
-from .asking import Nothing
-from .managing import Managing
-from .scheduling import Scheduling
+from .edit import Editing
+from .find import Finding
+from .queues import Queues
+from .schedules import Schedules
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
 
 _VERDICTS = tuple(Verdict)
-_WAITING = {"waiting": State.READY, "scheduled": State.SCHEDULED, "depends": State.BLOCKED}
 _ALIVE_SECONDS = 120
 """A worker that has not been heard of for so long is not counted as alive. (Idle Qless workers poll once a minute.)"""
 
 
-class QlessStore(Managing, Scheduling):
+class QlessStore(Finding, Editing, Queues, Schedules):
     """Jobs of a Qless installation: `qless+redis://host:6379/0` (or `+rediss`, `+unix`, `+redis+sentinel`).
 
     A task's jobs have its name as their klass and the object of its arguments as their data. `?priority=lower-first`
     turns priorities round. `clock` is for tests: the server's clock is the one that counts.
     """
 
-    leases_in_jobs = True
     facets = frozenset(
         {
             Facet.DELAY, Facet.PRIORITY, Facet.DATA, Facet.HISTORY, Facet.REVIVE, Facet.MOVE, Facet.RELATIONS,
             Facet.TAGS, Facet.QUEUES, Facet.EDIT, Facet.WHY, Facet.STATISTICS, Facet.SETTINGS, Facet.SCHEDULES,
         }
     )  # fmt: skip
+    REFUSES: ClassVar = {
+        "unique": 'Qless has no unique jobs: a put with the id of a job that exists moves that job (put: "if the job '
+        'exists already this is a move"). Choose ids of your own with the Qless API, jid=....',
+        "require_worker": "Qless' workers do not say which queues they listen to, so none can be required there.",
+        "lane": mapping.NO_LANES,
+        "if_failed": "In Qless a job that depends on one that has failed goes on waiting, because only a completion "
+        "unlocks it. Write if_failed='wait'.",
+        "delay_after": "Qless counts a delay from the put, not from the moment when the jobs before are done. Say "
+        "run_after= as a time (a datetime, or words like '7pm tomorrow').",
+        "tick": "Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.",
+    }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         super().__init__(url, clock=clock)
@@ -77,65 +81,10 @@ class QlessStore(Managing, Scheduling):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        self.refuse_options(jobs)
         described = [mapping.new_job(job, self._tasks, self._lower_first) for job in jobs]
         limits.check_batch(jobs)
         return self._script("put", described, lambda _, __: [Put(job.id, True) for job in jobs])
-
-    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return self._get(ids)
-
-    def find(self, wanted: Filter) -> Operation[Page]:
-        return Steps(lambda: self._find(wanted))
-
-    def _find(self, wanted: Filter) -> Generator[Script[Any], Any, Page]:
-        """Looks at up to a thousand jobs of each place at a time: Qless has no index of them all."""
-        window, _, first = (wanted.after or "0:0").partition(":")
-        start = int(first)
-        places = {
-            "window": int(window),
-            "states": [state.value for state in wanted.states or State],
-            "queue": wanted.queue,
-            "group": wanted.group,
-            "tag": wanted.tag,
-            "tracked": wanted.tracked or None,
-            "worker": wanted.worker,
-        }
-        arguments = {name: value for name, value in places.items() if value is not None}
-        jids, more = yield self._script(
-            "list", arguments, lambda _, seen: (list(seen["jids"] or []), seen["more"]), understand=texts.from_the_wire
-        )
-        found: list[Snapshot | None] = []
-        for number in range(0, len(jids), 500):
-            found += yield self._get(jids[number : number + 500])
-        jobs = [job for job in found if job is not None and _is_wanted(job, wanted)]
-        # Histories know seconds only; of jobs of the same second the records tell more.
-        jobs.sort(key=lambda job: (-job.created, -float(job.token or 0), job.id))
-        end = start + wanted.limit
-        cursor = f"{window}:{end}" if end < len(jobs) else f"{int(window) + 1}:0" if more else None
-        return Page(jobs[start:end], cursor)
-
-    def counts(self) -> Operation[list[Counts]]:
-        def read(_: float, found: Any) -> list[Counts]:
-            queues = {entry["name"]: entry for entry in found["queues"] or []}
-            failed: dict[str, int] = dict(found["failed"] or {})
-            counts = []
-            for name in sorted(queues.keys() | failed.keys()):
-                entry = queues.get(name, {})
-                by_state = {state: entry.get(word, 0) for word, state in _WAITING.items()}
-                by_state[State.RUNNING] = entry.get("running", 0) + entry.get("stalled", 0)
-                by_state[State.FAILED] = failed.get(name, 0)
-                if any(by_state.values()):
-                    counts.append(Counts(name, {state: number for state, number in by_state.items() if number}))
-            return counts
-
-        return self._script("counts", {}, read)
-
-    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        def read(_: float, jobs: Any) -> list[HistoryRecord]:
-            entries = (jobs[0]["history"] or []) if jobs[0] else []
-            return [mapping.event(entry, first=i == 0) for i, entry in enumerate(entries)]
-
-        return self._script("get", [job_id], read)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return self._yes_or_no("cancel", list(ids))
@@ -171,9 +120,7 @@ class QlessStore(Managing, Scheduling):
     ) -> Operation[ExchangeReply]:
         return Steps(lambda: self._turn(session, number, outcomes, take))
 
-    def _turn(
-        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Generator[Script[Any], Any, ExchangeReply]:
+    def _turn(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Work[ExchangeReply]:
         if take is not None and any(map(is_glob, take.queues)):
             # Qless knows all its queues: those that are meant are named.
             known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
@@ -277,10 +224,6 @@ class QlessStore(Managing, Scheduling):
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return waiter.for_worker(self.driver, worker_name(session), queues)
 
-    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
-        """Nothing to do: a lock that has ended is dealt with by the next pop of its queue."""
-        return Nothing()
-
 
 def worker_name(session: str) -> str:
     """The name under which a session is known to Qless: unique to it, because the name is what fences it."""
@@ -292,17 +235,3 @@ def _info(name: str, told: str | None) -> SessionInfo:
     if told is None:
         return SessionInfo(id=name, name=name)
     return replace(msgspec.json.decode(told, type=SessionInfo), name=name)
-
-
-def _is_wanted(job: Snapshot, wanted: Filter) -> bool:
-    return (
-        (not wanted.states or job.state in wanted.states)
-        and wanted.queue in (None, job.queue)
-        and wanted.task in (None, job.task)
-        and wanted.group in (None, job.group)
-        and (wanted.task_like is None or matcher(wanted.task_like)(job.task))
-        and (wanted.tag is None or wanted.tag in job.tags)
-        and wanted.tracked in (None, job.tracked)
-        and wanted.schedule in (None, job.schedule)
-        and (wanted.worker is None or (job.worker == wanted.worker and job.state is State.RUNNING))
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headrace.store.contract import Operation
 
@@ -24,7 +24,7 @@ class Script(Operation[T], Generic[T]):
 
     __slots__ = ("arguments", "name", "read", "repeatable")
 
-    answers: ClassVar[int] = 1
+    answers: int = 1
     """How many the server gives: several commands may be sent at once, and the reply is a list then."""
 
     def __init__(

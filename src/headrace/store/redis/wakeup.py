@@ -29,7 +29,7 @@ from headrace.store.redis.connections import SECONDS, pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Script
 from headrace.store.redis.troubles import BROKEN, Replica
-from headrace.store.wakeup import Pokes
+from headrace.store.wakeup import Pokes, areadable
 
 T = TypeVar("T")
 
@@ -133,24 +133,9 @@ class RedisWaiter:
             elif step is None:
                 answer = await asyncio.to_thread(self._connected)
             else:
-                await self._doze(step)
+                watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._socket]
+                await areadable(watched, step)
                 answer = self._stirred()
-
-    async def _doze(self, seconds: float) -> None:
-        """The same on an event loop."""
-        loop = asyncio.get_running_loop()
-        stirred = asyncio.Event()
-        watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._socket]
-        for descriptor in watched:
-            loop.add_reader(descriptor, stirred.set)
-        try:
-            async with asyncio.timeout(seconds):
-                await stirred.wait()
-        except TimeoutError:
-            pass
-        finally:
-            for descriptor in watched:
-                loop.remove_reader(descriptor)
 
     # -- one course of waiting, for threads and event loops alike --
 

@@ -66,7 +66,7 @@ class ForkPerJobWorker(Worker):
         if reader in ready:
             with suppress(BlockingIOError):
                 os.read(reader, 4096)
-        for text in listener.waiting():
+        for _, text in listener.waiting():
             self.heard(text)
 
     def _start(self, job: Job, number: int) -> None:

@@ -1,18 +1,18 @@
-"""Asking the store's script: one call is one step, in a thread or on an event loop."""
+"""How the store calls its script: one call is one step, in a thread or on an event loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from headrace.dialects.on_redis import RedisDialect, test_clock
 from headrace.errors import StillNeeded, StoreError
-from headrace.records import Snapshot, Swept
+from headrace.records import Snapshot
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Reply, Script
-from headrace.store.redis.shared import OnRedis
-from headrace.values.clock import Clock, SystemClock
+from headrace.values.clock import Clock
 
 from . import mapping, texts
 from .driver import QlessDriver, open_driver, refusal
@@ -25,30 +25,13 @@ T = TypeVar("T")
 
 _READS = frozenset(
     {
-        "get",
-        "list",
-        "counts",
-        "workers",
-        "queues",
-        "tags",
-        "controls",
-        "peek",
-        "circumstances",
-        "stats",
-        "failures",
-        "recurrences",
-        "recurring",
+        "get", "list", "counts", "workers", "queues", "tags", "controls", "peek", "circumstances", "stats", "failures",
+        "recurrences", "recurring",
     }
-)
+)  # fmt: skip
 
 
-class Nothing(Operation[Swept]):
-    """Nothing to do."""
-
-    __slots__ = ()
-
-
-class Asking(OnRedis):
+class ScriptStore(RedisDialect):
     """What all parts of the store share: a connection, a clock, and how priorities are counted."""
 
     driver: QlessDriver
@@ -59,11 +42,9 @@ class Asking(OnRedis):
         self._lower_first = options.get("priority") == "lower-first"
         self._tasks: Mapping[str, Task[Any, Any]] = {}
         """Of the app that is served: a job's record says how often it may be retried."""
-        self._clock = None if clock is None or isinstance(clock, SystemClock) else clock
+        self._clock = test_clock(clock)
 
     def run(self, operation: Operation[T]) -> T:
-        if isinstance(operation, Nothing):
-            return cast("T", Swept())
         try:
             return super().run(operation)
         except StoreError as error:
@@ -71,8 +52,6 @@ class Asking(OnRedis):
             raise
 
     async def arun(self, operation: Operation[T]) -> T:
-        if isinstance(operation, Nothing):
-            return cast("T", Swept())
         try:
             return await super().arun(operation)
         except StoreError as error:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from headrace.errors import Unsupported
+from headrace.dialects.on_redis import Work
 from headrace.store.contract import Operation
 from headrace.store.facets import ScheduleLook, ScheduleRecord, Tick, Ticked
 from headrace.store.redis.operation import Script, Steps
 
 from . import mapping, texts
-from .asking import Asking
+from .script_store import ScriptStore
 
 
-class Scheduling(Asking):
+class Schedules(ScriptStore):
     """The facet of schedules."""
 
     def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
@@ -42,7 +42,7 @@ class Scheduling(Asking):
 
         return [recurrences.record(recurring, self._tasks, self._lower_first) for recurring in found]
 
-    def _page(self, after: str, limit: int) -> Generator[Script[Any], Any, ScheduleLook]:
+    def _page(self, after: str, limit: int) -> Work[ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""
         names = yield self._script("recurrences", {}, lambda _, names: set(names or []), understand=texts.from_the_wire)
         shown = {texts.shown(name).encode(): name for name in names}
@@ -58,4 +58,4 @@ class Scheduling(Asking):
         return self._schedules([])
 
     def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        raise Unsupported("Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.")
+        self.refuse("tick")

@@ -1,23 +1,24 @@
-"""What the store can do beyond the core, mapped onto what Qless has: relations, tags, edits, controls, statistics."""
+"""Changing jobs: what they depend on, their tags, their place in line, their arguments; and why one does not run."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from headrace.dialects.on_redis import Work
 from headrace.errors import DependencyCycle
 from headrace.records import Snapshot
 from headrace.store import limits
 from headrace.store.contract import Operation
-from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl
-from headrace.store.redis.operation import Script, Steps
+from headrace.store.facets import Circumstances, Edit
+from headrace.store.redis.operation import Steps
 
-from . import mapping, options, texts
-from .asking import Asking
+from . import mapping, texts
+from .script_store import ScriptStore
 
 
-class Managing(Asking):
-    """The facets."""
+class Editing(ScriptStore):
+    """The facets relations, tags, edit and why."""
 
     # -- relations --
 
@@ -43,63 +44,13 @@ class Managing(Asking):
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return self._yes_or_no("track", {"jids": list(ids), "on": on}, repeatable=True)
 
-    # -- queues --
-
-    def controls(self) -> Operation[list[QueueControl]]:
-        """Qless notes that a queue is paused, not by whom or since when."""
-
-        def read(_: float, found: Any) -> list[QueueControl]:
-            paused, limits = set(found["paused"] or []), found["limits"] or {}
-            return [
-                QueueControl(queue=queue, limit=limits.get(queue), paused_by="" if queue in paused else None)
-                for queue in sorted(paused | limits.keys())
-            ]
-
-        return self._script("controls", {}, read)
-
-    def pause(self, queue: str, by: str = "") -> Operation[bool]:
-        return self._script("pause", queue, lambda _, added: bool(added), repeatable=False)
-
-    def resume(self, queue: str) -> Operation[bool]:
-        return self._script("resume", queue, lambda _, removed: bool(removed), repeatable=False)
-
-    def limit(self, queue: str, running: int | None) -> Operation[None]:
-        limits.check_limit(queue, running)
-        value = None if running is None else str(running)
-        return self._script("settings", [[f"{queue}-max-concurrency", value]], lambda _, __: None)
-
-    # -- statistics --
-
-    def stats(self, queue: str, day: int) -> Operation[DayStats]:
-        date = day * mapping.DAY_SECONDS
-        return self._script(
-            "stats", {"queue": queue, "date": date}, lambda _, found: mapping.day_stats(queue, day, found)
-        )
-
-    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        def read(_: float, groups: Any) -> list[tuple[str, int]]:
-            counted = [(str(group), int(jobs)) for group, jobs in (groups or {}).items()]
-            return sorted(counted, key=lambda found: (-found[1], found[0]))[:limit]
-
-        return self._script("failures", {}, read)
-
-    # -- settings --
-
-    absent_settings = options.ABSENT
-
-    def settings(self) -> Operation[dict[str, int]]:
-        return self._script("settings", [], lambda _, stored: options.known(stored or {}))
-
-    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
-        return self._script("settings", options.changes(changes), lambda _, __: None)
-
     # -- editing --
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         limits.check_moment(change.run_at, change.delay)
         return Steps(lambda: self._edit(ids, change))
 
-    def _edit(self, ids: Sequence[str], change: Edit) -> Generator[Script[Any], Any, list[bool]]:
+    def _edit(self, ids: Sequence[str], change: Edit) -> Work[list[bool]]:
         """Arguments and data are one object on the wire: what it is made of is read first, and must still be there."""
         rewrites = change.body is not None or change.data is not None
         told = mapping.edit(change, self._lower_first)
