@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
 from headrace.options import JobOptions, declared, editable, edited_fields
+from headrace.records import spec_of
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
 from headrace.schedule.rules import anchored, opened, rule_of
@@ -166,14 +167,7 @@ class BoundSchedule(Generic[P]):
         return _checked(
             Definition(
                 rule=self.rule,
-                task=job.task,
-                body=job.body,
-                queue=job.queue,
-                priority=job.priority,
-                max_crashes=job.max_crashes,
-                options=job.options,
-                lane=job.lane,
-                tags=job.tags,
+                **spec_of(job),
                 **fields,
             )
         )

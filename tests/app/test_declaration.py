@@ -27,7 +27,7 @@ from headrace.options import (
     declared,
     editable,
 )
-from headrace.records import NewJob
+from headrace.records import Lease, Spec
 from headrace.schedules import ScheduleEdits, ScheduleOptions
 from headrace.store.facets import Definition, Edit
 from headrace.task import Task
@@ -91,11 +91,17 @@ def test_a_task_has_a_value_for_each_of_its_options() -> None:
     assert set(TaskOptions.__struct_fields__) == set(OF_TASK) - of_lanes | {"own_retries", "lane"}
 
 
-@pytest.mark.parametrize("record", [NewJob, Definition])
-def test_records_have_the_defaults_that_are_declared(record: Any) -> None:
-    defaults = {field.name: field.default for field in msgspec.structs.fields(record)}
-    for name in ("queue", "priority", "max_crashes", "tags"):
+def test_records_have_the_defaults_that_are_declared() -> None:
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Spec)}
+    for name in set(OF_CALL) & set(defaults):
         assert defaults[name] == OF_CALL[name].default, name
+
+
+def test_a_lease_has_what_a_run_needs_of_a_job() -> None:
+    """It can't inherit `Spec`: see there."""
+    spec, lease = types_of(Spec), types_of(Lease)
+    assert set(spec) - set(lease) == {"lane", "tags"}
+    assert all(lease[name] == spec[name] for name in set(spec) & set(lease))
 
 
 def test_what_can_be_edited_has_a_place_in_the_record() -> None:

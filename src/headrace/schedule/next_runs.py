@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 
-from headrace.records import NewJob
+from headrace.records import NewJob, spec_of
 from headrace.schedule import Repeat, Schedule, restore
 from headrace.store.facets import Definition, Misfire, ScheduleRecord, Tick
 
@@ -172,14 +172,7 @@ def _job(record: ScheduleRecord, tick: int) -> NewJob:
     late = int.from_bytes(digest[:8]) % (definition.jitter + 1)
     return NewJob(
         id=digest.hex(),
-        task=definition.task,
-        body=definition.body,
-        queue=definition.queue,
-        priority=definition.priority,
-        max_crashes=definition.max_crashes,
-        options=definition.options,
-        lane=definition.lane,
-        tags=definition.tags,
+        **spec_of(definition),
         run_at=tick + late,
         schedule=record.name,
         tick=tick,

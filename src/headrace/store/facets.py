@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct
 
 from headrace.errors import Unsupported
-from headrace.records import Lane, NewJob, Snapshot, State
+from headrace.records import Lane, NewJob, Snapshot, Spec, State
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
 
@@ -326,19 +326,11 @@ class Misfire(StrEnum):
     """None does."""
 
 
-class Definition(Struct, frozen=True, kw_only=True):
+class Definition(Spec, frozen=True, kw_only=True):
     """A schedule as its author wrote it: when, what, and what to do about trouble. Durations in milliseconds."""
 
     rule: str
     """As `headrace.schedule.restore` reads it."""
-    task: str
-    body: bytes
-    queue: str = "default"
-    priority: int = 0
-    max_crashes: int = 3
-    options: bytes | None = None
-    lane: Lane | None = None
-    tags: tuple[str, ...] = ()
     overlap: Overlap = Overlap.ALLOW
     misfire: Misfire = Misfire.ONCE
     limit: int = 100
