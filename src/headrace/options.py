@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from headrace.errors import ConfigurationError, UnknownJob
 from headrace.hooks import check_failure_hook
-from headrace.records import IfFailed, Lane, Snapshot
+from headrace.records import IfFailed, Lane, NewJob, Snapshot
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.values.codec import clean
@@ -161,7 +161,9 @@ class JobOptions(TypedDict, total=False):
     queue: Annotated[
         str, Option(lambda _, value: check_queue(value), "Which queue it waits in.", "default", edits=_BOTH)
     ]
-    priority: Annotated[int, Option(lambda _, value: check_priority(value), "Higher runs first.", 0, edits=_BOTH)]
+    priority: Annotated[
+        int, Option(lambda _, value: check_priority(value), "Higher runs first.", 0, Facet.PRIORITY, edits=_BOTH)
+    ]
     """Higher runs first; 0 by default."""
     retries: Annotated[int, Option(check_count, "Further attempts after the first.", edits=_SCHEDULE)]
     """Further attempts after the first, whether an exception or `raise Retry` asks for them."""
@@ -214,7 +216,7 @@ class CallOptions(JobOptions, total=False):
 
     run_after: Annotated[
         Instant,
-        Option(None, "Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.", metavar="WHEN", edits=_JOB),
+        Option(None, "Not before: 'in 5 minutes', '7pm tomorrow', an ISO time.", None, Facet.DELAY, "", "WHEN", _JOB),
     ]
     """Not before: a datetime, a timedelta, seconds, or words ("in 5 minutes", "7pm tomorrow")."""
     after: Annotated[
@@ -227,7 +229,9 @@ class CallOptions(JobOptions, total=False):
     ]
     """When one of them fails or is cancelled: fail too (the default), and come back when it is revived; go on waiting
     for its revival; or run anyway."""
-    unique: Annotated[bool, Option(check_flag, "Not if the same call is waiting or running already.", False)]
+    unique: Annotated[
+        bool, Option(check_flag, "Not if the same call is waiting or running already.", False, Facet.UNIQUE)
+    ]
     """The same task with the same arguments: a second call returns the unfinished job already there."""
     unique_key: Annotated[
         str, Option(check_name, "Not if one with this key is waiting or running already.", metavar="KEY")
@@ -244,7 +248,7 @@ class CallOptions(JobOptions, total=False):
         Clash, Option(partial(_check_choice, choices=Clash), "If there is one: keep it, or replace it.")
     ]
     """What to do when there is one already: return it, or let this call take its place if it still waits."""
-    require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False)]
+    require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False, Facet.ROLL_CALL)]
     """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
 
 
@@ -292,9 +296,8 @@ def check_options(taker: str, given: Mapping[str, Any], known: Mapping[str, Opti
 # -- rules about several options -----------------------------------------------------------------------
 
 _OF_LANES = ("lane", "limit", "rate", "sequence")
-_AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "require_worker")
+AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "require_worker")
 """Fields of `NewJob` with the names and the values of options."""
-_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Overrides(Struct, frozen=True, omit_defaults=True):
@@ -306,28 +309,9 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     keep_result: bool | None = None
 
 
-_encode = msgspec.json.Encoder().encode
+CARRIED = Overrides.__struct_fields__
+encode_overrides = msgspec.json.Encoder().encode
 decode_overrides = msgspec.json.Decoder(Overrides).decode
-
-
-def call_fields(task: "TaskOptions", values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `NewJob` that checked options of a task and of its call come to, as far as they are not defaults.
-
-    Without those of uniqueness, which depend on the arguments: see `unique_fields`.
-    """
-    fields: dict[str, Any] = {}
-    for name in _AS_THEY_ARE:
-        default = OF_CALL[name].default
-        value = values.get(name, getattr(task, name, default))
-        if value != default:
-            fields[name] = value
-    lane = _lane_of(_merged_lane(task.lane, values))
-    if lane is not None:
-        fields["lane"] = lane
-    overrides = {name: values[name] for name in Overrides.__struct_fields__ if name in values}
-    if overrides:
-        fields["options"] = _encode(Overrides(**overrides))
-    return fields | _after_fields(values, in_sequence=lane is not None and lane.sequence)
 
 
 def edited_fields(
@@ -335,21 +319,37 @@ def edited_fields(
 ) -> dict[str, Any]:
     """The fields of a job or a schedule that options change. What else was in its `options` (`before`) stays."""
     fields = check_options(taker, given, known)
-    overrides = {name: fields.pop(name) for name in Overrides.__struct_fields__ if name in fields}
+    overrides = {name: fields.pop(name) for name in CARRIED if name in fields}
     if overrides:
         stored = Overrides() if before is None else decode_overrides(before)
-        fields["options"] = _encode(msgspec.structs.replace(stored, **overrides))
+        fields["options"] = encode_overrides(msgspec.structs.replace(stored, **overrides))
     return fields
 
 
-def needs(fields: Mapping[str, Any]) -> Needs:
-    """What a store must be able to do for a job with these fields."""
-    lane = fields.get("lane")
-    given = set(fields) if lane is None or not lane.sequence else set(fields) - {"lane"} | {"sequence"}
-    return tuple((facet, name) for name, option in OF_CALL.items() if name in given and (facet := option.facet))
+def used(job: NewJob) -> list[str]:
+    """The options that a job was put with, by name: for stores that can't carry all of them."""
+    names = [name for name in AS_THEY_ARE if getattr(job, name) != OF_CALL[name].default]
+    if job.options is not None:
+        names += _overridden(job.options)
+    more = {
+        "run_after": job.run_at is not None or bool(job.delay),
+        "after": bool(job.after),
+        "if_failed": bool(job.after),
+        "unique": job.unique_key is not None,
+        "lane": job.lane is not None,
+    }
+    return names + [name for name, is_used in more.items() if is_used]
 
 
-def _merged_lane(task: Mapping[str, Any], call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _overridden(options: bytes) -> Sequence[str]:
+    try:
+        overrides = decode_overrides(options)
+    except ValueError:  # stores take any bytes: these may stand for all of them
+        return CARRIED
+    return [name for name in CARRIED if getattr(overrides, name) is not None]
+
+
+def merged_lane(task: Mapping[str, Any], call: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a call says about its lane, and for the rest what its task says."""
     own = {name: call[name] for name in _OF_LANES if name in call}
     if "sequence" in own:
@@ -358,7 +358,7 @@ def _merged_lane(task: Mapping[str, Any], call: Mapping[str, Any]) -> Mapping[st
     return {name: value for name, value in task.items() if name not in dropped} | own
 
 
-def _lane_of(options: Mapping[str, Any]) -> Lane | None:
+def lane_of(options: Mapping[str, Any]) -> Lane | None:
     """The lane that options speak of, its key as it was written."""
     said = {name: value for name, value in options.items() if value is not None}
     if "sequence" in said:
@@ -374,35 +374,6 @@ def _lane_of(options: Mapping[str, Any]) -> Lane | None:
     return None
 
 
-def fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:
-    """A lane with a call's arguments in the places of their names.
-
-    >>> fill_in(Lane("tenant-{tenant}"), lambda: {"tenant": 7}).key
-    'tenant-7'
-    """
-    if _PARAMETER.search(lane.key) is None:
-        return lane
-    values = arguments()
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise ConfigurationError(f"The key {lane.key!r} names {match[1]!r}, which is not a parameter of the task.")
-        return str(values[match[1]])
-
-    return msgspec.structs.replace(lane, key=check_name("lane", _PARAMETER.sub(value, lane.key)))
-
-
-def _after_fields(values: Mapping[str, Any], *, in_sequence: bool) -> dict[str, Any]:
-    if "after" not in values:
-        if "if_failed" in values:
-            raise ConfigurationError("if_failed says what happens when a job in after= fails: add after=[...].")
-        return {}
-    if in_sequence:
-        raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
-    after = values["after"]
-    return {"after": after, "if_failed": values.get("if_failed", IfFailed.FAIL)} if after else {}
-
-
 def named_in_text(jobs: "Sequence[Job[Any] | str]") -> tuple[str, ...]:
     """Ids that are text, and may be misspelt. (A job of which there is a handle has been there.)"""
     return tuple(job for job in jobs if isinstance(job, str))
@@ -413,18 +384,6 @@ def refuse_unknown(ids: Sequence[str], found: list[Snapshot | None]) -> None:
     for job_id, job in zip(ids, found, strict=True):
         if job is None:
             raise UnknownJob(job_id)
-
-
-def unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The fields of `NewJob` that say how a job is unique; its key is None where the arguments are to make one."""
-    key = values.get("unique_key")
-    if not values.get("unique") and key is None:
-        for name in ("unique_for", "on_clash"):
-            if name in values:
-                raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
-        return None
-    fields = {"unique_key": key, "replace": values.get("on_clash") == "replace"}
-    return fields | {name: values[name] for name in ("unique_for",) if name in values}
 
 
 # -- a task's own --------------------------------------------------------------------------------------
@@ -458,7 +417,7 @@ def task_options(given: Mapping[str, Any], retries: int, backoff: Backoff) -> Ta
     said = {name: value for name, value in given.items() if name not in OF_TASK or not (value is None or value is ...)}
     fields = check_options("@app.task", said, OF_TASK)
     lane = {name: fields.pop(name) for name in _OF_LANES if name in fields}
-    _lane_of(lane)
+    lane_of(lane)
     if fields.get("scratch") and not fields.get("isolate"):
         raise ConfigurationError("scratch=True gives a directory to an isolated job: add isolate=True.")
     defaults = {name: option.default for name, option in OF_TASK.items() if name not in _OF_LANES}

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
 from headrace.hooks import is_generator
 from headrace.options import (
+    AS_THEY_ARE,
+    CARRIED,
     OF_CALL,
     CallOptions,
     Needs,
+    Overrides,
     TaskOptions,
-    call_fields,
     check_options,
-    fill_in,
+    encode_overrides,
+    lane_of,
+    merged_lane,
     named_in_text,
-    needs,
-    unique_fields,
 )
-from headrace.records import NewJob
+from headrace.records import IfFailed, Lane, NewJob
+from headrace.store.contract import CORE_FACETS
 from headrace.values.codec import Arguments, Results
 from headrace.values.durations import Instant, moment
 from headrace.values.ids import new_id
@@ -66,9 +71,9 @@ class Using(Generic[P, R_co]):
         self._task = task
         self.given = tuple(options)
         """The names of the options that were given."""
-        self._fields = call_fields(task.options, values)
-        self._unique = unique_fields(values)
-        self._needs = needs(self._fields)
+        self._fields = _call_fields(task.options, values)
+        self._unique = _unique_fields(values)
+        self._needs = _needs(self._fields)
         for facet, option in self._needs:
             if option in options:  # (what its task needs is known when a job is put)
                 task.app.require(facet, f"{option}=")
@@ -93,7 +98,7 @@ class Using(Generic[P, R_co]):
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
             fields = fields | self._due(self._words)
         if "lane" in fields:
-            fields = fields | {"lane": fill_in(fields["lane"], lambda: task.arguments.by_name(args, kwargs))}
+            fields = fields | {"lane": _fill_in(fields["lane"], lambda: task.arguments.by_name(args, kwargs))}
         if self._unique is not None:
             fields = fields | self._unique | {"unique_key": self._unique_key(body)}
         return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields), self._named, self._needs)
@@ -140,6 +145,86 @@ class Using(Generic[P, R_co]):
             content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
             key = blake2b(content, digest_size=16).hexdigest()
         return f"{name}\n{key}"
+
+
+# -- from options to the fields of a job --
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+def _call_fields(task: TaskOptions, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `NewJob` that checked options of a task and of its call come to, as far as they are not defaults.
+
+    Without those of uniqueness, which depend on the arguments: see `_unique_fields`.
+    """
+    fields: dict[str, Any] = {}
+    for name in AS_THEY_ARE:
+        default = OF_CALL[name].default
+        value = values.get(name, getattr(task, name, default))
+        if value != default:
+            fields[name] = value
+    lane = lane_of(merged_lane(task.lane, values))
+    if lane is not None:
+        fields["lane"] = lane
+    overrides = {name: values[name] for name in CARRIED if name in values}
+    if overrides:
+        fields["options"] = encode_overrides(Overrides(**overrides))
+    return fields | _after_fields(values, in_sequence=lane is not None and lane.sequence)
+
+
+def _needs(fields: Mapping[str, Any]) -> Needs:
+    """What a store must be able to do for a job with these fields.
+
+    Options of the core facets are left to the stores, which refuse in words of their own: see `used`.
+    """
+    lane = fields.get("lane")
+    given = set(fields) if lane is None or not lane.sequence else set(fields) - {"lane"} | {"sequence"}
+    wanted = ((option.facet, name) for name, option in OF_CALL.items() if name in given)
+    return tuple((facet, name) for facet, name in wanted if facet is not None and facet not in CORE_FACETS)
+
+
+def _after_fields(values: Mapping[str, Any], *, in_sequence: bool) -> dict[str, Any]:
+    if "after" not in values:
+        if "if_failed" in values:
+            raise ConfigurationError("if_failed says what happens when a job in after= fails: add after=[...].")
+        return {}
+    if in_sequence:
+        raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
+    after = values["after"]
+    return {"after": after, "if_failed": values.get("if_failed", IfFailed.FAIL)} if after else {}
+
+
+def _unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of `NewJob` that say how a job is unique; its key is None where the arguments are to make one."""
+    key = values.get("unique_key")
+    if not values.get("unique") and key is None:
+        for name in ("unique_for", "on_clash"):
+            if name in values:
+                raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
+        return None
+    fields = {"unique_key": key, "replace": values.get("on_clash") == "replace"}
+    return fields | {name: values[name] for name in ("unique_for",) if name in values}
+
+
+def _fill_in(lane: Lane, arguments: Callable[[], Mapping[str, Any]]) -> Lane:
+    """A lane with a call's arguments in the places of their names.
+
+    >>> _fill_in(Lane("tenant-{tenant}"), lambda: {"tenant": 7}).key
+    'tenant-7'
+    """
+    if _PARAMETER.search(lane.key) is None:
+        return lane
+    values = arguments()
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise ConfigurationError(f"The key {lane.key!r} names {match[1]!r}, which is not a parameter of the task.")
+        return str(values[match[1]])
+
+    return replace(lane, key=check_name("lane", _PARAMETER.sub(value, lane.key)))
+
+
+# -- tasks --
 
 
 class Task(Generic[P, R_co]):

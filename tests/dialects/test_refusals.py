@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from conformance.helpers import new
-from headrace.dialects.base import OPTIONS, DialectStore
+from headrace.dialects.base import DialectStore
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.dialects.gearmonkey import GearMonkeyStore
 from headrace.dialects.hworker import HworkerStore
 from headrace.dialects.qless.store import QlessStore
 from headrace.dialects.workkit import WorkKitStore
 from headrace.errors import Unsupported
+from headrace.options import CARRIED, OF_CALL, used
 from headrace.records import IfFailed, Lane
 
 PAGES = Path(__file__).parents[2] / "docs" / "dialects"
@@ -29,46 +30,49 @@ STORES: dict[str, DialectStore] = {
 """Nothing is listening there: a refusal comes before anything is sent."""
 
 SHOWN = {
-    "delay": "`run_after=`",
-    "priority": "`priority=`",
-    "options": "`using(...)`",
-    "max_crashes": "`max_crashes=`",
+    **dict.fromkeys(CARRIED, "`using(...)`"),
     "unique": "`unique=`, `unique_key=`",
-    "require_worker": "`require_worker=`",
-    "after": "`after=`",
     "if_failed": '`if_failed="fail"` (the default) or `"run"`',
-    "delay_after": "a delay together with `after=`",
     "lane": "`lane=`, `rate=`, `sequence=`",
-    "tags": "`tags=`",
-    "data": "data to begin with",
     "history": "`job.history()`",
     "revive": "`job.revive()`",
     "job_waiter": "`job.result()`",
     "tick": "ticking a schedule",
 }
-"""What users write for an option or an operation."""
+"""What users write for an option or an operation, where that is not the option's name."""
+
+PARTLY: dict[type, dict[str, str]] = {QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"}}
+"""The same where a wire carries some of it."""
 
 USES: dict[str, dict[str, Any]] = {
-    "delay": {"delay": 1_000},
+    "run_after": {"after": ("a",), "if_failed": IfFailed.WAIT, "delay": 1_000},
     "priority": {"priority": 7},
-    "options": {"options": b'{"retries":9}'},
+    "retries": {"options": b'{"retries":1}'},
+    "timeout": {"options": b'{"timeout":0}'},
+    "keep_result": {"options": b'{"keep_result":false}'},
     "max_crashes": {"max_crashes": 9},
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},
     "after": {"after": ("a",)},
     "if_failed": {"after": ("a",), "if_failed": IfFailed.RUN},
-    "delay_after": {"after": ("a",), "if_failed": IfFailed.WAIT, "delay": 1_000},
     "lane": {"lane": Lane("k")},
     "tags": {"tags": ("red",)},
-    "data": {"data": b"{}"},
 }
+PARTS = {
+    "queue",  # (every wire has one)
+    *("limit", "rate", "sequence"),  # of a lane
+    *("unique_key", "unique_for", "on_clash"),  # of unique
+}
+"""Options that belong to others."""
 
 EACH = [(name, what) for name, store in STORES.items() for what in store.REFUSES]
 
 
 def table_of(store: DialectStore) -> str:
     """The part of a page that the table gives."""
-    rows = [f"| {SHOWN[what]} | {sentence.replace('|', '&#124;')} |" for what, sentence in store.REFUSES.items()]
+    words = SHOWN | PARTLY.get(type(store), {})
+    shown = {words.get(what, f"`{what}=`"): sentence for what, sentence in store.REFUSES.items()}
+    rows = [f"| {what} | {sentence.replace('|', '&#124;')} |" for what, sentence in shown.items()]
     return "\n".join(["| refused | the answer |", "| --- | --- |", *rows, ""])
 
 
@@ -78,8 +82,14 @@ def test_the_page_has_the_table_of_refusals(name: str) -> None:
     assert table in (PAGES / f"{name}.md").read_text("utf-8"), f"write this into docs/dialects/{name}.md:\n{table}"
 
 
+def test_a_job_uses_the_options_that_it_was_put_with() -> None:
+    for option, fields in USES.items():
+        assert option in used(new("a", **fields))
+    assert used(new("a")) == []
+
+
 def test_every_option_that_a_wire_may_lack_has_an_example() -> None:
-    assert set(USES) == set(OPTIONS)
+    assert set(USES) == set(OF_CALL) - PARTS
 
 
 @pytest.mark.parametrize(("name", "what"), EACH)
@@ -99,8 +109,8 @@ def test_what_is_refused_raises_its_sentence_before_anything_is_sent(name: str, 
     [
         (name, option)
         for name, store in STORES.items()
-        for option, (facet, _) in OPTIONS.items()
-        if facet is not None and facet not in store.facets
+        for option in USES
+        if (facet := OF_CALL[option].facet) is not None and facet not in store.facets
     ],
 )
 def test_an_option_of_a_facet_that_the_store_lacks_is_refused(name: str, option: str) -> None:

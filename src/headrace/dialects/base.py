@@ -9,9 +9,9 @@ has: `put`, `get`, `find`, `counts`, `cancel`, `delete`, `open`, `exchange`, `re
   (`headrace.dialects.lease_book`), and this class implements `Custodian` and `sessions` on top of it.
 * `headrace.dialects.on_redis.RedisDialect` beside either of them: operations are scripts on a Redis server.
 
-`REFUSES` names what the wire can't carry: an option of a job (a key of `OPTIONS`) or an operation of the contract, and
-the sentence that a user gets. `refuse_options` and the default operations raise it, and tests compare the table with
-the dialect's page and with what the store does.
+`REFUSES` names what the wire can't carry: an option of a job, by its name in `headrace.options`, or an operation of the
+contract, and the sentence that a user gets. `refuse_options` and the default operations raise it, and tests compare the
+table with the dialect's page and with what the store does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from headrace.errors import Unsupported
-from headrace.records import HistoryRecord, IfFailed, NewJob, Ref, SessionSnapshot, Swept
+from headrace.options import OF_CALL, used
+from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import shown_url
 
@@ -30,22 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Session[Any]")
-
-OPTIONS: dict[str, tuple[Facet | None, Callable[[NewJob], bool]]] = {
-    "delay": (Facet.DELAY, lambda job: job.run_at is not None or bool(job.delay)),
-    "priority": (Facet.PRIORITY, lambda job: job.priority != 0),
-    "options": (None, lambda job: job.options is not None),
-    "max_crashes": (None, lambda job: job.max_crashes != 3),
-    "unique": (Facet.UNIQUE, lambda job: job.unique_key is not None),
-    "require_worker": (Facet.ROLL_CALL, lambda job: job.require_worker),
-    "after": (Facet.RELATIONS, lambda job: bool(job.after)),
-    "if_failed": (None, lambda job: bool(job.after) and job.if_failed is not IfFailed.WAIT),
-    "delay_after": (None, lambda job: bool(job.after and job.delay)),
-    "lane": (Facet.LANES, lambda job: job.lane is not None),
-    "tags": (Facet.TAGS, lambda job: bool(job.tags)),
-    "data": (Facet.DATA, lambda job: job.data is not None),
-}
-"""The options of a job that a wire may lack: the facet that has them, if there is one, and whether a job uses them."""
 
 
 class DialectStore:
@@ -74,19 +59,23 @@ class DialectStore:
         """Raise the sentence for an option or an operation."""
         raise Unsupported(self.REFUSES[what])
 
-    def uses(self, option: str, job: NewJob) -> bool:
-        """Whether a job has an option, in a way that the wire can't carry if the wire carries some of it."""
-        return OPTIONS[option][1](job)
+    def carries(self, option: str, job: NewJob) -> bool:
+        """Whether the wire carries what a job says with an option, though not all that can be said with it."""
+        return False
 
     def refuse_options(self, jobs: Sequence[NewJob]) -> None:
         """Raise `Unsupported` if a job has an option that the wire can't carry, before anything is written."""
-        for option, (facet, _) in OPTIONS.items():
-            lacks = facet is not None and facet not in self.facets
-            if (option in self.REFUSES or lacks) and any(self.uses(option, job) for job in jobs):
-                if option in self.REFUSES:
-                    self.refuse(option)
-                assert facet is not None
-                raise Unsupported(f"{shown_url(self.url)} has no {facet.value}: leave {option} out.")
+        for job in jobs:
+            for option in used(job):
+                facet = OF_CALL[option].facet
+                lacks = facet is not None and facet not in self.facets
+                if (option in self.REFUSES or lacks) and not self.carries(option, job):
+                    if option in self.REFUSES:
+                        self.refuse(option)
+                    assert facet is not None
+                    raise Unsupported(f"{shown_url(self.url)} has no {facet.value}: leave {option} out.")
+            if job.data is not None and Facet.DATA not in self.facets:
+                raise Unsupported(f"{shown_url(self.url)} has no {Facet.DATA.value}: a job can't begin with some.")
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         self.refuse("history")

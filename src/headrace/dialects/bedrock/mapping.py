@@ -85,16 +85,12 @@ def check_name(job: NewJob) -> None:
         raise Unsupported(f"{name!r} cannot be a Bedrock job's name: up to 255 bytes, no comma, no spaces at the ends.")
 
 
-def carries_options(job: NewJob, tasks: Tasks) -> bool:
-    """Whether a call's own options fit into a job: only a time-out does, that is no longer than its task's."""
-    if job.options is None:
-        return True
-    overrides = decode_overrides(job.options)
+def carries_timeout(job: NewJob, tasks: Tasks) -> bool:
+    """Whether a call's own time-out fits into a job: one that is no longer than its task's does."""
     task = tasks.get(job.task)
     longest = None if task is None else task.options.timeout
-    if overrides.timeout == 0 or (longest is not None and (overrides.timeout or 0) > longest):
-        return False
-    return overrides.retries is None and overrides.keep_result is None
+    limit = None if job.options is None else decode_overrides(job.options).timeout
+    return limit != 0 and (longest is None or (limit or 0) <= longest)
 
 
 def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any]:

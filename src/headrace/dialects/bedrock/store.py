@@ -22,6 +22,7 @@ from headrace.dialects.bedrock.waiter import GetJobsWaiter, PollingWaiter
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
 from headrace.dialects.lease_book import LeaseBook
 from headrace.errors import ConfigurationError
+from headrace.options import CARRIED
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -70,8 +71,11 @@ class BedrockStore(OwnerlessStore[Session]):
     REFUSES: ClassVar = {
         "priority": "Bedrock has six priorities: "
         f"{', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} (for its 0 to 1000).",
-        "options": "A Bedrock job has no field for retries and keep_result, and its time-out can only be shorter than "
-        "its task's: set them on the task.",
+        **dict.fromkeys(
+            CARRIED,
+            "A Bedrock job has no field for retries and keep_result, and its time-out can only be shorter than its "
+            "task's: set them on the task.",
+        ),
         "max_crashes": "Bedrock does not have a limit of crashes: the eleventh hand-out without a finish fails a job.",
         "unique": "Bedrock does not have unique jobs by a key of their own: its `unique` compares names.",
         "require_worker": "Bedrock does not have a list of workers, so none can be required.",
@@ -123,12 +127,10 @@ class BedrockStore(OwnerlessStore[Session]):
 
     # -- clients --
 
-    def uses(self, option: str, job: NewJob) -> bool:
+    def carries(self, option: str, job: NewJob) -> bool:
         if option == "priority":
-            return job.priority + DEFAULT_PRIORITY not in PRIORITIES
-        if option == "options":
-            return not mapping.carries_options(job, self._tasks)
-        return super().uses(option, job)
+            return job.priority + DEFAULT_PRIORITY in PRIORITIES
+        return option == "timeout" and mapping.carries_timeout(job, self._tasks)
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_options(jobs)

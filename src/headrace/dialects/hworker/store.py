@@ -22,6 +22,7 @@ from headrace.dialects.hworker.wire import new_id, write
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Work, test_clock
 from headrace.errors import ConfigurationError
+from headrace.options import CARRIED
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -66,9 +67,9 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
     driver: HworkerDriver
     facets = frozenset({Facet.REVIVE})
     REFUSES: ClassVar = {
-        "delay": _cannot_carry("a delay or a time to run (run_after=)"),
+        "run_after": _cannot_carry("a delay or a time to run (run_after=)"),
         "priority": _cannot_carry("a priority"),
-        "options": _cannot_carry("options of its own (using(retries=, timeout=, keep_result=))"),
+        **dict.fromkeys(CARRIED, _cannot_carry("options of its own")),
         "max_crashes": _cannot_carry("a limit of crashes (max_crashes=): crashes are not counted"),
         "unique": _cannot_carry("uniqueness (unique=, unique_key=)"),
         "require_worker": _cannot_carry("a roll call of workers (require_worker=)"),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from headrace.dialects.on_redis import Work
 from headrace.records import (
     ExchangeReply,
+    IfFailed,
     Lease,
     NewJob,
     Outcome,
@@ -64,7 +65,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         "lane": mapping.NO_LANES,
         "if_failed": "In Qless a job that depends on one that has failed goes on waiting, because only a completion "
         "unlocks it. Write if_failed='wait'.",
-        "delay_after": "Qless counts a delay from the put, not from the moment when the jobs before are done. Say "
+        "run_after": "Qless counts a delay from the put, not from the moment when the jobs before are done. Say "
         "run_after= as a time (a datetime, or words like '7pm tomorrow').",
         "tick": "Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.",
     }
@@ -79,6 +80,11 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         self._tasks = app.tasks
 
     # -- clients --
+
+    def carries(self, option: str, job: NewJob) -> bool:
+        if option == "if_failed":
+            return job.if_failed is IfFailed.WAIT
+        return option == "run_after" and not (job.after and job.delay)
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_options(jobs)

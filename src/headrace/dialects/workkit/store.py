@@ -9,6 +9,7 @@ from headrace.dialects.base import OwnerlessStore
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Work, test_clock
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.options import CARRIED
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -67,7 +68,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         "schedule.",
         "unique": "In a WorkKit schedule the same job with the same arguments and time is one job, always; no other "
         "key can be kept. Leave unique, unique_key, unique_for and on_clash out.",
-        "options": "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task.",
+        **dict.fromkeys(
+            CARRIED, "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task."
+        ),
         "require_worker": "A WorkKit schedule does not say who listens to it, so require_worker can't be answered.",
         "history": "A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.",
         "revive": "A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.",
