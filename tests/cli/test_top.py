@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
 import json
@@ -25,11 +26,14 @@ import pytest
 from rich.console import Console
 
 from headrace import Headrace
-from headrace.cli import top
-from headrace.cli.top import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Action, Look, State, press, render, seen
-from headrace.ops import overview
-from headrace.ops.overview import QueueLine, Rates, take_look
+from headrace.cli import screen as top_screen
+from headrace.cli.keys import Action, press
+from headrace.cli.screen import FAILURES, JOBS, QUEUES, VIEWS, WORKERS, Look, State, render, seen, shown
+from headrace.cli.top import do
+from headrace.ops import follow, look, overview
+from headrace.ops.overview import QueueLine, Rates
 from headrace.records import State as JobState
+from headrace.store.contract import CORE_FACETS
 from headrace.store.facets import EventRecord
 from processes import WorkerProcess, environment
 from store.redis import servers
@@ -147,9 +151,9 @@ def test_a_small_terminal_shows_what_is_selected_and_the_keys(view: int, width: 
 
 
 def test_lists_get_what_the_selected_one_has_no_use_for() -> None:
-    shown = dict(top.shares(State(look=LOOK, view=WORKERS), 22))
+    shown = dict(top_screen.shares(State(look=LOOK, view=WORKERS), 22))
     assert shown == {QUEUES: 9, JOBS: 2, FAILURES: 2, WORKERS: 1}
-    assert dict(top.shares(State(look=LOOK, view=JOBS), 22)) == {QUEUES: 2, JOBS: 9, FAILURES: 2, WORKERS: 1}
+    assert dict(top_screen.shares(State(look=LOOK, view=JOBS), 22)) == {QUEUES: 2, JOBS: 9, FAILURES: 2, WORKERS: 1}
 
 
 def test_a_narrow_terminal_keeps_the_queue_and_drops_numbers() -> None:
@@ -238,7 +242,10 @@ def test_numbers_are_numbers_with_their_units(
     assert (queue["running"], queue["paused"], queue["in_per_second"]) == (1, False, 0.0)
 
 
-def test_a_single_look_has_measured_rates(app: Headrace) -> None:
+@pytest.mark.parametrize(
+    "look", [lambda app: follow.look_once(app, 0.3), lambda app: asyncio.run(follow.alook_once(app, 0.3))]
+)
+def test_a_single_look_has_measured_rates(app: Headrace, look: Callable[[Headrace], overview.Overview]) -> None:
     putting = threading.Event()
 
     def put() -> None:
@@ -247,22 +254,20 @@ def test_a_single_look_has_measured_rates(app: Headrace) -> None:
 
     thread = threading.Thread(target=put)
     thread.start()
-    rates = overview.measure_rates(app.store, 0.3)
+    (queue,) = look(app).queues
     putting.set()
     thread.join()
-    assert rates is not None
-    (queue,) = take_look(app.store, rates).queues
     assert queue.in_per_second is not None
     assert queue.in_per_second > 0
 
 
 def test_all_failures_are_counted_and_the_latest_listed(app: Headrace) -> None:
-    before = take_look(app.store, None)
+    before = overview.overview(app)
     app.enqueue_many([app.tasks["cli.shop:fail"].call() for _ in range(overview.LIMIT + 50)])
     app.worker(queues=("default",)).run_until_empty()
-    look = take_look(app.store, None, before)  # no event has said that anything failed
+    look = overview.overview(app, None, before)  # no event has said that anything failed
     assert (look.failed, len(look.failures)) == (overview.LIMIT + 50, overview.LIMIT)
-    text = "\n".join(screen(State(look=top.shown(look))))
+    text = "\n".join(screen(State(look=shown(look))))
     assert f"failures ({overview.LIMIT + 50})" in text
 
 
@@ -386,7 +391,7 @@ def test_the_real_thing(app: Headrace, url: str, worker: WorkerProcess, tmp_path
         shown.type("f\t")
         shown.shows(r"▸ jobs")
         shown.type("c")
-        shown.shows(": cancelled")
+        shown.shows(": told to stop")
         (tmp_path / "until").touch()
         shown.shows(r"jobs \(0\)")
         shown.type("q")
@@ -421,18 +426,35 @@ def test_on_redis() -> None:
         jobs = [add.enqueue(a) for a in (0, 1, 2)]
         app.worker().run_until_empty()
         add.enqueue(3)
-        look = take_look(app.store, Rates())
+        look = overview.overview(app, Rates())
         assert look.queues == (QueueLine("default", False, 1, 0, 0, 0, 1, 0.0, 0.0),)
         assert [line.job for line in look.failures] == [jobs[0].id]
-        assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: revived"
-        assert top.act(app.store, Action("revive", jobs[0].id)) == f"{jobs[0].id}: not revived"
-        assert top.act(app.store, Action("cancel", jobs[0].id)) == f"{jobs[0].id}: cancelled"
-        assert top.act(app.store, Action("cancel", jobs[1].id)) == f"{jobs[1].id}: done already"
+        assert do(app, Action("revive", jobs[0].id)) == f"{jobs[0].id}: revived"
+        assert do(app, Action("revive", jobs[0].id)) == f"{jobs[0].id}: refused: it is ready"
+        assert do(app, Action("cancel", jobs[0].id)) == f"{jobs[0].id}: cancelled"
+        assert do(app, Action("cancel", jobs[1].id)) == f"{jobs[1].id}: done already"
 
 
 def test_a_queue_is_paused_and_resumed(app: Headrace) -> None:
     app.tasks["cli.shop:send"].enqueue("ada")
-    assert top.act(app.store, Action("pause", "mail")) == "mail: paused"
-    assert [cells[0] for _, cells in top.shown(take_look(app.store, None)).lines[QUEUES]] == ["mail (paused)"]
-    assert top.act(app.store, Action("pause", "mail")) == "mail: resumed"
-    assert overview.paused_queues(app.store) == set()
+    assert do(app, Action("pause", "mail")) == "mail: paused"
+    assert [cells[0] for _, cells in shown(overview.overview(app)).lines[QUEUES]] == ["mail (paused)"]
+    assert do(app, Action("pause", "mail")) == "mail: resumed"
+    assert [queue.paused_by for queue in look.queues(app)] == [None]
+
+
+def test_a_store_that_cannot_pause_queues_says_so(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(app.store), "facets", CORE_FACETS)
+    assert "has no queue controls" in do(app, Action("pause", "mail"))
+
+
+def test_following_from_an_event_loop(app: Headrace) -> None:
+    async def follow_it() -> list[int]:
+        async with follow.Follower(app) as follower:
+            before = await follower.alook()
+            await app.tasks["cli.shop:send"].aenqueue("ada")
+            await follower.await_()
+            after = await follower.alook()
+        return [sum(queue.ready for queue in look.queues) for look in (before, after)]
+
+    assert asyncio.run(follow_it()) == [0, 1]

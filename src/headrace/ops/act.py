@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from headrace.errors import StillNeeded
 from headrace.ops.forms import forms
+from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
 from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store import Store, damaged
 from headrace.store.courses import Course, ask
-from headrace.store.facets import Editing, Migrating, Tags, facet
+from headrace.store.facets import Editing, Migrating, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
 from headrace.values.names import check_tags
@@ -286,6 +287,18 @@ def resume_course(app: Headrace, queue: str) -> Course[QueueChange]:
 
 
 resume, aresume = forms(resume_course)
+
+
+def toggle_pause_course(app: Headrace, queue: str, by: str = "") -> Course[QueueChange]:
+    """Resume a queue that is paused, else pause it."""
+    facet(app.store, Queues)
+    control = (yield from controls_course(app.store)).get(queue)
+    if control is not None and control.paused_at is not None:
+        return (yield from resume_course(app, queue))
+    return (yield from pause_course(app, queue, by))
+
+
+toggle_pause, atoggle_pause = forms(toggle_pause_course)
 
 
 def limit_course(app: Headrace, queue: str, running: int | None) -> Course[None]:

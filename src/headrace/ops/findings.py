@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.ops.blocked import blocked_by_failed
-from headrace.ops.overview import paused_queues
+from headrace.ops.look import controls_course
 from headrace.records import Counts, SessionSnapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
+from headrace.store.courses import run_course
 from headrace.store.facets import Editing, facet
 from headrace.values.glob import fits
 from headrace.values.text import length, now_ms
@@ -75,7 +76,8 @@ def about_queues(live: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> l
 def about_lines(store: Store, live: Sequence[SessionSnapshot], counts: Sequence[Counts]) -> list[str]:
     """Jobs at the heads of lines that wait too long, or whose tasks no worker knows."""
     problems: list[str] = []
-    paused = paused_queues(store)
+    controls = run_course(store, controls_course(store)).values()
+    paused = {control.queue for control in controls if control.paused_at is not None}
     waiting = [count.queue for count in counts if count.by_state.get(State.READY, 0)]
     now = now_ms()
     for queue in waiting[:PEEKED]:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from headrace.records import Counts, Filter, SessionSnapshot, Snapshot, State
+from headrace.ops.documents import moment
+from headrace.ops.forms import forms
+from headrace.ops.look import controls_course
+from headrace.records import Counts, Filter, Page, SessionSnapshot, Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.facets import EventRecord, Events, Queues, facet
-from headrace.store.paging import whole_page
+from headrace.store.courses import Course, ask
+from headrace.store.facets import EventRecord
+from headrace.store.paging import whole_page_course
 from headrace.values.text import now_ms
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
 
 WINDOW = 10.0
 """Seconds over which rates are measured."""
@@ -55,8 +65,7 @@ class FailedLine(Struct, frozen=True):
     task: str
     queue: str
     group: str
-    failed_at: int
-    """Milliseconds since 1970, on the store's clock."""
+    failed_at: datetime
 
 
 class WorkerLine(Struct, frozen=True):
@@ -72,16 +81,14 @@ class WorkerLine(Struct, frozen=True):
 class Overview(Struct, frozen=True):
     """What a store has, at one moment."""
 
-    at: int = 0
-    queues: tuple[QueueLine, ...] = ()
-    jobs: tuple[RunningLine, ...] = ()
-    failures: tuple[FailedLine, ...] = ()
-    """The latest ones, newest first. `failed` counts all of them."""
-    workers: tuple[WorkerLine, ...] = ()
-
-    @property
-    def failed(self) -> int:
-        return sum(line.failed for line in self.queues)
+    at: datetime
+    queues: tuple[QueueLine, ...]
+    jobs: tuple[RunningLine, ...]
+    failed: int
+    """How many jobs have failed."""
+    failures: tuple[FailedLine, ...]
+    """The latest of them, newest first."""
+    workers: tuple[WorkerLine, ...]
 
 
 class Rates:
@@ -112,56 +119,37 @@ class Rates:
         return {queue: (counted[queue, True] / span, counted[queue, False] / span) for queue, _ in list(counted)}
 
 
-def measure_rates(store: Store, seconds: float) -> Rates | None:
-    """Follow events for a while, as a single look has no rates. None where a store has no events."""
-    if Facet.EVENTS not in store.facets:
-        return None
-    events = facet(store, Events)
-    cursor = store.run(events.listen())
-    ear = events.event_waiter()
-    rates = Rates()
-    try:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            ear.arm()
-            batch = store.run(events.events(cursor, 10_000))
-            cursor = batch.cursor
-            rates.hear(batch.events)
-            if not batch.events:
-                ear.wait(left)
-    finally:
-        ear.close()
-    return rates
-
-
-def take_look(store: Store, rates: Rates | None, before: Overview | None = None) -> Overview:
-    """Ask the store for all of it. The failures of a look `before` are kept as long as their number is the same."""
-    now = now_ms()
-    counts = store.run(store.counts())
-    queues = _queues(store, counts, None if rates is None else rates.now())
-    sessions = store.run(store.sessions())
-    same = before is not None and before.failed == sum(line.failed for line in queues)
+def overview_course(app: Headrace, rates: Rates | None = None, before: Overview | None = None) -> Course[Overview]:
+    """Look at all of a store. The failures of a look `before` are kept as long as their number is the same."""
+    store, now = app.store, now_ms()
+    counts: list[Counts] = yield store.counts()
+    controls = yield from controls_course(store)
+    paused = {control.queue for control in controls.values() if control.paused_at is not None}
+    queues = _queues(counts, paused, None if rates is None else rates.now())
+    sessions: list[SessionSnapshot] = yield store.sessions()
+    running = yield from _running(store, sessions)
+    failed = sum(line.failed for line in queues)
+    if before is not None and before.failed == failed:
+        failures = before.failures
+    else:
+        latest = (yield from whole_page_course(store, Filter(states=(State.FAILED,), limit=LIMIT))).jobs
+        failures = tuple(map(_failed_line, sorted(latest, key=lambda job: -(job.finished or 0))))
     return Overview(
-        now,
+        moment(now),
         queues,
-        tuple(_running_line(job, now) for job in _running(store, sessions)),
-        before.failures if before is not None and same else tuple(map(_failed_line, _failed(store))),
+        tuple(_running_line(job, now) for job in running),
+        failed,
+        failures,
         tuple(map(_worker_line, sessions)),
     )
 
 
-def paused_queues(store: Store) -> set[str]:
-    """The queues that are paused; none where a store cannot pause."""
-    if Facet.QUEUES not in store.facets:
-        return set()
-    controls = store.run(facet(store, Queues).controls())
-    return {control.queue for control in controls if control.paused_at is not None}
+overview, aoverview = forms(overview_course)
 
 
 def _queues(
-    store: Store, counts: Sequence[Counts], rates: dict[str, tuple[float, float]] | None
+    counts: Sequence[Counts], paused: set[str], rates: dict[str, tuple[float, float]] | None
 ) -> tuple[QueueLine, ...]:
-    paused = paused_queues(store)
     by_queue = {entry.queue: entry.by_state for entry in counts}
 
     def line(queue: str) -> QueueLine:
@@ -182,23 +170,18 @@ def _queues(
     return tuple(map(line, sorted({*by_queue, *paused, *(rates or ())})))
 
 
-def _running(store: Store, sessions: Sequence[SessionSnapshot]) -> list[Snapshot]:
+def _running(store: Store, sessions: Sequence[SessionSnapshot]) -> Course[list[Snapshot]]:
     """What runs: where it can be asked for by worker, without a search through all that waits."""
-    states = (State.RUNNING,)
+    wanted = Filter(states=(State.RUNNING,), limit=LIMIT)
     if Facet.TAGS not in store.facets:
-        return store.run(store.find(Filter(states=states, limit=LIMIT))).jobs
+        return (yield from ask(store.find(wanted))).jobs
     found: list[Snapshot] = []
     for name in sorted({session.info.name for session in sessions if session.running}):
-        found += store.run(store.find(Filter(states=states, worker=name, limit=LIMIT))).jobs
+        page: Page = yield store.find(replace(wanted, worker=name))
+        found += page.jobs
         if len(found) >= LIMIT:
             break
     return found[:LIMIT]
-
-
-def _failed(store: Store) -> list[Snapshot]:
-    """The latest failures, newest first."""
-    found = whole_page(store, Filter(states=(State.FAILED,), limit=LIMIT)).jobs
-    return sorted(found, key=lambda job: -(job.finished or 0))
 
 
 def _running_line(job: Snapshot, now: int) -> RunningLine:
@@ -208,7 +191,7 @@ def _running_line(job: Snapshot, now: int) -> RunningLine:
 
 
 def _failed_line(job: Snapshot) -> FailedLine:
-    return FailedLine(job.id, job.task, job.queue, job.group or "", job.finished or 0)
+    return FailedLine(job.id, job.task, job.queue, job.group or "", moment(job.finished or 0))
 
 
 def _worker_line(session: SessionSnapshot) -> WorkerLine:
