@@ -92,3 +92,10 @@ def test_the_statements_of_sqlite_are_those_that_it_uses() -> None:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
                 used |= {part.value for part in ast.walk(node.slice) if isinstance(part, ast.Constant)}
     assert used == set(load("headrace.store.sqlite", "statements", vars(codes)))
+
+
+@pytest.mark.parametrize("file", [file for file in SQLITE.glob("*.py") if file.name != "step.py"], ids=str)
+def test_rows_have_names(file: Path) -> None:
+    """`Transaction` in step.py is the one place where a column is a position."""
+    text = file.read_text(encoding="utf-8")
+    assert not re.search(r"\]\[-?\d+\]|\brow\[|\brows\(.*\)\[|fetchall\(\)\[", text)

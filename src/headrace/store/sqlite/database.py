@@ -194,7 +194,8 @@ class Database:
         give_up = time.monotonic() + PATIENCE
         while True:
             try:
-                return str(connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0])
+                ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+                return str(mode)
             except apsw.BusyError:
                 if time.monotonic() > give_up:
                     raise
@@ -478,6 +479,6 @@ def _version(connection: apsw.Connection) -> int:
 
 
 def _number(connection: apsw.Connection, statement: str) -> int:
-    (value,) = connection.execute(statement).fetchall()[0]
+    ((value,),) = connection.execute(statement).fetchall()
     assert isinstance(value, int)
     return value

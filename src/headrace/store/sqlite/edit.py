@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sqlite import admission, history, lanes, relations
 from headrace.store.sqlite.codes import AFTER, DONE, RUNNING, TRACKED
-from headrace.store.sqlite.lanes import Placement
+from headrace.store.sqlite.lanes import Placement, find_job
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.settle import set_body, settle
 from headrace.store.sqlite.statements import SQL
@@ -29,10 +30,9 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
 
 
 def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
-    found = tx.rows(SQL["placement_by_id"], (job_id,))
-    if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
+    job = find_job(tx, job_id)
+    if job is None or job.state == RUNNING or job.state >= DONE:
         return False
-    job = Placement(*found[0])
     tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
@@ -56,6 +56,14 @@ def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:
     return change.run_at if change.run_at is not None else tx.now + (change.delay or 0)
 
 
+class _Held(NamedTuple):
+    """A job that runs."""
+
+    seq: int
+    token: int
+    session: int
+
+
 def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = [_take_back_one(tx, job_id) for job_id in ids]
     relations.work_off(tx)
@@ -63,13 +71,12 @@ def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _take_back_one(tx: Transaction, job_id: str) -> bool:
-    found = tx.rows(SQL["running_by_id"], (job_id,))
-    if not found:
+    held = tx.maybe_row(_Held, SQL["running_by_id"], (job_id,))
+    if held is None:
         return False
-    seq, token, holder = found[0]
-    session = Session(*tx.rows(SQL["session_by_seq"], (holder,))[0])
-    settle(tx, session, Outcome(ref=seq, token=token, id=job_id, kind=Kind.RELEASED), 0, what="taken back")
-    tx.execute(SQL["bump_token"], (seq,))
+    session = tx.row(Session, SQL["session_by_seq"], (held.session,))
+    settle(tx, session, Outcome(ref=held.seq, token=held.token, id=job_id, kind=Kind.RELEASED), 0, what="taken back")
+    tx.execute(SQL["bump_token"], (held.seq,))
     tx.stop = True
     return True
 
@@ -78,26 +85,25 @@ def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequenc
     """Change the words on jobs; one that is both removed and added stays."""
     known = []
     for job_id in ids:
-        found = tx.rows(SQL["by_id"], (job_id,))
-        known.append(bool(found))
-        if found:
-            seq = found[0][0]
+        job = find_job(tx, job_id)
+        known.append(job is not None)
+        if job is not None:
             for word in remove:
-                tx.execute(SQL["tag_remove"], (seq, word))
+                tx.execute(SQL["tag_remove"], (job.seq, word))
             for word in add:
                 tx.execute(SQL["tag_add"], (job_id, word))
-            tx.execute(SQL["tag_mark"], (seq,))
+            tx.execute(SQL["tag_mark"], (job.seq,))
     return known
 
 
 def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
     known = []
     for job_id in ids:
-        found = tx.rows(SQL["by_id"], (job_id,))
-        known.append(bool(found))
-        if found:
-            tx.execute(SQL["track" if on else "untrack"], (found[0][0],))
-            tx.execute(SQL["track_mark"], (found[0][0], TRACKED if on else 0))
+        job = find_job(tx, job_id)
+        known.append(job is not None)
+        if job is not None:
+            tx.execute(SQL["track" if on else "untrack"], (job.seq,))
+            tx.execute(SQL["track_mark"], (job.seq, TRACKED if on else 0))
     return known
 
 

@@ -19,8 +19,8 @@ _SOON = 50_000
 
 def is_listened(tx: Transaction) -> bool:
     """Whether there is a subscriber, as the database knows."""
-    rows = tx.rows(SQL["audience_get"])
-    return bool(rows) and lasts(int(rows[0][0]), tx.steady)
+    until = tx.maybe_value(SQL["audience_get"])
+    return until is not None and lasts(until, tx.steady)
 
 
 def _stay(tx: Transaction, wakeups: Wakeups, *, may_write: bool) -> bool:
@@ -31,8 +31,8 @@ def _stay(tx: Transaction, wakeups: Wakeups, *, may_write: bool) -> bool:
     if may_write:
         tx.execute(SQL["audience_set"], (until,))
         return True
-    rows = tx.rows(SQL["audience_get"])
-    return bool(rows) and tx.steady + _SOON < rows[0][0] <= until
+    said: int | None = tx.maybe_value(SQL["audience_get"])
+    return said is not None and tx.steady + _SOON < said <= until
 
 
 def listen(tx: Transaction, wakeups: Wakeups, *, may_write: bool) -> str | None:
@@ -47,20 +47,17 @@ def read(tx: Transaction, cursor: str, limit: int, wakeups: Wakeups, *, may_writ
     last, after = newest(tx), int(cursor)
     missed = not tx.listened or after > last  # this is not the file that the cursor is from
     after = 0 if after > last else after
-    rows = tx.rows(SQL["event_read"], (after, limit))
-    reached = rows[-1][0] if rows else last
-    missed = missed or (rows[0][0] if rows else last + 1) > after + 1
-    events = [
-        EventRecord(at, what, job, task, queue, worker, detail, tracked == 1)
-        for _, at, what, job, task, queue, worker, detail, tracked in rows
-    ]
-    return Batch(events, str(reached), missed)
+    numbers, events = [], []
+    for number, at, what, job, task, queue, worker, detail, tracked in tx.rows(SQL["event_read"], (after, limit)):
+        numbers.append(number)
+        events.append(EventRecord(at, what, job, task, queue, worker, detail, tracked == 1))
+    missed = missed or min(numbers, default=last + 1) > after + 1
+    return Batch(events, str(max(numbers, default=last)), missed)
 
 
 def newest(tx: Transaction) -> int:
     """The number of the newest event there ever was."""
-    rows = tx.rows(SQL["event_newest"])
-    return int(rows[0][0]) if rows else 0
+    return tx.maybe_value(SQL["event_newest"]) or 0
 
 
 def record(tx: Transaction) -> None:

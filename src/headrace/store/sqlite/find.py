@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -30,52 +30,68 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sqlite.lanes import laned
+from headrace.store.sqlite.lanes import find_job, laned
 from headrace.store.sqlite.relations import parents
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
 
 
+class _Found(NamedTuple):
+    """A job that was looked up, its row's number and flags."""
+
+    seq: int
+    flags: int
+    snapshot: Snapshot
+
+
+def _by_id(tx: Transaction, job_id: str) -> _Found | None:
+    for row in tx.rows(f"{SQL['snapshot']} WHERE job.id = ?1", (job_id,)):
+        return _found(tx, *row)
+    return None
+
+
 def get(tx: Transaction, ids: Sequence[str]) -> list[Snapshot | None]:
-    statement = f"{SQL['snapshot']} WHERE job.id = ?1"
-    found = [tx.rows(statement, (job_id,)) for job_id in ids]
-    return [_snapshot(tx, rows[0]) if rows else None for rows in found]
+    return [None if (found := _by_id(tx, job_id)) is None else found.snapshot for job_id in ids]
 
 
-def _snapshot(tx: Transaction, row: tuple[Any, ...]) -> Snapshot:
-    (
-        seq, job_id, task, queue, state, priority, body, options, created, due, started, finished, attempts, crashes,
-        max_crashes, token, worker, data, done, total, result, error, failure, flags, deferred_since,
-    ) = row  # fmt: skip
+def _found(
+    tx: Transaction, seq: int, job_id: str, task: str, queue: str, state: int, priority: int, body: bytes,
+    options: bytes | None, created: int, due: int, started: int | None, finished: int | None, attempts: int,
+    crashes: int, max_crashes: int, token: int, worker: str | None, data: bytes | None, done: float | None,
+    total: float | None, result: bytes | None, error: bytes | None, failure: str | None, flags: int,
+    deferred_since: int | None,
+) -> _Found:  # fmt: skip
+    """From the columns of the statement `snapshot`, in their order."""
     if flags & LARGE_BODY:
         body = large_value(tx, seq, BODY)
     if flags & LARGE_RESULT:
         result = large_value(tx, seq, RESULT)
-    keys = tx.rows(SQL["unique_of"], (seq,)) if flags & UNIQUE else []
-    schedule, tick = schedules.of_job(tx, seq) if flags & RECURRING else (None, None)
-    return Snapshot(
+    recurrence = schedules.of_job(tx, seq) if flags & RECURRING else None
+    snapshot = Snapshot(
         id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
         created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
         max_crashes=max_crashes, token=token, worker=worker or "", data=data,
-        progress=None if done is None else (done, total), result=result, error=error, group=failure,
-        cancelling=bool(flags & CANCELLING), unique_key=keys[0][0] if keys else None, deferred_since=deferred_since,
+        progress=None if done is None or total is None else (done, total), result=result, error=error, group=failure,
+        cancelling=bool(flags & CANCELLING), deferred_since=deferred_since,
+        unique_key=tx.maybe_value(SQL["unique_of"], (seq,)) if flags & UNIQUE else None,
         tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
-        schedule=schedule, tick=tick,
+        schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
         after=parents(tx, seq) if flags & AFTER else (),
         lane=laned(tx, seq).definition if flags & LANED else None,
     )  # fmt: skip
+    return _Found(seq, flags, snapshot)
 
 
 def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
-    return bytes(tx.rows(SQL["blob_get"], (seq, kind))[0][0])
+    return bytes(tx.value(SQL["blob_get"], (seq, kind)))
 
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
     """Has a job reached a final state, or gone?"""
-    found = tx.rows(SQL["by_id"], (job_id,))
-    return not found or STATES[found[0][1]].final
+    job = find_job(tx, job_id)
+    return job is None or STATES[job.state].final
 
 
 LOOKED_AT = 20_000
@@ -89,8 +105,7 @@ def find(tx: Transaction, wanted: Filter) -> Page:
     conditions, values = _conditions(wanted)
     floor = None
     if conditions and not place:
-        lowest = tx.rows(SQL["floor"], (before, LOOKED_AT))
-        floor = lowest[0][0] if lowest else None
+        floor = tx.maybe_value(SQL["floor"], (before, LOOKED_AT))
         if floor is not None:
             conditions.append("job.seq >= ?")
             values.append(floor)
@@ -99,10 +114,9 @@ def find(tx: Transaction, wanted: Filter) -> Page:
     where = " AND ".join([f"{place} < ?", *conditions])
     statement = f"{SQL['snapshot']} {join} WHERE {where} ORDER BY {place} DESC LIMIT ?"
     rows = tx.rows(statement, (before, *values, wanted.limit + 1))
-    jobs = [_snapshot(tx, row) for row in rows[: wanted.limit]]
-    if len(rows) > wanted.limit:
-        return Page(jobs, str(rows[wanted.limit - 1][0]))
-    return Page(jobs, None if floor is None else str(floor))
+    found = [_found(tx, *row) for row in rows[: wanted.limit]]
+    cursor = found[-1].seq if len(rows) > wanted.limit else floor
+    return Page([job.snapshot for job in found], None if cursor is None else str(cursor))
 
 
 def _index(wanted: Filter) -> tuple[str, str]:
@@ -163,13 +177,11 @@ def counts(tx: Transaction) -> list[Counts]:
 
 
 def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
-    rows = tx.rows(f"{SQL['snapshot']} WHERE job.id = ?1", (job_id,))
-    if not rows:
+    found = _by_id(tx, job_id)
+    if found is None:
         return []
-    recorded = tx.rows(SQL["history_of"], (rows[0][0],)) if rows[0][23] & HISTORY else []
-    return complete_history(
-        _snapshot(tx, rows[0]), [HistoryRecord(*line) for line in recorded], tx.number("max-job-history")
-    )
+    recorded = tx.rows(SQL["history_of"], (found.seq,)) if found.flags & HISTORY else []
+    return complete_history(found.snapshot, [HistoryRecord(*line) for line in recorded], tx.number("max-job-history"))
 
 
 def settings(tx: Transaction) -> dict[str, int]:
@@ -179,7 +191,7 @@ def settings(tx: Transaction) -> dict[str, int]:
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
     """What stands in line, in its order."""
     statement = f"{SQL['snapshot']} WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
-    return [_snapshot(tx, row) for row in tx.rows(statement, (queue, limit))]
+    return [_found(tx, *row).snapshot for row in tx.rows(statement, (queue, limit))]
 
 
 # -- any single statement that only reads ------------------------------------------------------------

@@ -33,8 +33,7 @@ def remember_sudden_end(tx: Transaction, seq: int, ended: str, detail: str = "")
 
 def last_line(tx: Transaction, seq: Ref) -> str:
     """What was written down last of a job."""
-    found = tx.rows(SQL["history_last"], (seq,))
-    return found[0][0] if found else ""
+    return tx.maybe_value(SQL["history_last"], (seq,)) or ""
 
 
 def edited(tx: Transaction, seq: int, what: str) -> None:

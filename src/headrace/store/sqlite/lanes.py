@@ -61,6 +61,13 @@ class Laned(NamedTuple):
         return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
 
 
+class Head(NamedTuple):
+    """The first job of a lane's own line."""
+
+    seq: int
+    due: int
+
+
 class Placement(NamedTuple):
     """What admission needs to know about a job."""
 
@@ -74,17 +81,20 @@ class Placement(NamedTuple):
 
 
 def placement(tx: Transaction, seq: Ref) -> Placement:
-    return Placement(*tx.rows(SQL["placement"], (seq,))[0])
+    return tx.row(Placement, SQL["placement"], (seq,))
+
+
+def find_job(tx: Transaction, job_id: str | None) -> Placement | None:
+    return tx.maybe_row(Placement, SQL["placement_by_id"], (job_id,))
 
 
 def _find(tx: Transaction, queue: str, key: str) -> Record | None:
-    found = tx.rows(SQL["lane_get"], (queue, key))
-    return Record(*found[0]) if found else None
+    return tx.maybe_row(Record, SQL["lane_get"], (queue, key))
 
 
 def laned(tx: Transaction, seq: int) -> Laned:
     """Which lane a job is in, and where."""
-    return Laned(*tx.rows(SQL["laned_get"], (seq,))[0])
+    return tx.row(Laned, SQL["laned_get"], (seq,))
 
 
 def _record(tx: Transaction, queue: str, lane: Lane) -> Record:
@@ -119,7 +129,7 @@ def _put_at(
 def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
     for job in jobs:
-        if job.lane is not None and not tx.rows(SQL["by_id"], (job.id,)) and clashes(tx, job.queue, job.lane):
+        if job.lane is not None and find_job(tx, job.id) is None and clashes(tx, job.queue, job.lane):
             raise limits.not_both(job.queue, job.lane)
 
 
@@ -269,16 +279,15 @@ def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
         return
     if not lane.sequence and lane.limit is not None and lane.running >= lane.limit:
         return
-    head = tx.rows(SQL["laned_head"], (lane.seq,))
-    if not head:
+    head = tx.maybe_row(Head, SQL["laned_head"], (lane.seq,))
+    if head is None:
         return
-    seq, due = head[0]
     if lane.sequence:
-        lane.turn = seq
-        job = placement(tx, seq)
+        lane.turn = head.seq
+        job = placement(tx, head.seq)
         _begin_turn(tx, lane, job, job.due, job.due > tx.now)
     else:
-        _make_front(tx, lane, seq, due, taken)
+        _make_front(tx, lane, head.seq, head.due, taken)
 
 
 def _begin_turn(tx: Transaction, lane: Record, job: Placement, due: int, later: bool) -> None:
@@ -303,8 +312,8 @@ def _earliest(tx: Transaction, lane: Record) -> int:
     """When the rate allows the next start."""
     if lane.rate is None:
         return 0
-    found = tx.rows(SQL["lane_start_get"], (lane.seq, lane.starts - lane.rate + 1))
-    return found[0][0] + lane.per if found else 0
+    start: int | None = tx.maybe_value(SQL["lane_start_get"], (lane.seq, lane.starts - lane.rate + 1))
+    return 0 if start is None else start + lane.per
 
 
 def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: int) -> None:
@@ -326,7 +335,7 @@ def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: i
 
 def start_within(tx: Transaction, seq: int) -> int | None:
     """How soon after its take a job that was handed out starts."""
-    within: int | None = tx.rows(SQL["laned_within"], (seq,))[0][0]
+    within: int | None = tx.value(SQL["laned_within"], (seq,))
     return within
 
 
@@ -336,10 +345,10 @@ def never_started(tx: Transaction, job: Placement, handed_out: int) -> None:
     lane = _find(tx, job.queue, laned(tx, job.seq).key)
     if within is None or lane is None:
         return
-    found = tx.rows(SQL["lane_start_find"], (lane.seq, handed_out + 2 * within))
-    if found:
-        tx.execute(SQL["lane_start_take_back"], (lane.seq, found[0][0]))
-        tx.execute(SQL["lane_start_close_gap"], (lane.seq, found[0][0]))
+    number = tx.maybe_value(SQL["lane_start_find"], (lane.seq, handed_out + 2 * within))
+    if number is not None:
+        tx.execute(SQL["lane_start_take_back"], (lane.seq, number))
+        tx.execute(SQL["lane_start_close_gap"], (lane.seq, number))
         tx.execute(SQL["lane_start_closed"], (lane.seq,))
         lane.starts -= 1
         _look_again_at_front(tx, lane)
@@ -347,8 +356,7 @@ def never_started(tx: Transaction, job: Placement, handed_out: int) -> None:
 
 
 def _last_start(tx: Transaction, lane: Record) -> int:
-    found = tx.rows(SQL["lane_start_get"], (lane.seq, lane.starts))
-    return found[0][0] if found else 0
+    return tx.maybe_value(SQL["lane_start_get"], (lane.seq, lane.starts)) or 0
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -369,7 +377,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         running=tuple(running),
         runs=len(running) if lane.sequence else lane.running,
         front=None if lane.front is None else placement(tx, lane.front).id,
-        blocked=tx.rows(SQL["laned_blocked"], (lane.seq,))[0][0],
+        blocked=tx.value(SQL["laned_blocked"], (lane.seq,)),
         next_start=earliest if earliest > tx.now else None,
     )
 
@@ -380,5 +388,5 @@ def ahead(tx: Transaction, seq: int, queue: str) -> int | None:
     lane = _find(tx, queue, found.key)
     if lane is None or found.place != IN_LINE:
         return None
-    count: int = tx.rows(SQL["laned_ahead"], (lane.seq, found.rank, found.due, seq))[0][0]
+    count: int = tx.value(SQL["laned_ahead"], (lane.seq, found.rank, found.due, seq))
     return count

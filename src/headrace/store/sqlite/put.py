@@ -28,7 +28,8 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sqlite.lanes import Placement
+from headrace.store.sqlite.lanes import Placement, find_job
+from headrace.store.sqlite.relations import KeyHolder
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import EVERYONE, INLINE, Transaction
@@ -97,7 +98,7 @@ def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
 
 def _put_one(tx: Transaction, job: NewJob) -> Put:
     if job.unique_key is not None:
-        if tx.rows(SQL["by_id"], (job.id,)):
+        if find_job(tx, job.id) is not None:
             return Put(job.id, True)  # a repeat, whatever has become of the job or its key
         clash = _make_way(tx, job)
         if clash is not None:
@@ -114,7 +115,7 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
         if job.data is not None:
             tx.execute(SQL["set_data"], (job.id, job.data))
         if job.lane is not None or relations.is_related(job):
-            relations.arrive(tx, tx.rows(SQL["by_id"], (job.id,))[0][0], job)
+            relations.arrive(tx, tx.row(Placement, SQL["placement_by_id"], (job.id,)), job)
     if job.unique_key is not None:
         until = None if job.unique_for is None else tx.now + job.unique_for
         tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
@@ -123,14 +124,12 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    holder = tx.rows(SQL["unique_holder"], (job.unique_key,))
-    if holder:
-        seq, job_id, state, until, flags = holder[0]
-        if state < DONE or (until is not None and until > tx.now):
-            if not job.replace or state == RUNNING or state >= DONE:
-                return str(job_id)
-            tx.happened(seq, "deleted", "replaced")
-            remove(tx, seq, state, flags)
+    holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (job.unique_key,))
+    if holder is not None and (holder.state < DONE or (holder.until is not None and holder.until > tx.now)):
+        if not job.replace or holder.state == RUNNING or holder.state >= DONE:
+            return holder.id
+        tx.happened(holder.seq, "deleted", "replaced")
+        remove(tx, holder.seq, holder.state, holder.flags)
     return None
 
 
@@ -141,10 +140,9 @@ def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _cancel_one(tx: Transaction, job_id: str) -> bool:
-    found = tx.rows(SQL["placement_by_id"], (job_id,))
-    if not found:
+    job = find_job(tx, job_id)
+    if job is None:
         return False
-    job = Placement(*found[0])
     seq, state, flags = job.seq, job.state, job.flags
     if state == RUNNING:
         tx.execute(SQL["cancel_running"], (seq,))
@@ -172,14 +170,13 @@ def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
 
 
 def _delete_one(tx: Transaction, job_id: str, why: str) -> bool:
-    found = tx.rows(SQL["by_id"], (job_id,))
-    if not found:
+    job = find_job(tx, job_id)
+    if job is None:
         return False
-    seq, state, flags, *_ = found[0]
-    tx.happened(seq, "deleted", why)
-    remove(tx, seq, state, flags)
+    tx.happened(job.seq, "deleted", why)
+    remove(tx, job.seq, job.state, job.flags)
     tx.ended.append(job_id)
-    tx.stop = tx.stop or state == RUNNING
+    tx.stop = tx.stop or job.state == RUNNING
     return True
 
 

@@ -65,7 +65,7 @@ def free(tx: Transaction, said: QueueControl | None, wanted: int) -> int:
         return 0
     if said.limit is None:
         return wanted
-    running: int = tx.rows(SQL["queue_running"], (said.queue, said.limit))[0][0]
+    running: int = tx.value(SQL["queue_running"], (said.queue, said.limit))
     return min(wanted, max(0, said.limit - running))
 
 

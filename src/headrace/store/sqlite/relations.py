@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,9 +28,54 @@ from headrace.store.sqlite.codes import (
     UNIQUE,
     WAIT,
 )
-from headrace.store.sqlite.lanes import Placement, placement
+from headrace.store.sqlite.lanes import Placement, find_job, placement
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
+
+
+class _Relation(NamedTuple):
+    """A row of `relation`."""
+
+    parents: str
+    if_failed: int
+    delay: int | None
+
+
+class Ended(NamedTuple):
+    """A job that others come after, and how it ended."""
+
+    seq: int
+    id: str
+    how: int
+
+
+class _Note(NamedTuple):
+    """A row of `ended`."""
+
+    seq: int
+    parent: int
+    id: str
+    how: int
+    seen: int
+    upto: int
+
+
+class _Failure(NamedTuple):
+    """Why a job has failed, and whether that was because of another one."""
+
+    error: bytes | None
+    passed_on: int
+
+
+class KeyHolder(NamedTuple):
+    """The job that has a unique key."""
+
+    seq: int
+    id: str
+    state: int
+    until: int | None
+    flags: int
+
 
 POLICIES = {IfFailed.WAIT: WAIT, IfFailed.FAIL: FAIL, IfFailed.RUN: RUN}
 
@@ -39,9 +85,9 @@ def is_related(new: NewJob) -> bool:
     return bool(new.after) or new.if_failed is not IfFailed.FAIL
 
 
-def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
+def arrive(tx: Transaction, job: Placement, new: NewJob) -> None:
     """A new job that comes after others, or into a lane, finds its place."""
-    job = placement(tx, seq)
+    seq = job.seq
     if new.lane is not None:
         lanes.arrive(tx, seq, new.queue, new.lane)
     culprit = None
@@ -52,7 +98,7 @@ def arrive(tx: Transaction, seq: int, new: NewJob) -> None:
         if new.run_at is None and waits(tx, seq):
             tx.execute(SQL["relation_delay"], (seq, new.delay or 0))
     if culprit is not None:
-        fail_with(tx, job, *culprit)
+        fail_with(tx, job, culprit)
     else:
         admission.enter(tx, job, job.due)
 
@@ -63,29 +109,28 @@ def _encoded(ids: Sequence[str]) -> str:
 
 def parents(tx: Transaction, seq: int) -> tuple[str, ...]:
     """What a job came after, as it was put or has been changed."""
-    found = tx.rows(SQL["relation_get"], (seq,))
-    return msgspec.json.decode(found[0][0], type=tuple[str, ...]) if found else ()
+    relation = tx.maybe_row(_Relation, SQL["relation_get"], (seq,))
+    return msgspec.json.decode(relation.parents, type=tuple[str, ...]) if relation is not None else ()
 
 
 def waits(tx: Transaction, seq: int) -> bool:
     return bool(tx.rows(SQL["has_edges"], (seq,)))
 
 
-def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> tuple[int, str, int] | None:
+def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> Ended | None:
     """Let a job wait for others. Answers with the first because of which it fails at once, and how that one ended."""
     culprit = None
     for parent_id in ids:
-        found = tx.rows(SQL["by_id"], (parent_id,))
-        if not found:
+        parent = find_job(tx, parent_id)
+        if parent is None:
             continue
-        parent, state, *_ = found[0]
-        _follow(tx, parent, child)
-        if state == DONE or (state > DONE and policy == RUN):
+        _follow(tx, parent.seq, child)
+        if parent.state == DONE or (parent.state > DONE and policy == RUN):
             continue
-        tx.execute(SQL["edge_put"], (parent, child, policy))
-        if state > DONE and policy == FAIL:
-            tx.execute(SQL["culprit_put"], (child, parent))
-            culprit = culprit or (parent, parent_id, state)
+        tx.execute(SQL["edge_put"], (parent.seq, child, policy))
+        if parent.state > DONE and policy == FAIL:
+            tx.execute(SQL["culprit_put"], (child, parent.seq))
+            culprit = culprit or Ended(parent.seq, parent_id, parent.state)
     return culprit
 
 
@@ -103,18 +148,19 @@ def is_needed(tx: Transaction, seq: int, state: int) -> bool:
     """Whether an ended job is to be kept for those that come after it. Followers that have ended are forgotten, some
     at a time."""
     found = tx.rows(SQL["followers_of"], (seq, state, limits.FOLLOWERS_IN_A_STEP))
+    child = None
     for child, needs in found:
         if needs:
             tx.execute(SQL["followers_forget"], (seq, child))
             return True
-    if found:
-        tx.execute(SQL["followers_drop"], (seq, found[-1][0]))
+    if child is not None:
+        tx.execute(SQL["followers_drop"], (seq, child))
     return len(found) == limits.FOLLOWERS_IN_A_STEP
 
 
 def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
     """Whether one of these is the job, or waits for it, by whatever detour."""
-    ahead = [row[0] for job_id in ids for row in tx.rows(SQL["by_id"], (job_id,))]
+    ahead = [found.seq for job_id in ids if (found := find_job(tx, job_id)) is not None]
     seen = set(ahead)
     left = limits.EDGES_TO_CHECK
     while ahead:
@@ -135,10 +181,9 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
-    found = tx.rows(SQL["placement_by_id"], (job_id,))
-    if not found or found[0][3] == RUNNING or found[0][3] >= DONE:
+    job = find_job(tx, job_id)
+    if job is None or job.state == RUNNING or job.state >= DONE:
         return False
-    job = Placement(*found[0])
     if add and job.flags & LANED:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
@@ -153,7 +198,7 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
     culprit = _come_after(tx, job.seq, add, policy)
     still_waits = waits(tx, job.seq)
     if culprit is not None:
-        fail_with(tx, job, *culprit)
+        fail_with(tx, job, culprit)
     elif waited and not still_waits:
         release(tx, job)
     elif still_waits and not waited:
@@ -165,8 +210,8 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
 
 def _change(tx: Transaction, job: Placement, add: Sequence[str], remove: Sequence[str]) -> int:
     """Change what a job comes after, but for the edges that are new. Answers with its policy."""
-    before = tx.rows(SQL["relation_get"], (job.seq,))
-    named = msgspec.json.decode(before[0][0], type=list[str]) if before else []
+    before = tx.maybe_row(_Relation, SQL["relation_get"], (job.seq,))
+    named = [] if before is None else msgspec.json.decode(before.parents, type=list[str])
     kept = [i for i in named if i not in remove or i in add]
     kept += [i for i in dict.fromkeys(add) if i not in kept]
     tx.execute(SQL["relation_set"], (job.seq, _encoded(kept)))
@@ -176,7 +221,7 @@ def _change(tx: Transaction, job: Placement, add: Sequence[str], remove: Sequenc
             tx.execute(SQL["edge_delete"], (edge,))
     for parent_id in set(remove) - set(add):
         tx.execute(SQL["follower_delete"], (parent_id, job.seq))
-    return int(before[0][1]) if before else FAIL
+    return FAIL if before is None else before.if_failed
 
 
 # -- children ----------------------------------------------------------------------------------------
@@ -202,7 +247,7 @@ def _why_not_wait(tx: Transaction, job: Placement, ids: Sequence[str]) -> str:
         lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
         if lane is not None and lane.lane.sequence:
             return limits.no_dependencies_in(job.queue, lane.lane)
-    unfinished = [i for i in ids if any(row[1] < DONE for row in tx.rows(SQL["by_id"], (i,)))]
+    unfinished = [i for i in ids if (found := find_job(tx, i)) is not None and found.state < DONE]
     try:
         return limits.WAITS_FOR_ITSELF if _is_waited_for(tx, unfinished, job) else ""
     except DependencyCycle:
@@ -222,8 +267,8 @@ def follow_again(tx: Transaction, seq: int) -> int:
     """A revived job may ask for the results of those that it comes after. Answers with how many it names."""
     named = parents(tx, seq)
     for parent_id in named:
-        for parent, *_ in tx.rows(SQL["by_id"], (parent_id,)):
-            _follow(tx, parent, seq)
+        if (parent := find_job(tx, parent_id)) is not None:
+            _follow(tx, parent.seq, seq)
     return len(named)
 
 
@@ -232,20 +277,19 @@ def follow_again(tx: Transaction, seq: int) -> int:
 
 def release(tx: Transaction, job: Placement) -> None:
     """The last one is met."""
-    _, _, delay = tx.rows(SQL["relation_get"], (job.seq,))[0]
+    delay = tx.row(_Relation, SQL["relation_get"], (job.seq,)).delay
     if delay is not None:
         tx.execute(SQL["relation_delay"], (job.seq, None))
     admission.enter(tx, job, job.due if delay is None else tx.now + delay)
 
 
-def fail_with(tx: Transaction, job: Placement, parent: int, parent_id: str, how: int) -> None:
-    if how == FAILED:
-        found = tx.rows(SQL["failure_of"], (parent,))
-        error, passed_on = found[0] if found else (None, False)
-        _fail(tx, job, limits.failed_with(parent_id, error, passed_on=bool(passed_on)))
+def fail_with(tx: Transaction, job: Placement, parent: Ended) -> None:
+    if parent.how == FAILED:
+        failure = tx.maybe_row(_Failure, SQL["failure_of"], (parent.seq,)) or _Failure(None, 0)
+        _fail(tx, job, limits.failed_with(parent.id, failure.error, passed_on=bool(failure.passed_on)))
     else:
-        words = limits.REMOVED_PARENT if how == REMOVED else limits.CANCELLED_PARENT
-        _fail(tx, job, limits.dependency_error(words.format(parent_id)))
+        words = limits.REMOVED_PARENT if parent.how == REMOVED else limits.CANCELLED_PARENT
+        _fail(tx, job, limits.dependency_error(words.format(parent.id)))
 
 
 def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
@@ -264,39 +308,39 @@ def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
 def work_off(tx: Transaction) -> bool:
     """Tell the dependents of what has ended or was revived, a bounded number of them. True: there is more to do."""
     left = limits.EDGES_IN_A_STEP
-    while found := tx.rows(SQL["ended_first"]):
-        note, parent, parent_id, how, seen, upto = found[0]
+    while (note := tx.maybe_row(_Note, SQL["ended_first"])) is not None:
         if left <= 0:
             return True
-        edges = tx.rows(SQL["edges_down"], (parent, seen, upto, left + 1))
+        seen, parent = note.seen, Ended(note.parent, note.id, note.how)
+        edges = tx.rows(SQL["edges_down"], (note.parent, seen, note.upto, left + 1))
         for edge, child, policy, job_id, queue, state, flags, due in edges:
             if left <= 0:
-                tx.execute(SQL["ended_seen"], (note, seen))
+                tx.execute(SQL["ended_seen"], (note.seq, seen))
                 break
             job = Placement(child, job_id, queue, state, 0, due, flags)
             left -= 1
-            if how == REVIVED:
-                left -= _forgive(tx, job, parent)
+            if note.how == REVIVED:
+                left -= _forgive(tx, job, note.parent)
             else:
-                _look_at(tx, edge, policy, job, (parent, parent_id, how))
+                _look_at(tx, edge, policy, job, parent)
             seen = edge
         else:
-            tx.execute(SQL["ended_delete"], (note,))
+            tx.execute(SQL["ended_delete"], (note.seq,))
     return False
 
 
-def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: tuple[int, str, int]) -> None:
-    how = parent[2]
+def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: Ended) -> None:
+    how = parent.how
     met = how == DONE or policy == RUN
     fails = not met and (how == REMOVED or policy == FAIL)
     if met or how == REMOVED:
         tx.execute(SQL["edge_delete"], (edge,))
     if fails:
-        tx.execute(SQL["culprit_put"], (child.seq, parent[0]))
+        tx.execute(SQL["culprit_put"], (child.seq, parent.seq))
     if child.state != BLOCKED:
         return
     if fails:
-        fail_with(tx, child, *parent)
+        fail_with(tx, child, parent)
     elif not waits(tx, child.seq):
         release(tx, placement(tx, child.seq))
 
@@ -319,8 +363,8 @@ def _forgive(tx: Transaction, child: Placement, parent: int) -> int:
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     """In the order of arrival: one that comes after another of them waits for it."""
-    found = {row[1]: Placement(*row) for job_id in ids for row in tx.rows(SQL["placement_by_id"], (job_id,))}
-    revived = {job.id for job in sorted(found.values()) if _revive_one(tx, job)}
+    found = {job for job_id in ids if (job := find_job(tx, job_id)) is not None}
+    revived = {job.id for job in sorted(found) if _revive_one(tx, job)}
     answers = []
     for job_id in ids:
         answers.append(job_id in revived)
@@ -341,9 +385,9 @@ def key_is_taken(tx: Transaction, job: Placement) -> bool:
     """A job that lost its key to a newer one comes back without it, but not beside it."""
     if not job.flags & UNIQUE:
         return False
-    key = tx.rows(SQL["by_id"], (job.id,))[0][4]
-    holder = tx.rows(SQL["unique_holder"], (key,))
-    return bool(holder) and holder[0][0] != job.seq and holder[0][2] < DONE
+    key = tx.value(SQL["unique_key_of"], (job.seq,))
+    holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (key,))
+    return holder is not None and holder.seq != job.seq and holder.state < DONE
 
 
 def bring_back(tx: Transaction, job: Placement, due: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,8 +21,7 @@ _decode = msgspec.json.Decoder(Definition).decode
 
 
 def find(tx: Transaction, name: str) -> ScheduleRecord | None:
-    rows = tx.rows(SQL["schedule_get"], (name,))
-    return _record(rows[0]) if rows else None
+    return tx.maybe_row(_record, SQL["schedule_get"], (name,))
 
 
 def keep(tx: Transaction, record: ScheduleRecord) -> None:
@@ -64,16 +63,19 @@ def due_schedules(tx: Transaction, limit: int) -> ScheduleLook:
 
 
 def _look(tx: Transaction, rows: list[Any], limit: int) -> ScheduleLook:
-    return ScheduleLook(now=tx.now, records=[_record(row) for row in rows[:limit]], more=len(rows) > limit)
+    return ScheduleLook(now=tx.now, records=[_record(*row) for row in rows[:limit]], more=len(rows) > limit)
 
 
 def next_tick(tx: Transaction) -> int | None:
-    rows = tx.rows(SQL["next_tick"])
-    return rows[0][0] if rows else None
+    tick: int | None = tx.maybe_value(SQL["next_tick"])
+    return tick
 
 
-def _record(row: tuple[Any, ...]) -> ScheduleRecord:
-    name, definition, version, created, paused, next_, runs, last_tick, last_job, started, finished, data = row
+def _record(
+    name: str, definition: bytes, version: int, created: int, paused: int, next_: int | None, runs: int,
+    last_tick: int | None, last_job: str | None, started: int | None, finished: int | None, data: bytes | None,
+) -> ScheduleRecord:  # fmt: skip
+    """From the columns of `schedule`."""
     try:
         decoded = _decode(definition)
     except msgspec.MsgspecError as error:
@@ -92,10 +94,15 @@ def note(tx: Transaction, job: NewJob) -> None:
     tx.execute(SQL["recurring_put"], (job.id, job.schedule, job.tick))
 
 
-def of_job(tx: Transaction, seq: Ref) -> tuple[str, int | None]:
+class Recurrence(NamedTuple):
     """The schedule of a job, and its tick."""
-    ((name, tick),) = tx.rows(SQL["recurring_of"], (seq,))
-    return name, tick
+
+    schedule: str
+    tick: int | None
+
+
+def of_job(tx: Transaction, seq: Ref) -> Recurrence:
+    return tx.row(Recurrence, SQL["recurring_of"], (seq,))
 
 
 def hear(tx: Transaction, seq: Ref) -> None:
@@ -148,19 +155,17 @@ def _tick_one(tx: Transaction, tick: Tick, run_folder: str) -> bool:
 
 def _put_job(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None, run_folder: str) -> bool:
     """Put the job of a tick, if its schedule's policy lets it in beside the job before."""
-    if tx.rows(SQL["by_id"], (job.id,)) or (job.lane is not None and lanes.clashes(tx, job.queue, job.lane)):
+    if lanes.find_job(tx, job.id) is not None or (job.lane is not None and lanes.clashes(tx, job.queue, job.lane)):
         return False
-    previous = tx.rows(SQL["by_id"], (last_job,))
-    if overlap is not Overlap.ALLOW and previous and previous[0][1] < DONE:
-        state = previous[0][1]
-        assert last_job is not None
-        if overlap is Overlap.SKIP or (overlap is Overlap.QUEUE and state == BLOCKED):
+    previous = lanes.find_job(tx, last_job)
+    if overlap is not Overlap.ALLOW and previous is not None and previous.state < DONE:
+        if overlap is Overlap.SKIP or (overlap is Overlap.QUEUE and previous.state == BLOCKED):
             return False
         if overlap is Overlap.QUEUE:
-            job = replace(job, after=(last_job,), if_failed=IfFailed.RUN)
-        elif state == RUNNING:
-            put.cancel(tx, [last_job])
+            job = replace(job, after=(previous.id,), if_failed=IfFailed.RUN)
+        elif previous.state == RUNNING:
+            put.cancel(tx, [previous.id])
         else:
-            put.delete(tx, [last_job], "replaced")
+            put.delete(tx, [previous.id], "replaced")
     put.put(tx, [job], run_folder)
     return True

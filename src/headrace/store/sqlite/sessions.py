@@ -15,7 +15,7 @@ import msgspec
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.limits import MOST_STRAYS
-from headrace.store.sqlite.codes import ALL, CANCELLING, SPARE
+from headrace.store.sqlite.codes import ALL, SPARE
 from headrace.store.sqlite.guard import make_run_folder
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import Transaction
@@ -73,10 +73,9 @@ class Session(NamedTuple):
 
 def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:
     """The session a request comes from, if it may still make requests. `settles`: it takes nothing."""
-    found = tx.rows(SQL["session_get"], (session_id,))
-    if not found:
+    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    if session is None:
         raise SessionGone(f"Session {session_id} is not known here.")
-    session = Session(*found[0])
     if session.closed is not None:
         raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
     if not settles and has_expired(tx, session):
@@ -102,11 +101,11 @@ def is_repeat(session: Session, number: int) -> bool:
 
 
 def open_session(tx: Transaction, info: SessionInfo) -> int:
-    found = tx.rows(SQL["session_get"], (info.id,))
+    known = tx.maybe_row(Session, SQL["session_get"], (info.id,))
     encoded = msgspec.json.encode(info)
-    if not found:
+    if known is None:
         tx.execute(SQL["session_open"], (info.id, encoded, info.name, info.timeout, tx.now, tx.steady))
-    elif found[0][5] is not None:
+    elif known.closed is not None:
         raise SessionGone(f"Session {info.id} has been closed and cannot be opened again.")
     else:
         tx.execute(SQL["session_says"], (info.id, encoded))
@@ -136,10 +135,10 @@ def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], 
     lost: list[str] = []
     cancelled: list[str] = []
     for ref, token, job_id in held:
-        found = tx.rows(SQL["lease_state"], (ref, token, session.seq))
-        if not found:
+        cancelling = tx.maybe_value(SQL["lease_state"], (ref, token, session.seq))
+        if cancelling is None:
             lost.append(job_id)
-        elif found[0][0] & CANCELLING:
+        elif cancelling:
             cancelled.append(job_id)
     return Renewal(tx.now, lost, cancelled, strays=_strays(tx, session, held, complete))
 
@@ -174,10 +173,9 @@ def close_session(
 
     `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done.
     """
-    found = tx.rows(SQL["session_get"], (session_id,))
-    if not found or found[0][5] is not None:
+    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    if session is None or session.closed is not None:
         return []
-    session = Session(*found[0])
     leases = tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE))
     if crashed and len(leases) == LEASES_AT_ONCE:
         guilty = [row for ref in set(crashed) for row in tx.rows(SQL["held_one"], (ref, session.seq))]
@@ -192,10 +190,9 @@ def close_session(
 
 def give_back(tx: Transaction, session_id: str, take_away: TakeAway) -> list[str]:
     """Give back some more of what a closed session still holds."""
-    found = tx.rows(SQL["session_get"], (session_id,))
-    if not found or found[0][5] is None:
+    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    if session is None or session.closed is None:
         return []
-    session = Session(*found[0])
     guilty = None if session.answer == _ALL_CHARGED else frozenset[Ref]()
     return _give_back(tx, session, tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE)), guilty, take_away)
 
@@ -229,6 +226,14 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
     return snapshots
 
 
+class Open(NamedTuple):
+    """How many sessions are open, and the rows of the first and the last of them."""
+
+    number: int
+    first: int
+    last: int
+
+
 IDLE_AT_ONCE = 100
 """Sessions that hold nothing can wait: so many of them are looked at in one sweep."""
 
@@ -241,9 +246,9 @@ def dead(tx: Transaction, run_folder: str) -> list[str]:
         for _, session_id, timeout, seen, closed in holding
         if closed is not None or _is_dead(tx, run_folder, session_id, timeout, seen)
     ]
-    known = {row[0] for row in holding}
-    number, first, last = tx.rows(SQL["sessions_open"])[0]
-    start = first if number <= IDLE_AT_ONCE else random.randint(first, last)  # noqa: S311
+    known = {seq for seq, *_ in holding}
+    opened = tx.row(Open, SQL["sessions_open"])
+    start = opened.first if opened.number <= IDLE_AT_ONCE else random.randint(opened.first, opened.last)  # noqa: S311
     silent = tx.number("max-worker-age")
     for seq, session_id, timeout, seen in tx.rows(SQL["sessions_some"], (start, IDLE_AT_ONCE)):
         if seq not in known and _is_dead(tx, run_folder, session_id, max(timeout, silent), seen):

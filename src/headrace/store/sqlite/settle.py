@@ -62,6 +62,15 @@ class Request(NamedTuple):
     started: Sequence[Ref]
 
 
+class _Special(NamedTuple):
+    """Whether there is anything beyond plain jobs, and when the next schedule ticks."""
+
+    ended: bool
+    lane: bool
+    control: bool
+    next_tick: int | None
+
+
 def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
     assert request.names is not None
@@ -70,13 +79,13 @@ def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
         return None
     if tx.rows(SQL["holds_any"], (session.seq,)) or is_silent(tx, session):
         return None
-    some_ended, _, _, next_tick = tx.rows(SQL["special"])[0]
+    special = tx.row(_Special, SQL["special"])
     next_due = _next_due(tx)
-    if some_ended or (next_due is not None and next_due <= tx.now):
+    if special.ended or (next_due is not None and next_due <= tx.now):
         return None
-    if any(tx.rows(SQL["ready_count"], (queue, 1))[0][0] for queue in request.names.with_work(tx, 1)):
+    if any(tx.value(SQL["ready_count"], (queue, 1)) for queue in request.names.with_work(tx, 1)):
         return None
-    return ExchangeReply([], [], tx.now, next_due, next_tick)
+    return ExchangeReply([], [], tx.now, next_due, special.next_tick)
 
 
 def _answered(session: Session, unrecorded: int) -> Session:
@@ -103,7 +112,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     except _Unclear:
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
-    some_ended, any_lane, any_control, next_tick = tx.rows(SQL["special"])[0]
+    some_ended, any_lane, any_control, next_tick = tx.row(_Special, SQL["special"])
     unreleased = some_ended and relations.work_off(tx)
     if some_ended:
         next_tick = schedules.next_tick(tx)
@@ -128,11 +137,31 @@ def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
     """When to come again: when the next job falls due, or at once if there are more dependents to release."""
     if unreleased:
         return tx.now
-    found = tx.rows(SQL["next_due"])
-    return found[0][0] if found else None
+    due: int | None = tx.maybe_value(SQL["next_due"])
+    return due
 
 
 # -- settle ------------------------------------------------------------------------------------------
+
+
+class _Job(NamedTuple):
+    """What a settle needs to know about a job."""
+
+    token: int
+    state: int
+    session: int | None
+    flags: int
+    crashes: int
+    max_crashes: int
+    due: int
+    deferred_since: int | None
+    queue: str
+    id: str
+    handed_out: int
+
+    def is_held(self, outcome: Outcome, session: Session) -> bool:
+        """Whether the session still has the lease that the outcome is of."""
+        return (self.token, self.state, self.session) == (outcome.token, RUNNING, session.seq)
 
 
 class _Unclear(Exception):
@@ -186,7 +215,7 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
         before = tx.connection.total_changes()
         tx.connection.executemany(SQL["done"], rows)
         changed = tx.connection.total_changes() - before
-        settled.update(_settled(tx, session, [(row[0], row[1]) for row in rows], changed))
+        settled.update(_settled(tx, session, [(ref, token) for ref, token, *_ in rows], changed))
     return settled
 
 
@@ -196,102 +225,110 @@ def _settled(tx: Transaction, session: Session, leases: Sequence[tuple[Ref, Toke
         return [ref for ref, _ in leases]
     done = []
     for ref, token in leases:
-        found = tx.rows(SQL["holder"], (ref,))
-        if found and found[0][:3] == (token, DONE, session.seq):
+        job = tx.maybe_row(_Job, SQL["holder"], (ref,))
+        if job is not None and (job.token, job.state, job.session) == (token, DONE, session.seq):
             done.append(ref)
     if len(done) != changed:
         raise _Unclear
     return done
 
 
+class _Next(NamedTuple):
+    """What becomes of a job that was settled as anything but done."""
+
+    state: int
+    due: int
+    crashes: int
+    deferred_since: int | None
+    group: str | None
+
+
+def _decide(tx: Transaction, job: _Job, outcome: Outcome) -> _Next:
+    kind, group = outcome.kind, outcome.group
+    due, crashes = job.due, job.crashes + (kind is Kind.CRASHED)
+    deferred_since = None
+    if outcome.charge is Charge.DEFERRAL:
+        deferred_since = tx.now if job.deferred_since is None else job.deferred_since
+    if job.flags & CANCELLING:
+        state = CANCELLED
+    elif kind is Kind.FAILED:
+        state = FAILED
+    elif kind is Kind.BROKEN:
+        state, group = FAILED, "broken"
+    elif kind is Kind.CRASHED and crashes >= job.max_crashes:
+        state, group = FAILED, "crashed"
+    elif kind is Kind.WAITING:
+        state = BLOCKED
+    elif kind in (Kind.AGAIN, Kind.MOVED):
+        due = outcome.at if outcome.at is not None else tx.now + outcome.delay
+        state = SCHEDULED if due > tx.now else READY
+    else:
+        state = READY
+    return _Next(state, due, crashes, deferred_since, group)
+
+
 def settle(
     tx: Transaction, session: Session, outcome: Outcome, lag: int, what: str = "", *, unstarted: bool = False
 ) -> Verdict:
     """Settle a lease. `what`: what to call it in the history, if not as usual. `unstarted`: its worker says so."""
-    if outcome.kind is Kind.DONE:
+    ref, kind = outcome.ref, outcome.kind
+    if kind is Kind.DONE:
         return _settle_done(tx, session, outcome, lag)
-    found = tx.rows(SQL["holder"], (outcome.ref,))
-    if not found:
-        return Verdict.STALE
-    token, state, holder, flags, crashes, max_crashes, due, deferred_since, queue, job_id, handed_out = found[0]
-    if (token, state, holder) != (outcome.token, RUNNING, session.seq):
-        return _refusal(session, outcome, found[0])
+    job = tx.maybe_row(_Job, SQL["holder"], (ref,))
+    if job is None or not job.is_held(outcome, session):
+        return _refusal(session, outcome, job)
     began = None if outcome.began is None else outcome.began + lag
     ended = tx.now if outcome.ended is None else outcome.ended + lag
-
-    kind = outcome.kind
-    attempts: int | None = int(outcome.charge is Charge.ATTEMPT)
-    group = outcome.group
-    if outcome.charge is Charge.DEFERRAL:
-        deferred_since = tx.now if deferred_since is None else deferred_since
-    else:
-        deferred_since = None
-    if kind is Kind.CRASHED:
-        crashes += 1
-    if flags & CANCELLING:
-        new_state = CANCELLED
-    elif kind is Kind.FAILED:
-        new_state = FAILED
-    elif kind is Kind.BROKEN:
-        new_state, group = FAILED, "broken"
-    elif kind is Kind.CRASHED and crashes >= max_crashes:
-        new_state, group = FAILED, "crashed"
-    elif kind is Kind.WAITING:
-        new_state = BLOCKED
-    elif kind in (Kind.AGAIN, Kind.MOVED):
-        due = outcome.at if outcome.at is not None else tx.now + outcome.delay
-        new_state = SCHEDULED if due > tx.now else READY
-    else:
-        new_state = READY
-    moved = kind is Kind.MOVED and new_state != CANCELLED
-    hooked = flags & HOOKED or new_state == BLOCKED
-    before = placement(tx, outcome.ref) if hooked else None
-    if unstarted and before is not None and flags & LANED:
-        lanes.never_started(tx, before, handed_out)
-    if new_state == FAILED:
-        stats.count(tx, queue, ended, FAILURES)
-    elif kind is Kind.AGAIN and attempts and new_state != CANCELLED:
-        stats.count(tx, queue, ended, RETRIES)
-    if moved:
-        attempts, crashes, queue = None, 0, outcome.queue or queue
-    flags &= ~(CANCELLING | SPARE)
-    final = new_state >= DONE
+    becomes = _decide(tx, job, outcome)
+    final = becomes.state >= DONE
+    moved = kind is Kind.MOVED and not final
+    before = placement(tx, ref) if job.flags & HOOKED or becomes.state == BLOCKED else None
+    if unstarted and before is not None and job.flags & LANED:
+        lanes.never_started(tx, before, job.handed_out)
+    _count(tx, job.queue, ended, becomes, outcome)
     begun = began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
-    if not final and not begun and flags & HISTORY:
-        begun = history.last_line(tx, outcome.ref) == "log"
-    eventful = begun and not final
-    worded = new_state == FAILED and outcome.note != ""  # more is known of the failure than its group
+    if not final and not begun and job.flags & HISTORY:
+        begun = history.last_line(tx, ref) == "log"
+    worded = becomes.state == FAILED and outcome.note != ""  # more is known of the failure than its group
+    eventful = worded or (begun and not final)
+    queue = (moved and outcome.queue) or job.queue
     tx.execute(
         SQL["settle"],
         (
-            outcome.ref, new_state, due, queue, outcome.task if moved else None, attempts, crashes,
-            flags | (HISTORY if eventful or worded else 0), began, ended if final else None, deferred_since,
-            outcome.data, outcome.error, group,
+            ref, becomes.state, becomes.due, queue, outcome.task if moved else None,
+            None if moved else int(outcome.charge is Charge.ATTEMPT), 0 if moved else becomes.crashes,
+            (job.flags & ~(CANCELLING | SPARE)) | (HISTORY if eventful else 0), began, ended if final else None,
+            becomes.deferred_since, outcome.data, outcome.error, becomes.group,
         ),
     )  # fmt: skip
-    what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, ""))
     if before is not None:
         if final:
-            admission.ended(tx, before, new_state)
+            admission.ended(tx, before, becomes.state)
         elif kind is not Kind.WAITING:
-            admission.end_of_run(tx, before, queue, due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
+            admission.end_of_run(tx, before, queue, becomes.due, was_due=kind in (Kind.RELEASED, Kind.CRASHED))
         elif not relations.wait_for_children(tx, before, outcome.after):
             return Verdict.OK
-    if eventful or worded:
-        told = ("failed" if worded else what, outcome.note)
-        history.remember_run(tx, session.name, outcome.ref, told, handed_out if began is None else began, ended)
-    if new_state == FAILED:
-        tx.happened(outcome.ref, "failed", group or "", session.name)
-    elif new_state == CANCELLED:
-        tx.happened(outcome.ref, "cancelled", "", session.name)
-    else:
-        tx.happened(outcome.ref, what, outcome.note, session.name)
+    what = what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, ""))
+    if eventful:
+        run = ("failed" if worded else what, outcome.note)
+        history.remember_run(tx, session.name, ref, run, job.handed_out if began is None else began, ended)
+    what, detail = _ENDS.get(becomes.state, what), (becomes.group or "") if final else outcome.note
+    tx.happened(ref, what, "" if becomes.state == CANCELLED else detail, session.name)
     if moved and outcome.body is not None:
-        set_body(tx, outcome.ref, job_id, outcome.body)
-    _tell(tx, job_id, queue, new_state)
+        set_body(tx, ref, job.id, outcome.body)
+    _tell(tx, job.id, queue, becomes.state)
     return Verdict.OK
 
 
+def _count(tx: Transaction, queue: str, ended: int, becomes: _Next, outcome: Outcome) -> None:
+    """Failures and retries, in the statistics."""
+    if becomes.state == FAILED:
+        stats.count(tx, queue, ended, FAILURES)
+    elif outcome.kind is Kind.AGAIN and outcome.charge is Charge.ATTEMPT and becomes.state != CANCELLED:
+        stats.count(tx, queue, ended, RETRIES)
+
+
+_ENDS = {FAILED: "failed", CANCELLED: "cancelled"}
 _HAPPENED = {
     Kind.AGAIN: "retried",
     Kind.RELEASED: "released",
@@ -331,25 +368,24 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
     values = _done_values(tx, session, outcome, lag)
     tx.execute(SQL["done"], values)
     if not tx.connection.changes():
-        found = tx.rows(SQL["holder"], (outcome.ref,))
-        if not found or found[0][:3] != (outcome.token, RUNNING, session.seq):
-            return _refusal(session, outcome, found[0] if found else None)
+        job = tx.maybe_row(_Job, SQL["holder"], (outcome.ref,))
+        if job is None or not job.is_held(outcome, session):
+            return _refusal(session, outcome, job)
         tx.execute(SQL["done"], (*values[:-1], 0))
         admission.ended(tx, placement(tx, outcome.ref), DONE)
-    if values[7]:
+    if outcome.result is not None and len(outcome.result) > INLINE:
         tx.execute(SQL["blob_put"], (outcome.id, RESULT, outcome.result))
     tx.ended.append(outcome.id)
     tx.happened(outcome.ref, "done", worker=session.name)
     return Verdict.OK
 
 
-def _refusal(session: Session, outcome: Outcome, holder: tuple[Any, ...] | None) -> Verdict:
+def _refusal(session: Session, outcome: Outcome, job: _Job | None) -> Verdict:
     """Why an outcome does not count: recorded before, or no longer its session's to tell."""
-    if holder is None:
+    if job is None:
         return Verdict.STALE
-    token, state, last, *_ = holder
-    ours = (token, last) == (outcome.token, session.seq)
-    return Verdict.ALREADY if ours and state != RUNNING else Verdict.STALE
+    ours = (job.token, job.session) == (outcome.token, session.seq)
+    return Verdict.ALREADY if ours and job.state != RUNNING else Verdict.STALE
 
 
 def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:

@@ -25,15 +25,13 @@ def first_day(tx: Transaction, setting: str) -> int:
 def fold(tx: Transaction, jobs: Iterable[Times]) -> None:
     """These jobs are done and about to go: they leave their durations behind."""
     first, first_with_buckets = first_day(tx, "stats-history"), first_day(tx, "histogram-history")
-    sums: dict[tuple[int, str, int, int], list[float]] = {}
+    sums: dict[tuple[int, str, int, int], tuple[int, float, float]] = {}
     for (queue, day, kind, length), number in _durations(jobs).items():
         if day >= first:
             place = (day, queue, kind, bucket_of(length) if day >= first_with_buckets else ALL)
-            found = sums.setdefault(place, [0, 0.0, 0.0])
-            found[0] += number
-            found[1] += number * length
-            found[2] += number * length * length
-    tx.connection.executemany(SQL["stat_add"], [(*place, *found) for place, found in sums.items()])
+            count, total, squares = sums.get(place, (0, 0.0, 0.0))
+            sums[place] = count + number, total + number * length, squares + number * length * length
+    tx.connection.executemany(SQL["stat_add"], [(*place, *summed) for place, summed in sums.items()])
 
 
 def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
@@ -75,18 +73,18 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
         run=runs,
         retries=tallies[RETRIES].count,
         failures=tallies[FAILURES].count,
-        failed=tx.rows(SQL["stat_failed"], span)[0][0],
+        failed=tx.value(SQL["stat_failed"], span),
     )
 
 
 def _old_day(tx: Transaction) -> int | None:
-    found = tx.rows(SQL["stat_old"], (first_day(tx, "stats-history"),))
-    return found[0][0] if found else None
+    day: int | None = tx.maybe_value(SQL["stat_old"], (first_day(tx, "stats-history"),))
+    return day
 
 
 def _day_to_flatten(tx: Transaction) -> int | None:
-    found = tx.rows(SQL["stat_with_buckets"], (first_day(tx, "histogram-history"),))
-    return found[0][0] if found else None
+    day: int | None = tx.maybe_value(SQL["stat_with_buckets"], (first_day(tx, "histogram-history"),))
+    return day
 
 
 def out_of_date(tx: Transaction) -> bool:

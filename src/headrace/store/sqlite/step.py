@@ -15,6 +15,7 @@ from headrace.store.sqlite.codes import TRACKED
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 EVERYONE = 1 << 30
 """All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
@@ -68,8 +69,8 @@ class Transaction:
     def setting(self, name: str) -> int | None:
         """What has been set, or the default. Looked up once."""
         if name not in self._settings:
-            found = self.rows(SQL["setting_get"], (name,))
-            value = found[0][0] if found else DEFINITIONS[name].default
+            found = self.maybe_value(SQL["setting_get"], (name,))
+            value = DEFINITIONS[name].default if found is None else found
             if value is None:
                 return None
             self._settings[name] = value
@@ -84,6 +85,24 @@ class Transaction:
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""
         return self.execute(statement, values).fetchall()
+
+    def row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R:
+        """The row of a query that has one, with names."""
+        return kind(*self.execute(statement, values).fetchall()[0])
+
+    def maybe_row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R | None:
+        """The first row of a query, with names, if there is one."""
+        found = self.execute(statement, values).fetchall()
+        return kind(*found[0]) if found else None
+
+    def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query that has a row."""
+        return self.execute(statement, values).fetchall()[0][0]
+
+    def maybe_value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query's first row; None if there is no row."""
+        found = self.execute(statement, values).fetchall()
+        return found[0][0] if found else None
 
     def news(self, queue: str, workers: int = 1) -> None:
         """A queue has work for so many workers."""

@@ -39,17 +39,14 @@ class Surplus:
         if count <= 0:
             return 1 << 62
         if count <= EXACT:
-            last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
-            return int(last_kept[0][0]) if last_kept else 0
-        if count != self._count or tx.rows(SQL["done_since"], (self._newest, self._slack))[0][0] >= self._slack:
+            return tx.maybe_value(SQL["surplus_before"], (count - 1,)) or 0
+        if count != self._count or tx.value(SQL["done_since"], (self._newest, self._slack)) >= self._slack:
             self._look(tx, count)
         return self._before
 
     def _look(self, tx: Transaction, count: int) -> None:
-        last_kept = tx.rows(SQL["surplus_before"], (count - 1,))
-        self._before = last_kept[0][0] if last_kept else 0
-        newest = tx.rows(SQL["surplus_before"], (0,))
-        self._newest = newest[0][0] if newest else 0
+        self._before = tx.maybe_value(SQL["surplus_before"], (count - 1,)) or 0
+        self._newest = tx.maybe_value(SQL["surplus_before"], (0,)) or 0
         self._slack = count // 10
         self._count = count
 
@@ -69,7 +66,6 @@ _KEPT = "kept {}"
 """In `progress`: the last job of a state that others still needed, when there were many to look at."""
 _LOOKED_AT = "surplus"
 """In `progress`: the last done job that was looked at and stayed, because it returned something or was needed."""
-_BEGINNING = (-1, "", 0)
 
 
 class _Bounds(NamedTuple):
@@ -93,45 +89,74 @@ def _bounds(tx: Transaction, overrides: Overrides) -> _Bounds:
     return _Bounds({DONE: done, FAILED: failed, CANCELLED: failed}, surplus)
 
 
-def _expired(tx: Transaction, state: int, bounds: _Bounds) -> list[Any]:
+class _Ended(NamedTuple):
+    """An ended job that retention looks at, and whether it returned something."""
+
+    seq: int
+    flags: int
+    queue: str
+    due: int
+    started: int
+    finished: int
+    returned: int
+
+    @property
+    def times(self) -> stats.Times:
+        return self.queue, self.due, self.started, self.finished
+
+
+class _Place(NamedTuple):
+    """Where an ended job is in the order that retention goes by."""
+
+    finished: int
+    queue: str
+    seq: int
+
+
+def _expired(tx: Transaction, state: int, bounds: _Bounds) -> list[_Ended]:
     """The next ones that retention has given up, in the order of their ends, behind what the step before has kept."""
-    place = _place(tx, _KEPT.format(state), state) or _BEGINNING
-    return tx.rows(SQL["expired_jobs"], (state, bounds.before[state], PURGE_STEP, *place))
+    place = _place(tx, _KEPT.format(state), state) or _Place(-1, "", 0)
+    return _ended(tx, (state, bounds.before[state], PURGE_STEP, *place))
 
 
-def _place(tx: Transaction, name: str, state: int) -> tuple[int, str, int] | None:
+def _ended(tx: Transaction, values: tuple[Any, ...]) -> list[_Ended]:
+    return [_Ended(*row) for row in tx.rows(SQL["expired_jobs"], values)]
+
+
+def _place(tx: Transaction, name: str, state: int) -> _Place | None:
     """Where the step before came to an end, if there was more to look at."""
-    found = tx.rows(SQL["place_of_ended"], (name, state))
-    return found[0] if found else None
+    return tx.maybe_row(_Place, SQL["place_of_ended"], (name, state))
 
 
-def _surplus(tx: Transaction, bounds: _Bounds) -> list[Any]:
+def _surplus(tx: Transaction, bounds: _Bounds) -> list[_Ended]:
     """The next done jobs that are given up if they returned nothing, behind those that full steps have looked at."""
-    place = max(_place(tx, _LOOKED_AT, DONE) or _BEGINNING, (bounds.before[DONE], "", 0))
-    return tx.rows(SQL["expired_jobs"], (DONE, bounds.surplus, PURGE_STEP, *place))
+    place = max(_place(tx, _LOOKED_AT, DONE) or _Place(-1, "", 0), _Place(bounds.before[DONE], "", 0))
+    return _ended(tx, (DONE, bounds.surplus, PURGE_STEP, *place))
 
 
 def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
     """How many done jobs have been purged that were too young to go had they returned something, and whether there may
     be more."""
-    rows = _surplus(tx, bounds)
-    kept = [row[0] for row in rows if row[6] or (row[1] & PRECEDES and relations.is_needed(tx, row[0], DONE))]
+    ended = _surplus(tx, bounds)
+    kept = [
+        job.seq for job in ended if job.returned or (job.flags & PRECEDES and relations.is_needed(tx, job.seq, DONE))
+    ]
     stays = set(kept)
-    doomed = [row for row in rows if row[0] not in stays]
+    doomed = [job for job in ended if job.seq not in stays]
     if doomed:
-        stats.fold(tx, [row[2:6] for row in doomed])
-    for seq, flags, *_ in doomed:
-        erase(tx, seq, flags)
-    full = len(rows) == PURGE_STEP
+        stats.fold(tx, [job.times for job in doomed])
+    for job in doomed:
+        erase(tx, job.seq, job.flags)
+    full = len(ended) == PURGE_STEP
     if full and kept:
         tx.execute(SQL["progress_set"], (_LOOKED_AT, kept[-1]))
     return len(doomed), full
 
 
 def _no_surplus(tx: Transaction, bounds: _Bounds) -> bool:
-    rows = _surplus(tx, bounds)
-    left = all(row[6] or (row[1] & PRECEDES and relations.some_need(tx, row[0], DONE)) for row in rows)
-    return len(rows) < PURGE_STEP and left
+    ended = _surplus(tx, bounds)
+    left = all(job.returned or (job.flags & PRECEDES and relations.some_need(tx, job.seq, DONE)) for job in ended)
+    return len(ended) < PURGE_STEP and left
 
 
 def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
@@ -140,12 +165,12 @@ def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
     Those that others still need stay. One step looks at so many; the next goes on behind the last one that stayed.
     """
     expired = _expired(tx, state, bounds)
-    kept = [row[0] for row in expired if row[1] & PRECEDES and relations.is_needed(tx, row[0], state)]
-    doomed = [row for row in expired if row[0] not in kept] if kept else expired
+    kept = [job.seq for job in expired if job.flags & PRECEDES and relations.is_needed(tx, job.seq, state)]
+    doomed = [job for job in expired if job.seq not in kept] if kept else expired
     if state == DONE and doomed:
-        stats.fold(tx, [row[2:6] for row in doomed])
-    for seq, flags, *_ in doomed:
-        erase(tx, seq, flags)
+        stats.fold(tx, [job.times for job in doomed])
+    for job in doomed:
+        erase(tx, job.seq, job.flags)
     if len(expired) < PURGE_STEP:
         tx.execute(SQL["progress_unset"], (_KEPT.format(state),))
     elif kept:
@@ -156,20 +181,26 @@ def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
 def _nothing_to_purge(tx: Transaction, state: int, bounds: _Bounds) -> bool:
     expired = _expired(tx, state, bounds)
     whole = len(expired) < PURGE_STEP and _place(tx, _KEPT.format(state), state) is None
-    return whole and all(row[1] & PRECEDES and relations.some_need(tx, row[0], state) for row in expired)
+    return whole and all(job.flags & PRECEDES and relations.some_need(tx, job.seq, state) for job in expired)
 
 
-def _results_to_drop(tx: Transaction) -> tuple[int, int] | None:
+class _Span(NamedTuple):
+    """From after a time until another."""
+
+    since: int
+    until: int
+
+
+def _results_to_drop(tx: Transaction) -> _Span | None:
     """After when and until when jobs ended whose results are given up next, if any."""
     keep = tx.setting("results-history")
     if keep is None:
         return None
-    found = tx.rows(SQL["progress_get"], ("results",))
-    since, until = found[0][0] if found else 0, tx.now - keep - 1
+    since, until = tx.maybe_value(SQL["progress_get"], ("results",)) or 0, tx.now - keep - 1
     if not tx.rows(SQL["results_upto"], (since, until, 0)):
         return None
-    step = tx.rows(SQL["results_upto"], (since, until, PURGE_STEP))
-    return since, step[0][0] if step else until
+    upto = tx.maybe_value(SQL["results_upto"], (since, until, PURGE_STEP))
+    return _Span(since, until if upto is None else upto)
 
 
 def _forgotten_before(tx: Transaction) -> int:
@@ -218,7 +249,7 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
         if returned >= table.LEASES_AT_ONCE:
             more = True
             break
-        if tx.rows(SQL["session_get"], (session_id,))[0][5] is None:
+        if tx.row(table.Session, SQL["session_get"], (session_id,)).closed is None:
             given_back = table.close_session(tx, session_id, None, take_away, run_folder)
             closed += 1
         else:
@@ -237,7 +268,7 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
         needed = msgspec.json.encode([seq for seq in preceding if relations.is_needed(tx, seq, DONE)]).decode()
         tx.execute(SQL["drop_blobs"], (*step, needed))
         tx.execute(SQL["drop_results"], (*step, needed))
-        tx.execute(SQL["progress_set"], ("results", step[1]))
+        tx.execute(SQL["progress_set"], ("results", step.until))
     stats.forget(tx)
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     if forgotten(tx):
@@ -255,7 +286,7 @@ def swept_already(tx: Transaction) -> Swept:
 
 def _again_in(tx: Transaction) -> int | None:
     """Many sessions ask less often, so that all of them together ask a hundred times a second."""
-    pause = 10 * int(tx.rows(SQL["sessions_open"])[0][0])
+    pause = 10 * tx.row(table.Open, SQL["sessions_open"]).number
     return pause if pause > 1_000 else None
 
 
@@ -280,16 +311,16 @@ def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
 def set_aside(tx: Transaction) -> list[str]:
     """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
     found = tx.rows(SQL["damaged"], (AT_ONCE,))
-    for seq, job_id, queue, state, priority, due, flags, token in found:
-        _set_aside(tx, Placement(seq, job_id, queue, state, priority, due, flags), token)
+    for *job, token in found:
+        _set_aside(tx, Placement(*job), token)
     relations.work_off(tx)
-    return [row[1] for row in found]
+    return [job_id for _, job_id, *_ in found]
 
 
 def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
     words = f"Its row in the table `job` says what cannot be: state {job.state}, flags {job.flags}, token {token}."
     tx.execute(SQL["damaged_parents"], (job.seq,))
-    job = job._replace(flags=tx.rows(SQL["damaged_flags"], (job.seq,))[0][0])
+    job = job._replace(flags=tx.value(SQL["damaged_flags"], (job.seq,)))
     tx.execute(SQL["set_aside"], (job.seq, job.flags, tx.now, damaged.GROUP, damaged.error(words)))
     if job.state != RUNNING:
         history.remember_sudden_end(tx, job.seq, "failed", damaged.GROUP)

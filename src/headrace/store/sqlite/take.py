@@ -43,7 +43,8 @@ class Names:
         if self.few:
             return self.given
         if not self._sorted and len(self.patterns) == 1:
-            return islice(_fitting(tx, self.patterns[0][1]), most)
+            ((_, pattern),) = self.patterns
+            return islice(_fitting(tx, pattern), most)
         places: dict[str, int] = {name: self._places[name] for name in self._ready(tx)}
         for place, pattern in self.patterns:
             for name in islice(_fitting(tx, pattern), most):
@@ -72,22 +73,22 @@ def _fitting(tx: Transaction, pattern: str) -> Iterator[str]:
     prefix, fit = literal_part(pattern), matcher(pattern)
     at, page = prefix, 8
     while True:
-        found = tx.rows(SQL["ready_queues"], (at, page))
-        for (queue,) in found:
+        found = [queue for (queue,) in tx.rows(SQL["ready_queues"], (at, page))]
+        for queue in found:
             if not queue.startswith(prefix):
                 return
             if fit(queue):
                 yield queue
         if len(found) < page:
             return
-        at, page = f"{found[-1][0]}\0", min(2 * page, _PAGE)
+        at, page = f"{found[-1]}\0", min(2 * page, _PAGE)
 
 
 def has_work(tx: Transaction, names: Names) -> bool:
     """Is anything ready in these queues, or due?"""
     due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
     return any(at <= tx.now for (at,) in due) or any(
-        tx.rows(SQL["ready_count"], (queue, 1))[0][0] and queues.free(tx, queues.control(tx, queue), 1)
+        tx.value(SQL["ready_count"], (queue, 1)) and queues.free(tx, queues.control(tx, queue), 1)
         for queue in names.with_work(tx)
     )
 
@@ -105,7 +106,7 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
             return _leases(tx, handing.everything())
         found = take.queues
     if several and len(take.queues) > 1:
-        return _leases(tx, _as_taken(_one_from_each(tx, values, take), take))
+        return _as_taken(_leases(tx, _one_from_each(tx, values, take)), take)
     return _leases(tx, _first_queue_first(tx, values, take, found))
 
 
@@ -125,7 +126,7 @@ def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, fou
 def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
     """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
     wanted = take.slots + take.spare
-    left = {queue: tx.rows(SQL["ready_count"], (queue, wanted))[0][0] for queue in take.queues}
+    left = {queue: tx.value(SQL["ready_count"], (queue, wanted)) for queue in take.queues}
     shares: Counter[tuple[int, str]] = Counter()
     turn = deque(queue for queue in take.queues if left[queue])
     for place in range(wanted):
@@ -141,27 +142,25 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
 
 def again(tx: Transaction, request: tuple[int, int], take: Take | None) -> list[Lease]:
     """The leases that a repeated request has been given, as far as they are still held. `request`: session, number."""
-    return _leases(tx, _as_taken(tx.rows(SQL["retake"], request), take))
+    return [] if take is None else _as_taken(_leases(tx, tx.rows(SQL["retake"], request)), take)
 
 
-def _as_taken(rows: list[Any], take: Take | None) -> list[Any]:
+def _as_taken(leases: list[Lease], take: Take) -> list[Lease]:
     """Leases in the order of the take, as a repeat finds them in no particular order."""
-    if take is None:
-        return []
-    rows.sort()  # by priority, due and arrival
+    leases.sort(key=lambda lease: (-lease.priority, lease.due, lease.ref))
     if len(take.queues) == 1:
-        return rows
-    lines: dict[str, list[Any]] = {queue: [] for queue in take.queues}
-    for row in rows:
-        lines.setdefault(row[6], []).append(row)  # (What a pattern stood for comes last when it is found again.)
+        return leases
+    lines: dict[str, list[Lease]] = {queue: [] for queue in take.queues}
+    for lease in leases:
+        lines.setdefault(lease.queue, []).append(lease)  # (What a pattern stood for comes last when it is found again.)
     if take.round_robin:
         return _in_turn([line for line in lines.values() if line])
-    return sorted(chain.from_iterable(lines.values()), key=lambda row: row[15] & SPARE)
+    return sorted(chain.from_iterable(lines.values()), key=lambda lease: lease.spare)
 
 
-def _in_turn(lines: list[list[Any]]) -> list[Any]:
+def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     """One of each, as long as there are any."""
-    order: list[Any] = []
+    order: list[Lease] = []
     place = 0
     while lines:
         order += [line[place] for line in lines]
@@ -176,7 +175,7 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
             ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
             flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
-            schedules.of_job(tx, ref)[1] if flags & RECURRING else None,
+            schedules.of_job(tx, ref).tick if flags & RECURRING else None,
             resumed=flags & RESUMED != 0, start_within=lanes.start_within(tx, ref) if flags & LANED else None,
         )
         for (
@@ -251,11 +250,11 @@ class Handing:
             return 0
         rows = hand_out(self._tx, self._values, spare, queue, wanted)
         self.rows += rows
-        for row in rows:
-            if row[15] & LANED:
-                lanes.start(self._tx, row[2], queue, self._taken, self._take.grace)
+        for _, _, seq, *_, flags in rows:
+            if flags & LANED:
+                lanes.start(self._tx, seq, queue, self._taken, self._take.grace)
         return len(rows)
 
     def _lane_is_next(self, queue: str) -> bool:
-        head = self._tx.rows(SQL["head"], (queue,)) if queue in self._laned else ()
-        return bool(head and head[0][0] & LANED)
+        flags = self._tx.maybe_value(SQL["head"], (queue,)) if queue in self._laned else None
+        return flags is not None and flags & LANED != 0

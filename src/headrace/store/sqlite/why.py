@@ -18,14 +18,14 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
     (snapshot,) = find.get(tx, [job_id])
     if snapshot is None:
         return None
-    job = Placement(*tx.rows(SQL["placement_by_id"], (job_id,))[0])
+    job = tx.row(Placement, SQL["placement_by_id"], (job_id,))
     control = queues.control(tx, job.queue)
     waits_for, unmet = _unmet(tx, job)
     running: list[tuple[str, str]] = []
     runs = 0
     if control is not None and control.limit is not None:
         running = tx.rows(SQL["queue_running_some"], (job.queue, limits.SHOWN))
-        runs = tx.rows(SQL["queue_running"], (job.queue, ALL))[0][0]
+        runs = tx.value(SQL["queue_running"], (job.queue, ALL))
     in_lane = bool(job.flags & LANED)
     return Circumstances(
         now=tx.now,
@@ -45,7 +45,7 @@ def _unmet(tx: Transaction, job: Placement) -> tuple[tuple[tuple[str, State], ..
     if not job.flags & AFTER or job.state >= DONE:
         return (), 0
     some = tx.rows(SQL["waits_for"], (job.seq, limits.SHOWN))
-    return tuple((parent, STATES[state]) for parent, state in some), tx.rows(SQL["edges_count"], (job.seq,))[0][0]
+    return tuple((parent, STATES[state]) for parent, state in some), tx.value(SQL["edges_count"], (job.seq,))
 
 
 def _listeners(tx: Transaction, job: Snapshot, run_folder: str) -> tuple[str, ...]:

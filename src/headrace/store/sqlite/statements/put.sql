@@ -13,10 +13,6 @@ ON CONFLICT (id) DO NOTHING
 -- Data that a job begins with.
 UPDATE job SET data = ?2 WHERE id = ?1
 
--- name: by_id
--- Find a job's row.
-SELECT seq, state, flags, queue, unique_key FROM job WHERE id = ?1
-
 -- name: blob_put
 -- Store a value too large to be carried along in `job`.
 INSERT OR REPLACE INTO blob (job, kind, bytes) SELECT seq, ?2, ?3 FROM job WHERE id = ?1
@@ -47,6 +43,10 @@ ON CONFLICT (key) DO UPDATE SET job = excluded.job, until = excluded.until
 -- name: unique_of
 -- The unique key of a job.
 SELECT key FROM unique_key WHERE job = ?1
+
+-- name: unique_key_of
+-- The unique key that a job was put with, whether it still has it or not.
+SELECT unique_key FROM job WHERE seq = ?1
 
 -- name: delete_unique
 -- Remove a job's claim on its unique key.
