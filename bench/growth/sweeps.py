@@ -8,7 +8,7 @@ from bench.growth import row
 from bench.tools import Report
 from headrace.records import SessionInfo, Take
 from headrace.store.redis.store import RedisStore
-from headrace.worker.pump import SWEEP_EVERY
+from headrace.worker.upkeep import SWEEP_EVERY
 from store.redis.servers import Server
 
 PERIOD = 15

@@ -11,33 +11,29 @@ from headrace.worker.run import Run
 
 
 class Deadlines:
-    """Asked by the pump. `watch` is called by whoever begins a run, in any thread."""
+    """Asked by the pump. `watch` is called by the thread that begins a run."""
 
     def __init__(self, steady: Callable[[], int]) -> None:
         self._steady = steady
-        self._begun: deque[Run] = deque()
-        self._alarms: list[tuple[int, int, Run]] = []
+        self.begun: deque[Run] = deque()
+        """Runs that `next` does not know of yet."""
+        self.alarms: list[tuple[int, int, Run]] = []
 
     def watch(self, run: Run) -> None:
-        self._begun.append(run)
-
-    @property
-    def untold(self) -> bool:
-        """Whether runs have begun that `next` does not know of."""
-        return bool(self._begun)
+        self.begun.append(run)
 
     @property
     def next(self) -> int | None:
         """When to ask what was missed, on the steady clock."""
-        return self._alarms[0][0] if self._alarms else None
+        return self.alarms[0][0] if self.alarms else None
 
     def missed(self, running: Container[Run]) -> Iterator[tuple[Run, str]]:
         """Each run that is late, with the reason to stop it."""
-        while self._begun:
-            self._set_alarm(self._begun.popleft())
+        while self.begun:
+            self._set_alarm(self.begun.popleft())
         now = self._steady()
-        while self._alarms and self._alarms[0][0] <= now:
-            _, _, run = heapq.heappop(self._alarms)
+        while self.alarms and self.alarms[0][0] <= now:
+            _, _, run = heapq.heappop(self.alarms)
             if run not in running or run.stop_reason is not None:
                 continue
             reason = _missed(run, now)
@@ -51,7 +47,7 @@ class Deadlines:
         ends, silence = _moments(run, now if run.began is None else run.began, now if run.began is None else run.beat)
         moments = [moment for moment in (ends, silence) if moment is not None]
         if moments:
-            heapq.heappush(self._alarms, (max(min(moments), now + 1), id(run), run))
+            heapq.heappush(self.alarms, (max(min(moments), now + 1), id(run), run))
 
 
 def _missed(run: Run, now: int) -> str | None:

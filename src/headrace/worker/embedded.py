@@ -17,7 +17,8 @@ from headrace.values.clock import SystemClock
 from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_count, check_flag, check_name
 from headrace.worker.identity import introduce
-from headrace.worker.pump import MARGIN, Pump
+from headrace.worker.pump import Pump
+from headrace.worker.session import MARGIN
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -211,11 +212,11 @@ class Worker:
                 pump.stop()
             pump.run()
         finally:
-            if pump.in_hand:
+            if pump.leases.in_hand:
                 # Threads can't be stopped, and nobody else may run their jobs while they do.
                 log.warning(
                     "%d jobs go on in threads: their session stays open until they end",
-                    pump.in_hand,
+                    pump.leases.in_hand,
                     extra={"event": "threads_outlast"},
                 )
                 threading.Thread(target=_outlast, args=(pump, keeper, guard), name="headrace-rest", daemon=True).start()
@@ -236,7 +237,7 @@ def _close(pump: Pump, keeper: Keeper, guard: Guard) -> None:
     keeper.stop()
     store = pump.app.store
     try:
-        store.run(store.close_session(pump.session))
+        store.run(store.close_session(pump.session.id))
     except StoreError as error:
         log.warning("%s", error)
     guard.close()
@@ -272,7 +273,7 @@ class Keeper:
         while not self._done.wait(self._timeout / 3000):
             sent = self._steady()
             try:
-                store.run(store.renew(self._pump.session))
+                store.run(store.renew(self._pump.session.id))
                 self._renewed = sent
             except SessionGone:
                 self._pump.abandon()

@@ -1,11 +1,28 @@
-"""How many leases a worker holds ready: enough for quick jobs not to wait for the store, few enough for urgent ones."""
+"""What to ask the store for: from which queues, and how many leases to hold ready.
+
+Enough for quick jobs not to wait for the store, few enough for urgent ones.
+"""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from headrace.records import Kind, Lease, Outcome, Take
+from headrace.values.glob import fits, is_glob
 
 SECONDS, MOST_SECONDS = 0.010, 0.025
 """How much measured work may be held ready: a job of higher priority that arrives starts after it."""
 EXCHANGES = 3
 """It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
+SLOW_SECONDS = 0.005
+"""When leases wait for this long, jobs are not as quick as they seemed."""
+STUCK_SECONDS = 0.1
+"""A lease that could not start for this long goes back."""
+CALM = 0.25
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time."""
+LONGEST_GRACE = 1_000
+"""Milliseconds that a worker which was late asks for, at most, to start jobs of lanes with a rate."""
 
 
 class Lookahead:
@@ -18,16 +35,31 @@ class Lookahead:
         """How many jobs end in a second, lately."""
         self.trip = 0.0
         """How many seconds a round trip takes, lately."""
+        self.calm = True
+        """Whether there is time for a round trip for each job that ends."""
         self._spare = 0
+        self.replied_at = time.monotonic()
+        """When the store last answered an exchange."""
+        self.filled_at = 0.0
+        """When it last handed out leases."""
+        self.hurried = True
+        """Whether those wait no longer for a thread that is quick."""
+
+    def filled(self) -> None:
+        """The last reply has brought leases."""
+        self.filled_at = self.replied_at
+        self.hurried = False
 
     def exchanged(self, seconds: float) -> None:
         """An exchange with the store took so long."""
         self.trip += 0.3 * (seconds - self.trip)
+        self.calm = self.rate * self.trip <= CALM
 
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
         """So many jobs ended in this time. `ran_out`: there was hardly one left to run."""
         rate = jobs / max(seconds, 1e-6)
         self.rate = rate if not self.rate else 0.7 * self.rate + 0.3 * rate
+        self.calm = self.rate * self.trip <= CALM
         if ran_out:
             self._spare = max(2 * self._spare, self._slots)
 
@@ -40,3 +72,42 @@ class Lookahead:
         seconds = min(max(SECONDS, EXCHANGES * self.trip), MOST_SECONDS)
         self._spare = min(self._spare, int(self.rate * seconds), self._batch)
         return self._spare
+
+    def wanted(self, ended: int, free: int) -> int:
+        """How many more leases to hold ready, as so many jobs have ended and so many slots are free."""
+        if ended:
+            ran_out = free >= self._slots - 1 and self.filled_at == self.replied_at
+            self.ended(ended, time.monotonic() - self.replied_at, ran_out=ran_out)
+        return max(0, self.spare() - max(0, -free))
+
+
+class Asking:
+    """From which queues to take, in which order; and how much time it may take here to start a job."""
+
+    def __init__(self, queues: Sequence[str], *, round_robin: bool) -> None:
+        self._queues = tuple(queues)
+        self._named = frozenset(() if any(map(is_glob, queues)) else queues)
+        """The queues, if they are named one by one: there may be thousands."""
+        self._round_robin = round_robin
+        self._grace = 0
+        """How long it may take here from asking for a job to its start, in milliseconds. 0: no longer than usual."""
+
+    def take(self, slots: int, spare: int) -> Take:
+        return Take(self._queues, slots, spare, self._round_robin, self._grace)
+
+    def served(self, last: Lease) -> None:
+        """With round robin, the next batch begins with the queue after the one that was served last."""
+        if not self._round_robin:
+            return
+        if last.queue in self._named:
+            place = self._queues.index(last.queue) + 1
+        else:
+            place = next((i for i, name in enumerate(self._queues) if fits(name, last.queue)), -1) + 1
+        self._queues = self._queues[place:] + self._queues[:place]
+
+    def started(self, asked: int, outcome: Outcome) -> None:
+        """A job of a lane with a rate was in time, or not: ask for as much time as it takes here, and some more."""
+        if outcome.kind is Kind.RELEASED and outcome.began is None:
+            self._grace = min(2 * ((outcome.ended or 0) - asked), LONGEST_GRACE)
+        elif outcome.began is not None:
+            self._grace = min(self._grace, 4 * (outcome.began - asked))

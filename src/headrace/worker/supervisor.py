@@ -34,7 +34,7 @@ from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
-from headrace.worker.pump import MARGIN
+from headrace.worker.session import MARGIN
 
 if TYPE_CHECKING:
     from headrace.app import Headrace

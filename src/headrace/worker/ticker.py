@@ -7,11 +7,10 @@ so the one that comes first counts, and the others change nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from headrace import crashpoints
-from headrace.errors import ConfigurationError
-from headrace.schedule.next_runs import work_out
+from headrace.errors import ConfigurationError, StoreError
 from headrace.store import Store
 from headrace.store.facets import ScheduleRecord, Schedules, Tick, Ticked, facet
 
@@ -23,6 +22,35 @@ JOBS = 500
 """And about how many jobs are put in one."""
 AGAIN = 60_000
 """A schedule that can't be worked out here (a newer headrace may have written it) is looked at again after this."""
+RETRY, LONGEST_RETRY = 1_000, 10_000
+"""Milliseconds after which schedules are looked at again when that did not work: at first, and after many times."""
+
+
+class Ticker:
+    """When the pump is to tick."""
+
+    def __init__(self, store: Store, steady: Callable[[], int]) -> None:
+        self._store = store
+        self._steady = steady
+        self.next: int | None = None
+        """On the steady clock. None: there is nothing to tick, as far as is known."""
+        self._rests_until = 0
+        self._pause = RETRY
+
+    def expect(self, milliseconds: int | None) -> None:
+        """The store says when the next schedule ticks. After a failure it is left in peace for a while all the same."""
+        self.next = None if milliseconds is None else max(self._steady() + milliseconds, self._rests_until)
+
+    def tick(self) -> None:
+        """Put the jobs of schedules that are due. Others may do the same at this moment: each tick counts once."""
+        try:
+            self.expect(tick_some(self._store))
+            self._pause = RETRY
+        except StoreError as error:
+            log.warning("schedules could not be looked at: %s Trying again in %g s.", error, self._pause / 1000)
+            self._rests_until = self._steady() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_RETRY)
+            self.expect(0)
 
 
 def tick_some(store: Store) -> int | None:
@@ -56,6 +84,8 @@ def _one_by_one(store: Store, schedules: Schedules, ticks: Sequence[Tick], now: 
 
 
 def _ticks(records: Sequence[ScheduleRecord], now: int) -> Iterator[Tick]:
+    from headrace.schedule.next_runs import work_out  # noqa: PLC0415  (the language of schedules takes time to load)
+
     jobs = 0
     for record in records:
         if jobs >= JOBS:

@@ -8,7 +8,10 @@ from headrace.worker.run import Run
 
 
 class Executor(Protocol):
-    """Runs jobs. It asks the pump whether a run may still start, and tells it the outcome."""
+    """Runs jobs. It asks `Leases` whether a run may still start, and leaves the outcome there."""
+
+    can_stop: bool
+    """Whether a run stops when it is made to, or only when it looks itself."""
 
     def submit(self, runs: list[Run]) -> None:
         """Run these as soon as there is room."""

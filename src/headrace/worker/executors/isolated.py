@@ -37,7 +37,7 @@ from headrace.worker.run import Run
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
 
 if TYPE_CHECKING:
-    from headrace.worker.pump import Pump
+    from headrace.worker.leases import Leases
 
 log = logging.getLogger("headrace.worker")
 
@@ -54,8 +54,11 @@ LONGEST_FAREWELL = 10.0
 class IsolatedExecutor:
     """A thread per running job looks after its process; the zygote is started when it is first needed."""
 
-    def __init__(self, pump: Pump, most: int, app_path: str | None) -> None:
-        self._pump = pump
+    can_stop = True
+
+    def __init__(self, leases: Leases, store: str, most: int, app_path: str | None) -> None:
+        self._leases = leases
+        self._store = store
         self._most = most
         self._app_path = app_path
         self._line: SimpleQueue[Run | None] = SimpleQueue()
@@ -80,7 +83,7 @@ class IsolatedExecutor:
     def submit(self, runs: list[Run]) -> None:
         for run in runs:
             self._line.put(run)
-        while len(self._threads) < min(self._most, self._pump.in_hand + self._lingering):
+        while len(self._threads) < min(self._most, self._leases.in_hand + self._lingering):
             name = f"headrace-isolated-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
@@ -88,7 +91,7 @@ class IsolatedExecutor:
 
     def _work(self) -> None:
         while (run := self._line.get()) is not None:
-            if self._pump.begin(run, entering=False):
+            if self._leases.begin(run, entering=False):
                 try:
                     outcome = self._run(run)
                 except Exception as error:
@@ -99,8 +102,8 @@ class IsolatedExecutor:
 
     def _end(self, run: Run, outcome: Outcome) -> None:
         outcome.began = outcome.began or run.began
-        outcome.ended = self._pump.steady()
-        self._pump.end(run, outcome)
+        outcome.ended = self._leases.steady()
+        self._leases.end(run, outcome)
 
     def _run(self, run: Run) -> Outcome | None:
         """The outcome, or None if it has been told already."""
@@ -128,7 +131,7 @@ class IsolatedExecutor:
             run.stopper = pid
             if run.stop_reason is not None:
                 self.stop_run(run)
-            if not self._pump.enter(run):
+            if not self._leases.enter(run):
                 run.stopper = None
                 _kill_group(pid)
                 return release(run)
@@ -174,7 +177,7 @@ class IsolatedExecutor:
                 outcome: Outcome = words.outcome
                 run.began = outcome.began  # its own process knows best: it may have given itself back
                 return outcome
-            self._pump.heard(run)
+            run.channel.heard(run)
             if words.progress or words.data or words.log:
                 run.say(progress=words.progress, data=words.data, lines=words.log)
         return None
@@ -202,7 +205,7 @@ class IsolatedExecutor:
                 assert self._app_path is not None
                 if self._zygote is not None:
                     self._zygote.close()
-                self._zygote = Zygote(self._app_path, self._pump.app.store.url, self._folder)
+                self._zygote = Zygote(self._app_path, self._store, self._folder)
             return self._zygote
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ from headrace.worker.outcomes import TIMED_OUT
 from headrace.worker.run import Run, perform_async
 
 if TYPE_CHECKING:
-    from headrace.worker.pump import Pump
+    from headrace.worker.leases import Leases
+    from headrace.worker.resources import Resources
 
 log = logging.getLogger("headrace.worker")
 
@@ -21,8 +22,12 @@ log = logging.getLogger("headrace.worker")
 class LoopExecutor:
     """One loop, many coroutines, at most so many at once. The loop starts with the first that is submitted."""
 
-    def __init__(self, pump: Pump, most: int) -> None:
-        self._pump = pump
+    can_stop = True
+    resources: Resources
+    """Set before the first run."""
+
+    def __init__(self, leases: Leases, most: int) -> None:
+        self._leases = leases
         self._room = most
         self._line: deque[Run] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,7 +52,7 @@ class LoopExecutor:
         assert self._loop is not None
         while self._room and self._line:
             run = self._line.popleft()
-            if self._pump.begin(run):
+            if self._leases.begin(run):
                 self._room -= 1
                 run.stopper = self._loop.create_task(self._run(run))
 
@@ -57,13 +62,13 @@ class LoopExecutor:
         if limit is not None:
             timer = asyncio.get_running_loop().call_later(limit / 1000, self._time_out, run)
         try:
-            outcome = await perform_async(run, self._pump.resources, self._pump.steady)
+            outcome = await perform_async(run, self.resources, self._leases.steady)
         finally:
             if timer is not None:
                 timer.cancel()
             run.stopper = None
             self._room += 1
-        self._pump.end(run, outcome)
+        self._leases.end(run, outcome)
         self._start_some()
 
     def _time_out(self, run: Run) -> None:

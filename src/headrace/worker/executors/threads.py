@@ -19,7 +19,8 @@ from headrace.worker.outcomes import SILENT, TIMED_OUT, conclude
 from headrace.worker.run import Run, perform
 
 if TYPE_CHECKING:
-    from headrace.worker.pump import Pump
+    from headrace.worker.leases import Leases
+    from headrace.worker.resources import Resources
 
 
 class ThreadExecutor:
@@ -29,8 +30,11 @@ class ThreadExecutor:
     millisecond it is one for each job.
     """
 
-    def __init__(self, pump: Pump, most: int) -> None:
-        self._pump = pump
+    can_stop = False
+
+    def __init__(self, leases: Leases, resources: Resources, most: int) -> None:
+        self._leases = leases
+        self._resources = resources
         self._most = most
         self._line: deque[Run] = deque()
         self._threads: list[threading.Thread] = []
@@ -97,10 +101,10 @@ class ThreadExecutor:
         nap.acquire()
 
     def _work(self) -> None:
-        pump = self._pump
+        leases = self._leases
         line = self._line
-        steady = pump.steady
-        resources = pump.resources
+        steady = leases.steady
+        resources = self._resources
         me = threading.get_ident()
         nap = threading.Lock()
         nap.acquire()
@@ -112,7 +116,7 @@ class ThreadExecutor:
                     return
                 self._rest(nap)
                 continue
-            if not pump.begin(run):
+            if not leases.begin(run):
                 continue
             outcome = None
             run.thread = me
@@ -124,7 +128,7 @@ class ThreadExecutor:
                 with self._guard:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
-            pump.end(run, outcome)
+            leases.end(run, outcome)
             self._quick = outcome.began == outcome.ended
             if not self._quick and line:
                 self._wake(1)

@@ -1,0 +1,130 @@
+"""The pump's end of its session: numbered requests, repeated until the store answers, and how long it surely lives."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from headrace.errors import MaybeApplied, SessionGone, StoreUnavailable
+from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, Token
+from headrace.store import Operation, Store
+from headrace.worker.ledger import Ledger
+
+log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+MARGIN = 1_000
+"""Jobs of a session that can't be renewed are stopped, and no more are started, this many milliseconds before others
+may take them (or a quarter of the time-out, if that is less)."""
+
+
+class CutOff(SessionGone):
+    """The session could not be renewed in time: other workers may have its jobs by now."""
+
+
+class Session:
+    """Used by the pump, or by the thread that waits in its stead; the flags are read by all."""
+
+    def __init__(self, store: Store, session: str, timeout: int, ledger: Ledger, steady: Callable[[], int]) -> None:
+        self.store = store
+        self.id = session
+        self.timeout = timeout
+        self.steady = steady
+        self._ledger = ledger
+        self.number = 0
+        """Of the last numbered request."""
+        self.gone = False
+        """The session is over, or may be: nothing is taken any more, and nothing started."""
+        self.lost = False
+        """The store has said so."""
+        self.parting = False
+        """What is left to do is to settle what has ended."""
+        self.patient_until = math.inf
+        """Until when, on the monotonic clock, a pump that is cut off waits for the store to settle what has ended."""
+        self.asked = 0
+        """The earliest moment, on the steady clock, at which the store can have handed out the newest leases."""
+        self.sure_until = 0
+        """Until when no other worker can have the leases in hand."""
+        self.unanswered: tuple[int, Sequence[Outcome]] | None = None
+        """An exchange that has or has not reached the store."""
+        self._sent = 0
+        """When the last request set out, on the steady clock."""
+
+    def beat(self) -> None:
+        """Show the supervisor that the pump goes on."""
+        self._ledger.beat(self.steady())
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def exchange(
+        self, outcomes: Sequence[Outcome], take: Take | None, started: Sequence[Ref] = ()
+    ) -> Operation[ExchangeReply]:
+        """The next exchange. It counts as unanswered from now on."""
+        self.asked = self.steady()  # not when it is sent again: the first may have been heard
+        self.unanswered = self.next_number(), outcomes
+        return self.store.exchange(self.id, self.number, outcomes, take, steady=self.asked, started=started)
+
+    def last_exchange_again(self) -> tuple[Sequence[Outcome], Operation[ExchangeReply]] | None:
+        """The unanswered exchange with the same number, which takes nothing if the store sees it for the first time."""
+        if self.unanswered is None:
+            return None
+        number, outcomes = self.unanswered
+        return outcomes, self.store.exchange(self.id, number, outcomes, steady=self.steady())
+
+    def insist(self, operation: Operation[T]) -> T:
+        """Send a request until it is answered. It has a number: the store knows a repeat."""
+        for attempt in itertools.count():
+            if self.gone and not self.parting:
+                raise self.cut_off()
+            self._sent = self.steady()
+            try:
+                return self.store.run(operation)
+            except (StoreUnavailable, MaybeApplied) as error:
+                if self.gone and not (self.parting and time.monotonic() < self.patient_until):
+                    raise self.cut_off() from error
+                pause = min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0)  # noqa: S311
+                log.warning("%s Trying again in %.1f s.", error, pause)
+                self.beat()
+                time.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def renew(self, held: Sequence[tuple[Ref, Token, str]], *, complete: bool = False) -> Renewal:
+        """Ask once which of these leases still count. `complete`: they are all that is held here."""
+        self._sent = self.steady()
+        renewal = self.store.run(self.store.renew(self.id, held, complete=self.number if complete else None))
+        self.is_alive(renewal.ends, renewal.now)
+        return renewal
+
+    def is_alive(self, ends: int | None, now: int, sent: int | None = None) -> None:
+        """The store has answered what it answers to a live session only: it lives on from when it was asked."""
+        lasts = self.timeout if ends is None else min(self.timeout, ends - now)
+        self.sure_until = (self._sent if sent is None else sent) + lasts - min(MARGIN, lasts // 4)
+
+    def still_ours(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        """The leases that still count, if the answer took so long that they may have run out meanwhile."""
+        if self.steady() <= self.sure_until:
+            return leases
+        renewal = self.insist(self.store.renew(self.id, [(lease.ref, lease.token, lease.id) for lease in leases]))
+        self.is_alive(renewal.ends, renewal.now)
+        for lease in leases:
+            lease.token = renewal.tokens.get(lease.id, lease.token)
+        return [lease for lease in leases if lease.id not in renewal.lost]
+
+    def find_out_when(self, reply: ExchangeReply) -> None:
+        """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
+        rated = [lease for lease in reply.leases if lease.start_within is not None]
+        if rated:
+            held = [(lease.ref, lease.token, lease.id) for lease in rated]
+            renewal = self.insist(self.store.renew(self.id, held))
+            self.asked = self._sent - (renewal.now - reply.now)
+
+    def cut_off(self) -> CutOff:
+        return CutOff(f"Session {self.id} could not be renewed in time.")

@@ -1,0 +1,73 @@
+"""What a worker does once a second, whether or not it has jobs: sweep the store, look at its own memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+
+from headrace.errors import StoreError
+from headrace.store import Store
+from headrace.worker.ticker import Ticker
+
+log = logging.getLogger("headrace.worker")
+
+SWEEP_SECONDS = 1.0
+SWEEP_EVERY = 900
+"""Milliseconds between two sweeps of a store by all workers together: less than a lone worker lets pass."""
+
+
+class Upkeep:
+    """Done by the pump, or by the thread that waits in its stead."""
+
+    def __init__(self, store: Store, ticker: Ticker, *, monitor: bool, max_memory: int | None) -> None:
+        self._store = store
+        self._ticker = ticker
+        self._monitor = monitor
+        self._max_memory = max_memory
+        self.due_at = 0.0
+        """On the monotonic clock."""
+        self._sweep_at = 0.0
+        """Not before then: other workers sweep this store as well."""
+
+    def do(self) -> None:
+        now = time.monotonic()
+        self.due_at = now + SWEEP_SECONDS + random.uniform(0.0, 0.4)  # noqa: S311
+        if self._monitor and now >= self._sweep_at:
+            self._sweep()
+
+    @property
+    def too_large(self) -> str | None:
+        """Why this process is to be replaced by a fresh one; None: it need not."""
+        if self._max_memory is None or resident_memory() <= self._max_memory:
+            return None
+        return f"more than {self._max_memory // 1_000_000} MB in use"
+
+    def _sweep(self) -> None:
+        try:
+            swept = self._store.run(self._store.sweep(every=SWEEP_EVERY))
+        except StoreError as error:
+            log.warning("%s", error)
+            return
+        self._ticker.expect(swept.ticks_in)
+        if swept.again_in is not None and not swept.more:
+            self._sweep_at = time.monotonic() + swept.again_in / 1000 * random.uniform(0.7, 1.0)  # noqa: S311
+        if swept.sessions_closed:
+            log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
+        if swept.failed_purged_early:
+            log.warning(
+                "purged %d failed jobs before their age (failed-history): ended jobs took more than history-memory",
+                swept.failed_purged_early,
+            )
+        if swept.more:
+            self.due_at -= SWEEP_SECONDS * 0.95
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this process has in use; 0 where that can't be told."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
