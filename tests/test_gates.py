@@ -31,7 +31,6 @@ OFFENDERS: dict[str, set[str]] = {
     "file": {
         "src/headrace/cli/top.py",
         "src/headrace/store/redis/store.py",
-        "src/headrace/worker/pump.py",
         "tests/app/test_arguments.py",
         "tests/conformance/test_mutants.py",
         "tests/conformance/test_schedules.py",
@@ -45,7 +44,6 @@ OFFENDERS: dict[str, set[str]] = {
         "src/headrace/cli/qless.py worker_command",
         "src/headrace/cli/work.py worker_command",
         "src/headrace/store/sqlite/settle.py settle",
-        "src/headrace/worker/pump.py __init__",
     },
     "lua function": {
         "src/headrace/store/redis/lua/commit.lua commit",
@@ -56,12 +54,9 @@ OFFENDERS: dict[str, set[str]] = {
         "src/headrace/records.py Lease",
         "src/headrace/records.py Snapshot",
         "src/headrace/schedule/draft.py Draft",
-        "src/headrace/worker/pump.py Pump",
-        "src/headrace/worker/supervisor.py Supervisor",
     },
     "methods": {
         "src/headrace/dialects/bedrock/server/server.py Server",
-        "src/headrace/worker/pump.py Pump",
     },
 }
 

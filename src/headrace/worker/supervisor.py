@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,33 @@ class Child:
         self.cut_off = False
 
 
+class Signals:
+    """The signals that came, for one thread that waits for them."""
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._wake, self._wake_end = os.pipe()
+
+    def listen(self) -> None:
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._wake_end, False)
+        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1):
+            signal.signal(number, lambda number, _: self._came.append(number))
+
+    def take(self) -> Iterator[int]:
+        """Those that came since the last time, oldest first."""
+        while self._came:
+            yield self._came.pop(0)
+
+    def wait(self, timeout: float) -> None:
+        """Until one comes, for so many seconds at most."""
+        if not self._came:
+            select.select([self._wake], [], [], timeout)
+            with suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+
+
 class Supervisor:
     """Keeps a number of worker processes going until a signal says stop."""
 
@@ -99,7 +127,7 @@ class Supervisor:
         self._store = app.store
         self._clock = SystemClock()
         self._children: dict[int, Child] = {}
-        self._signals: list[int] = []
+        self._signals = Signals()
         self._stopping = 0
         self._kill_at: float | None = None
         self._to_start = settings.processes
@@ -112,16 +140,15 @@ class Supervisor:
         self._over = threading.Event()
         self._reaping = threading.Lock()  # a pid that was reaped may be somebody else's: it must not be killed
         self._lifeline, self._lifeline_end = os.pipe()
-        self._wake, self._wake_end = os.pipe()
 
     def run(self) -> int:
         """Supervise until all is over; answers with the exit code."""
-        self._listen_to_signals()
+        self._signals.listen()
         self._close_sessions_of_the_dead()
         threading.Thread(target=self._end_the_cut_off, name="headrace-watch", daemon=True).start()
         try:
             while self._children or (self._to_start and not self._stopping):
-                self._heed_signals()
+                self._obey_signals()
                 self._start_processes()
                 self._reap()
                 self._renew()
@@ -135,16 +162,8 @@ class Supervisor:
 
     # -- signals --
 
-    def _listen_to_signals(self) -> None:
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._wake_end, False)
-        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, lambda number, _: self._signals.append(number))
-
-    def _heed_signals(self) -> None:
-        while self._signals:
-            number = self._signals.pop(0)
+    def _obey_signals(self) -> None:
+        for number in self._signals.take():
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop(number)
             elif number == signal.SIGHUP and not self._stopping:
@@ -426,11 +445,8 @@ class Supervisor:
             timeout = min(timeout, max(self._kill_at - time.monotonic(), 0.01))
         if self._to_start:
             timeout = min(timeout, max(self._start_at - time.monotonic(), 0.0))
-        if self._signals or not (self._children or self._to_start):
-            return  # something to heed, or nothing left to wait for
-        select.select([self._wake], [], [], timeout)
-        with suppress(BlockingIOError):
-            os.read(self._wake, 4096)
+        if self._children or self._to_start:
+            self._signals.wait(timeout)
 
 
 def _signal(child: Child, number: int) -> None:
