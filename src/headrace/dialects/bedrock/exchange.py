@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from headrace.dialects.bedrock.client import commands
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.commands import Call
-from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction, Reply
+from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction
 from headrace.dialects.bedrock.mapping import (
     Found,
     FoundJobs,
@@ -47,14 +48,9 @@ _tokens = itertools.count(1)
 
 def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[Found]]:
     """GetJobs, with the data of the jobs as it came. `wait`: for so many milliseconds."""
-    headers = {"name": names, "numResults": count}
-    if wait is not None:
-        headers |= {"Connection": "wait", "Timeout": wait}
-    return Call("GetJobs", headers, lambda reply: _decode_jobs(reply.body).jobs, patience=wait or 0)
-
-
-def read_found(reply: Reply) -> list[Found]:
-    return _decode_jobs(reply.check().body).jobs
+    waiting: dict[str, Any] = {} if wait is None else {"Connection": "wait", "Timeout": wait, "patience": wait}
+    waiting |= {"name": names, "numResults": count}
+    return Call("GetJobs", lambda reply: _decode_jobs(reply.body).jobs, idempotent=False, **waiting)
 
 
 class Exchanges:

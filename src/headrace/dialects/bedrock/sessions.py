@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.dialects import lease_book
@@ -11,30 +12,31 @@ from headrace.records import Ref, Token, Verdict
 from headrace.values.clock import Clock
 
 
+@dataclass(slots=True)
 class Hold:
     """A job in hand."""
 
-    __slots__ = ("data", "ends", "found", "reported", "said", "token", "told", "tries", "unsure")
-
-    def __init__(self, found: Found, token: int, tries: int, ends: int | None) -> None:
-        self.found = found
-        self.token = token
-        self.tries = tries
-        self.ends = ends
-        """When others may get it, on the steady clock."""
-        self.data = bytes(found.data)
-        self.said: bytes | None = None
-        """What its run has left in its data."""
-        self.reported = 0
-        """How many requests about its end Bedrock has answered: some ends take two."""
-        self.told = False
-        """Bedrock may know of its end."""
-        self.unsure = False
-        """A request about its end may have been done: a refusal of the next one is no surprise."""
+    found: Found
+    token: int
+    tries: int
+    ends: int | None
+    """When others may get it, on the steady clock."""
+    said: bytes | None = None
+    """What its run has left in its data."""
+    reported: int = 0
+    """How many requests about its end Bedrock has answered: some ends take two."""
+    told: bool = False
+    """Bedrock may know of its end."""
+    unsure: bool = False
+    """A request about its end may have been done: a refusal of the next one is no surprise."""
 
     @property
     def id(self) -> str:
         return str(self.found.job_id)
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self.found.data)
 
 
 class Session(lease_book.Session[Hold]):

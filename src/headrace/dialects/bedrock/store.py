@@ -140,7 +140,7 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
         new = [mapping.creation(job, self._tasks, self.timeout, self._clock.now()) for job in jobs]
-        ids = [self.client.run(create(new[0]))] if len(new) == 1 else self.client.create_jobs(new) if new else []
+        ids = [self.client.run(create(**new[0]))] if len(new) == 1 else self.client.create_jobs(new) if new else []
         return [Put(str(job_id), created=True) for job_id in ids]
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from headrace.schedule.errors import ScheduleError
@@ -62,17 +63,17 @@ def shift(modifier: str, moment: datetime) -> str | None:
 
 def is_repeat(text: str) -> bool:
     """Whether a repeat rule can be read."""
-    try:
-        parse_repeat(text)
-    except ScheduleError:
-        return False
-    return True
+    return _reads(parse_repeat, text)
 
 
 def is_modifier(text: str) -> bool:
     """Whether a `retryAfter` can be read."""
+    return _reads(parse_modifier, text)
+
+
+def _reads(parse: Callable[[str], object], text: str) -> bool:
     try:
-        parse_modifier(text)
+        parse(text)
     except ScheduleError:
         return False
     return True

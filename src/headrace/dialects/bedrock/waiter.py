@@ -15,7 +15,7 @@ from contextlib import suppress
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.hosts import NotSent
 from headrace.dialects.bedrock.client.replies import BedrockError, ReplyReader, WaitTimeout
-from headrace.dialects.bedrock.exchange import get_found, read_found
+from headrace.dialects.bedrock.exchange import get_found
 from headrace.dialects.bedrock.sessions import Session
 from headrace.store.wakeup import Pokes, readable
 
@@ -82,7 +82,8 @@ class GetJobsWaiter:
             self._socket = self._client.connect(self._host)
             self._asked = self._session.room
             self._socket.settimeout(PAUSE)
-            self._socket.sendall(get_found(names[0], self._asked, wait=HOLD).data)
+            self._call = get_found(names[0], self._asked, wait=HOLD)
+            self._socket.sendall(self._call.data)
         except (NotSent, OSError):
             self._drop()
             return False
@@ -105,7 +106,7 @@ class GetJobsWaiter:
         self._client.give_back(self._host, self._socket)
         self._socket = None
         try:
-            self._session.lay_aside(read_found(reply))
+            self._session.lay_aside(self._call.read(reply))
         except WaitTimeout:
             return False
         except BedrockError:
@@ -129,7 +130,7 @@ class GetJobsWaiter:
                 reply = self._reader.feed(data)
                 if reply is not None:
                     with suppress(BedrockError):
-                        self._session.lay_aside(read_found(reply))
+                        self._session.lay_aside(self._call.read(reply))
                     break
         self._drop()
 

@@ -1,4 +1,4 @@
-"""What both sides of Bedrock's text protocol share: messages, escapes, priorities. No I/O here.
+"""What both sides of Bedrock's text protocol share: messages, escapes, addresses, priorities. No I/O here.
 
 A message is a first line (a method or a status), header lines, an empty line, and a body of `Content-Length` bytes.
 Header values are escaped with backslashes, so JSON travels with each of its backslashes doubled.
@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from headrace.errors import ConfigurationError
+from headrace.store.urls import shown_url
 
 DEFAULT_PORT = 8888
 MEBIBYTE = 1_048_576
@@ -15,6 +21,26 @@ PRIORITIES = frozenset({0, 250, 500, 750, 850, 1000})
 DEFAULT_PRIORITY = 500
 MOST_TRIES = 10
 """A job that has been handed out this often without being finished is failed instead."""
+
+
+class Host(NamedTuple):
+    """Where a server is."""
+
+    name: str
+    port: int
+
+
+def read_host(address: str, *, listening: bool = False) -> Host:
+    """`host`, `host:port` or `bedrock://host:port`; to listen on, `:port` is all of a machine's addresses.
+
+    >>> read_host("bedrock://queue.example:9999"), read_host("[::1]")
+    (Host(name='queue.example', port=9999), Host(name='::1', port=8888))
+    """
+    with suppress(ValueError):
+        parts = urlsplit(address if "://" in address else f"bedrock://{address}")
+        if parts.scheme == "bedrock" and (parts.hostname or listening):
+            return Host(parts.hostname or "", DEFAULT_PORT if parts.port is None else parts.port)
+    raise ConfigurationError(f"{shown_url(address)!r} is not an address. Write for example host:{DEFAULT_PORT}.")
 
 
 class Refused(Exception):

@@ -23,7 +23,7 @@ from headrace.dialects.bedrock import (
     SqlFailed,
     WaitTimeout,
 )
-from headrace.dialects.bedrock.client.hosts import Host, read_host
+from headrace.dialects.bedrock.wire import Host, read_host
 from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
 from headrace.values.clock import ManualClock
 
@@ -280,6 +280,10 @@ def test_a_cancelled_wait_takes_nothing(server: InProcess) -> None:
 def test_addresses() -> None:
     assert read_host("queue") == Host("queue", 8888)
     assert read_host("bedrock://[::1]:99") == Host("::1", 99)
+    assert read_host(":99", listening=True) == Host("", 99)
     for bad in ("redis://x", "bedrock://", "x:y", "bedrock://x:99999"):
         with pytest.raises(ConfigurationError, match="is not an address"):
             read_host(bad)
+    for bad in ("redis://x", "x:y", ":99999"):
+        with pytest.raises(ConfigurationError, match="is not an address"):
+            read_host(bad, listening=True)

@@ -10,8 +10,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.dialects.bedrock.client import commands
 from headrace.dialects.bedrock.client.commands import Call
-from headrace.dialects.bedrock.client.hosts import Host, Hosts, NoAnswer, NotSent
+from headrace.dialects.bedrock.client.hosts import Hosts, NoAnswer, NotSent
 from headrace.dialects.bedrock.client.replies import Reply, ReplyReader
+from headrace.dialects.bedrock.wire import Host
 from headrace.store.wakeup import readable
 
 P = ParamSpec("P")

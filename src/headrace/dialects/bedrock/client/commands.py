@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 class Call(Generic[T]):
-    """A request and how to read its answer.
+    """A request and how to read its answer. Its parameters have the protocol's names; None and "" are not sent.
 
     `idempotent`: it may be sent again when it is not known whether it was done. `patience`: milliseconds that the
     server may take on purpose, because it waits for a job.
@@ -25,16 +25,11 @@ class Call(Generic[T]):
     __slots__ = ("_read", "data", "idempotent", "patience", "verb")
 
     def __init__(
-        self,
-        verb: str,
-        headers: Mapping[str, Any],
-        read: Callable[[Reply], T],
-        *,
-        idempotent: bool = False,
-        patience: int = 0,
+        self, verb: str, read: Callable[[Reply], T], *, idempotent: bool = True, patience: int = 0, **parameters: Any
     ) -> None:
         self.verb = verb
-        self.data = compose(verb, [(name, _text(value)) for name, value in headers.items() if value not in (None, "")])
+        headers = [(name, _text(value)) for name, value in parameters.items() if value not in (None, "")]
+        self.data = compose(verb, headers)
         self.idempotent = idempotent
         self.patience = patience
         self._read = read
@@ -74,40 +69,31 @@ def create_job(
     mocked: bool = False,
 ) -> Call[int]:
     """CreateJob: a new job, now or from `first_run` on; answers with its id."""
-    headers = {
-        "name": name,
-        "data": data,
-        "firstRun": first_run,
-        "repeat": repeat,
-        "jobPriority": priority,
-        "unique": unique or None,
-        "overwrite": overwrite,
-        "parentJobID": parent_id,
-        "retryAfter": retry_after,
-        "sequentialKey": sequential_key,
-        "mockRequest": mocked or None,
-    }
-    return create(headers)
+    return create(
+        name=name, data=data, firstRun=first_run, repeat=repeat, jobPriority=priority, unique=unique or None,
+        overwrite=overwrite, parentJobID=parent_id, retryAfter=retry_after, sequentialKey=sequential_key,
+        mockRequest=mocked or None,
+    )  # fmt: skip
 
 
-def create(parameters: Mapping[str, Any]) -> Call[int]:
-    """CreateJob, its parameters by the protocol's names; data may be JSON text."""
+def create(**parameters: Any) -> Call[int]:
+    """CreateJob, its parameters by the protocol's names."""
     unique = parameters.get("unique") is True
-    return Call("CreateJob", parameters, lambda reply: int(reply.content["jobID"]), idempotent=unique)
+    return Call("CreateJob", lambda reply: int(reply.content["jobID"]), idempotent=unique, **parameters)
 
 
 def create_jobs(jobs: Sequence[Mapping[str, Any]]) -> Call[list[int]]:
     """CreateJobs: several, all or none; each has the protocol's parameters as keys. Answers with their ids."""
     unique = all(job.get("unique") in (True, "true") for job in jobs)
-    return Call("CreateJobs", {"jobs": list(jobs)}, lambda reply: list(reply.content["jobIDs"]), idempotent=unique)
+    return Call("CreateJobs", lambda reply: list(reply.content["jobIDs"]), idempotent=unique, jobs=list(jobs))
 
 
 def get_job(
     name: str, *, priority: int | None = None, mocked: bool = False, wait: bool = False, timeout: int | None = None
 ) -> Call[Object]:
     """GetJob: take one that matches a pattern; with `wait`, for up to `timeout` milliseconds."""
-    headers = _getting(name, priority, mocked, wait, timeout)
-    return Call("GetJob", headers, lambda reply: reply.content or {}, patience=_patience(wait, timeout))
+    parameters = _getting(name, priority, mocked, wait, timeout)
+    return Call("GetJob", lambda reply: reply.content or {}, **parameters)
 
 
 def get_jobs(
@@ -120,25 +106,18 @@ def get_jobs(
     timeout: int | None = None,
 ) -> Call[list[Object]]:
     """GetJobs: take up to so many."""
-    headers = {**_getting(name, priority, mocked, wait, timeout), "numResults": count}
-    return Call("GetJobs", headers, lambda reply: list(reply.content["jobs"]), patience=_patience(wait, timeout))
+    parameters = _getting(name, priority, mocked, wait, timeout)
+    return Call("GetJobs", lambda reply: list(reply.content["jobs"]), numResults=count, **parameters)
 
 
 FOR_EVER = 2**40
 
 
 def _getting(name: str, priority: int | None, mocked: bool, wait: bool, timeout: int | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "jobPriority": priority,
-        "getMockedJobs": mocked or None,
-        "Connection": "wait" if wait else None,
-        "Timeout": timeout if wait else None,
-    }
-
-
-def _patience(wait: bool, timeout: int | None) -> int:
-    return 0 if not wait else FOR_EVER if timeout is None else timeout
+    parameters = {"name": name, "jobPriority": priority, "getMockedJobs": mocked or None, "idempotent": False}
+    if wait:
+        parameters |= {"Connection": "wait", "Timeout": timeout, "patience": FOR_EVER if timeout is None else timeout}
+    return parameters
 
 
 def update_job(
@@ -151,26 +130,21 @@ def update_job(
     clear_repeat: bool = False,
 ) -> Call[None]:
     """UpdateJob: replace a job's data, and perhaps when and how it runs."""
-    headers = {
-        "jobID": job_id,
-        "data": data,
-        "repeat": repeat,
-        "jobPriority": priority,
-        "nextRun": next_run,
-        "shouldClearRepeat": 1 if clear_repeat else None,
-    }
-    return Call("UpdateJob", headers, _nothing, idempotent=True)
+    clear = 1 if clear_repeat else None
+    return Call(
+        "UpdateJob", _nothing,
+        jobID=job_id, data=data, repeat=repeat, jobPriority=priority, nextRun=next_run, shouldClearRepeat=clear,
+    )  # fmt: skip
 
 
 def query_job(job_id: int) -> Call[Object]:
     """QueryJob: look at a job."""
-    return Call("QueryJob", {"jobID": job_id}, lambda reply: dict(reply.content), idempotent=True)
+    return Call("QueryJob", lambda reply: dict(reply.content), jobID=job_id)
 
 
 def finish_job(job_id: int, data: Mapping[str, Any] | None = None, *, ignore_repeat: bool = False) -> Call[None]:
     """FinishJob: the run is over; `data` is for the next one, if it repeats."""
-    headers = {"jobID": job_id, "data": data, "ignoreRepeat": ignore_repeat or None}
-    return Call("FinishJob", headers, _nothing, idempotent=True)
+    return Call("FinishJob", _nothing, jobID=job_id, data=data, ignoreRepeat=ignore_repeat or None)
 
 
 def retry_job(
@@ -184,41 +158,31 @@ def retry_job(
     ignore_repeat: bool = False,
 ) -> Call[None]:
     """RetryJob: the run is over, and there shall be another, after `delay` seconds or at `next_run`."""
-    headers = {
-        "jobID": job_id,
-        "delay": delay,
-        "nextRun": next_run,
-        "name": name,
-        "data": data,
-        "jobPriority": priority,
-        "ignoreRepeat": ignore_repeat or None,
-    }
-    return Call("RetryJob", headers, _nothing, idempotent=True)
+    return Call(
+        "RetryJob", _nothing, jobID=job_id, delay=delay, nextRun=next_run, name=name, data=data, jobPriority=priority,
+        ignoreRepeat=ignore_repeat or None,
+    )  # fmt: skip
 
 
 def fail_job(job_id: int, data: Mapping[str, Any] | None = None) -> Call[None]:
     """FailJob: give up on a job; it stays, failed."""
-    return Call("FailJob", {"jobID": job_id, "data": data}, _nothing, idempotent=True)
+    return Call("FailJob", _nothing, jobID=job_id, data=data)
 
 
 def delete_job(job_id: int) -> Call[None]:
     """DeleteJob: remove all trace of a job that does not run."""
-    return Call("DeleteJob", {"jobID": job_id}, _nothing, idempotent=True)
+    return Call("DeleteJob", _nothing, jobID=job_id)
 
 
 def cancel_job(job_id: int) -> Call[None]:
     """CancelJob: a child need not run."""
-    return Call("CancelJob", {"jobID": job_id}, _nothing, idempotent=True)
+    return Call("CancelJob", _nothing, jobID=job_id)
 
 
 def requeue_jobs(ids: Sequence[int], *, name: str | None = None, decrement_failures: bool = False) -> Call[None]:
     """RequeueJobs: back in line, whatever state they are in."""
-    headers = {
-        "jobIDs": ",".join(map(str, ids)),
-        "name": name,
-        "decrementFailures": decrement_failures or None,
-    }
-    return Call("RequeueJobs", headers, _nothing, idempotent=True)
+    listed = ",".join(map(str, ids))
+    return Call("RequeueJobs", _nothing, jobIDs=listed, name=name, decrementFailures=decrement_failures or None)
 
 
 class Table(NamedTuple):
@@ -232,8 +196,8 @@ class Table(NamedTuple):
 def query(sql: str, *, nowhere: bool = False) -> Call[Table]:
     """Query: SQL on the table `jobs`; a missing semicolon is added."""
     sql = sql.strip()
-    headers = {"query": sql if sql.endswith(";") else f"{sql};", "format": "json", "nowhere": nowhere or None}
-    return Call("Query", headers, _read_table, idempotent=True)
+    sql = sql if sql.endswith(";") else f"{sql};"
+    return Call("Query", _read_table, query=sql, format="json", nowhere=nowhere or None)
 
 
 def _read_table(reply: Reply) -> Table:
@@ -244,19 +208,19 @@ def _read_table(reply: Reply) -> Table:
 
 def ping() -> Call[None]:
     """Ping: does the server answer?"""
-    return Call("Ping", {}, _nothing, idempotent=True)
+    return Call("Ping", _nothing)
 
 
 def status() -> Call[Object]:
     """Status: what the server says about itself."""
-    return Call("Status", {}, lambda reply: dict(reply.content), idempotent=True)
+    return Call("Status", lambda reply: dict(reply.content))
 
 
 def crash_jobs(names: Sequence[str]) -> Call[None]:
     """CrashBedrockJob: jobs of these names (patterns) are failed instead of handed out."""
-    return Call("CrashBedrockJob", {"names": ",".join(names)}, _nothing, idempotent=True)
+    return Call("CrashBedrockJob", _nothing, names=",".join(names))
 
 
 def clear_crashed_jobs() -> Call[None]:
     """ClearCrashedBedrockJobs: they are handed out again."""
-    return Call("ClearCrashedBedrockJobs", {}, _nothing, idempotent=True)
+    return Call("ClearCrashedBedrockJobs", _nothing)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from typing import NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import TypeVar
 
 from headrace.dialects.bedrock.client.commands import Call
 from headrace.dialects.bedrock.client.replies import Reply
-from headrace.dialects.bedrock.wire import DEFAULT_PORT
-from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
-from headrace.store.urls import shown_url
+from headrace.dialects.bedrock.wire import Host, read_host
+from headrace.errors import MaybeApplied, StoreUnavailable
 
 T = TypeVar("T")
 
 SHUN_SECONDS = 1.0
 """A server that has failed is asked after the others for so long."""
-
-
-class Host(NamedTuple):
-    """Where a server is."""
-
-    name: str
-    port: int
 
 
 class NotSent(Exception):
@@ -32,26 +23,6 @@ class NotSent(Exception):
 
 class NoAnswer(Exception):
     """Something was sent, and no answer came: it may or may not have been done."""
-
-
-def read_host(address: str) -> Host:
-    """`host`, `host:port` or `bedrock://host:port`.
-
-    >>> read_host("bedrock://queue.example:9999")
-    Host(name='queue.example', port=9999)
-    """
-    try:
-        parts = urlsplit(address if "://" in address else f"bedrock://{address}")
-        port = parts.port
-    except ValueError:
-        raise _no_address(address) from None
-    if parts.scheme != "bedrock" or not parts.hostname:
-        raise _no_address(address)
-    return Host(parts.hostname, DEFAULT_PORT if port is None else port)
-
-
-def _no_address(address: str) -> ConfigurationError:
-    return ConfigurationError(f"{shown_url(address)!r} is not an address. Write bedrock://host:{DEFAULT_PORT}.")
 
 
 class Hosts:

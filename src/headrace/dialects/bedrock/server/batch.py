@@ -7,7 +7,7 @@ answered before the commit: an answer that a client has seen survives kill -9.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.bedrock")
 
 T = TypeVar("T")
+Headers = Iterable[tuple[str, str]]
 
 _SAVEPOINT, _RELEASE, _UNDO = "SAVEPOINT command", "RELEASE command", "ROLLBACK TO command"
 
@@ -109,15 +110,23 @@ class Batch:
         """These jobs go with the answers to a connection."""
         self._handed_out.setdefault(connection, []).extend(found.ids)
 
+    def reply(
+        self, connection: Connection, status: str, headers: Headers = (), body: str = "", *, last: bool = False
+    ) -> None:
+        """Answer with the headers that every answer has."""
+        common = [("commitCount", str(self.commits)), ("nodeName", self._server.options.node_name)]
+        closing = [("Connection", "close")] if last else []
+        self.answer(connection, compose(status, [*common, *headers, *closing], body.encode()), last=last)
+
     def refuse(self, connection: Connection, refused: Refused, *, last: bool = False) -> None:
-        self.answer(connection, self._server.compose(self, refused.status, refused.headers, last=last), last=last)
+        self.reply(connection, refused.status, refused.headers, last=last)
 
     def succeed(self, connection: Connection, body: str = "", *, last: bool = False) -> None:
         if last:
-            self.answer(connection, self._server.compose(self, "200 OK", (), body.encode(), last=True), last=True)
+            self.reply(connection, "200 OK", (), body, last=True)
             return
         encoded = body.encode()
-        # The same as compose(), for the one answer that is sent thousands of times a second.
+        # The same as reply(), for the one answer that is sent thousands of times a second.
         common = f"commitCount: {self.commits}\r\n{self._server.node_line}"
         head = f"200 OK\r\n{common}Content-Length: {len(encoded)}\r\n\r\n"
         self._answers.setdefault(connection, []).append(head.encode() + encoded)

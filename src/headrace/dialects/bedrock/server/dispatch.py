@@ -142,7 +142,7 @@ def _other(server: Server, batch: Batch, connection: Connection | None, request:
         raise Refused("430 Unrecognized command")
     status, body = act(server, connection, request)
     if connection is not None:
-        batch.answer(connection, server.compose(batch, status, (), body.encode(), last=last), last=last)
+        batch.reply(connection, status, (), body, last=last)
 
 
 def _ping(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:

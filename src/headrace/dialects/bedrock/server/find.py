@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from headrace.dialects.bedrock.server.requests import Request
-from headrace.dialects.bedrock.server.transaction import Answer, Transaction
+from headrace.dialects.bedrock.server.transaction import Answer, Transaction, describe
 from headrace.dialects.bedrock.server.values import read_job_id, render, render_object, render_text
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused
 
@@ -41,20 +41,7 @@ WATCH_EVERY = 200
 def query_job(tx: Transaction, request: Request) -> Answer:
     """A job's state and data."""
     row = tx.job(read_job_id(request.get("jobid")))
-    return render_object(
-        [
-            ("created", render(row.created)),
-            ("data", render(row.data)),
-            ("jobID", str(row.job_id)),
-            ("lastRun", render(row.last_run)),
-            ("name", render(row.name)),
-            ("nextRun", render(row.next_run)),
-            ("priority", render(row.priority)),
-            ("repeat", render(row.repeat)),
-            ("retryAfter", render(row.retry_after)),
-            ("state", render(row.state)),
-        ]
-    )
+    return render_object([*describe(row), ("state", render(row.state))])
 
 
 class Query:

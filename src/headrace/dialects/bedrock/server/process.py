@@ -11,26 +11,12 @@ from contextlib import suppress
 
 from headrace.dialects.bedrock.server.database import Database
 from headrace.dialects.bedrock.server.server import Options, Server
-from headrace.dialects.bedrock.wire import DEFAULT_PORT
-from headrace.errors import ConfigurationError, StoreUnavailable
+from headrace.dialects.bedrock.wire import read_host
+from headrace.errors import StoreUnavailable
 
 log = logging.getLogger("headrace.bedrock")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `:PORT`, `HOST`, `[::1]:PORT`.
-
-    >>> parse_address("127.0.0.1:8888"), parse_address("[::1]:0"), parse_address("localhost")
-    (('127.0.0.1', 8888), ('::1', 0), ('localhost', 8888))
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or (text.startswith("[") and text.endswith("]")):
-        host, port = text, str(DEFAULT_PORT)
-    if not port.isdecimal() or int(port) > 65_535:
-        raise ConfigurationError(f"{text!r} is not an address. Write for example 127.0.0.1:{DEFAULT_PORT}.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def serve(
@@ -42,7 +28,7 @@ def serve(
     announce: Callable[[str], None] = log.info,
 ) -> None:
     """Serve until SIGTERM or SIGINT. `full_sync`: what has been answered survives a power cut, too."""
-    host, port = parse_address(address)
+    host, port = read_host(address, listening=True)
     allow_many_files()
     server = Server(Database(path, full_sync=full_sync), options)
     asyncio.run(_serve(server, host, port, announce))

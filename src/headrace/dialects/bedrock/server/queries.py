@@ -100,7 +100,7 @@ class Queries:
         headers = []
         if query.sql[:7].upper() == "INSERT " and row_id is not None:
             headers.append(("lastInsertRowID", render(row_id)))
-        batch.answer(connection, self._server.compose(batch, "200 OK", headers, last=query.last), last=query.last)
+        batch.reply(connection, "200 OK", headers, last=query.last)
 
     def write_unheard(self, batch: Batch, query: Query) -> None:
         """A forgotten query: worth running only if it writes."""

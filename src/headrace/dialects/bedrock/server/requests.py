@@ -5,18 +5,17 @@ Lines end with CRLF or LF. No command reads a body: it is counted and thrown awa
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from headrace.dialects.bedrock.wire import MEBIBYTE, Refused, Unreadable, unescape
 
 
-class Limits:
+class Limits(NamedTuple):
     """How large a request may be."""
 
-    __slots__ = ("body", "head", "headers")
-
-    def __init__(self, head: int = 16 * MEBIBYTE, body: int = 16 * MEBIBYTE, headers: int = 1_000) -> None:
-        self.head = head
-        self.body = body
-        self.headers = headers
+    head: int = 16 * MEBIBYTE
+    body: int = 16 * MEBIBYTE
+    headers: int = 1_000
 
 
 class Request:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.dialects.bedrock.server.batch import Batch, Broken
@@ -227,22 +227,6 @@ class Server:
         if self._to_put_back:
             ids, self._to_put_back = self._to_put_back, []
             batch.run(lambda tx: put_back(tx, ids))
-
-    # -- answers --
-
-    def compose(
-        self,
-        batch: Batch,
-        status: str,
-        headers: Iterable[tuple[str, str]] = (),
-        body: bytes = b"",
-        *,
-        last: bool = False,
-    ) -> bytes:
-        """An answer with the headers that every answer has."""
-        closing = [("Connection", "close")] if last else []
-        common = [("commitCount", str(batch.commits)), ("nodeName", self.options.node_name)]
-        return compose(status, [*common, *headers, *closing], body)
 
     # -- commands without a listener --
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.dialects.bedrock.server.requests import Request
-from headrace.dialects.bedrock.server.transaction import Answer, Row, Transaction, read_row, read_text
+from headrace.dialects.bedrock.server.transaction import Answer, Row, Transaction, describe, read_row, read_text
 from headrace.dialects.bedrock.server.values import (
     LARGEST,
     read_data,
@@ -89,14 +89,11 @@ class Wanted:
         self.wish = Wish(name, None if priority is None else read_priority(priority), mocked=mocked)
 
 
-class HandOut:
+class HandOut(NamedTuple):
     """The jobs that a GetJob or GetJobs took: the answer, and the ids to put back should it not be delivered."""
 
-    __slots__ = ("body", "ids")
-
-    def __init__(self, body: Answer, ids: list[int]) -> None:
-        self.body = body
-        self.ids = ids
+    body: Answer
+    ids: list[int]
 
 
 def get_jobs(tx: Transaction, wanted: Wanted) -> HandOut | None:
@@ -131,17 +128,7 @@ def _tries(row: Row) -> int:
 
 def _describe(tx: Transaction, row: Row) -> str:
     """The job as it was before it was handed out."""
-    members = [
-        ("created", render(row.created)),
-        ("data", render(row.data)),
-        ("jobID", str(row.job_id)),
-        ("lastRun", render(row.last_run)),
-        ("name", render(row.name)),
-        ("nextRun", render(row.next_run)),
-        ("priority", render(row.priority)),
-        ("repeat", render(row.repeat)),
-        ("retryAfter", render(row.retry_after)),
-    ]
+    members = describe(row)
     if row.parent_id:
         parent = tx.find(row.parent_id)
         members.append(("parentData", render_text("") if parent is None else render(parent.data)))

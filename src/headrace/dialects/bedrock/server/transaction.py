@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import apsw
 
 from headrace.dialects.bedrock.server.statements import SQL
+from headrace.dialects.bedrock.server.values import render
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import Refused
 
@@ -47,6 +48,21 @@ def read_text(value: bytes) -> str:
 def read_row(values: Iterable[Any]) -> Row:
     """A row from the columns as the statements read them: texts as bytes."""
     return Row._make([read_text(value) if isinstance(value, bytes) else value for value in values])
+
+
+def describe(row: Row) -> list[tuple[str, str]]:
+    """A job's columns for an answer: names and JSON, in alphabetical order."""
+    return [
+        ("created", render(row.created)),
+        ("data", render(row.data)),
+        ("jobID", str(row.job_id)),
+        ("lastRun", render(row.last_run)),
+        ("name", render(row.name)),
+        ("nextRun", render(row.next_run)),
+        ("priority", render(row.priority)),
+        ("repeat", render(row.repeat)),
+        ("retryAfter", render(row.retry_after)),
+    ]
 
 
 class Transaction:

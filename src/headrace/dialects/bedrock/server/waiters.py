@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.dialects.bedrock.server.take import Wanted, Wish
@@ -16,17 +17,15 @@ if TYPE_CHECKING:
     from headrace.dialects.bedrock.server.connection import Connection
 
 
+@dataclass(eq=False, slots=True)
 class Waiter:
     """A GetJob or GetJobs that found nothing and is held until there is something."""
 
-    __slots__ = ("connection", "deadline", "number", "wanted")
-
-    def __init__(self, connection: Connection, wanted: Wanted, deadline: float | None) -> None:
-        self.connection = connection
-        self.wanted = wanted
-        self.deadline = deadline
-        self.number = 0
-        """First come, first served."""
+    connection: Connection
+    wanted: Wanted
+    deadline: float | None
+    number: int = 0
+    """First come, first served."""
 
 
 class Waiters:
