@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -199,13 +199,10 @@ class Watched(RedisStore):
         try:
             return super().run(operation)
         finally:
-            found = contents(self)
-            ready = {field[1:] for field in found.get(f"{self.keys.prefix}meta", {}) if field[:1] == b"1"}
-            assert found.get(f"{self.keys.prefix}ready_queues", []) == in_order(ready)
-
-
-def in_order(queues: Iterable[bytes]) -> list[bytes]:
-    return [part for queue in sorted(queues) for part in (queue, b"0")]
+            fields = self.driver.command("HKEYS", f"{self.keys.prefix}meta")
+            ready = sorted(field[1:] for field in fields if field[:1] == b"1")
+            index = self.driver.command("ZRANGE", f"{self.keys.prefix}ready_queues", "0", "-1", "WITHSCORES")
+            assert index == [part for queue in ready for part in (queue, b"0")]
 
 
 def test_the_index_is_exact_after_every_step_of_random_histories(program: str) -> None:
