@@ -31,14 +31,6 @@ OFFENDERS: dict[str, set[str]] = {
     "file": {
         "src/headrace/cli/top.py",
         "src/headrace/store/redis/store.py",
-        "tests/app/test_arguments.py",
-        "tests/conformance/test_mutants.py",
-        "tests/conformance/test_schedules.py",
-        "tests/conformance/test_sessions.py",
-        "tests/dialects/qless/test_scheduling.py",
-        "tests/dialects/qless/test_workers.py",
-        "tests/store/redis/test_scripts.py",
-        "tests/worker/tasks.py",
     },
     "function": {
         "src/headrace/cli/qless.py worker_command",

@@ -15,3 +15,10 @@ def native(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Headrace]
     made = Headrace(f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url())
     yield made
     made.close()
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    made = Headrace("sqlite:///:memory:")
+    yield made
+    made.close()

@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Charge, Kind, Outcome, State, Verdict
+from headrace.records import Charge, Kind, State, Verdict
 from headrace.store.contract import Store
-from headrace.store.limits import MOST_STRAYS
 from headrace.values.clock import ManualClock
 
-from .helpers import TIMEOUT, Worker, exists, ids, look, outcome, put, saying, state
+from .helpers import TIMEOUT, Worker, exists, look, outcome, put, state
 
 Request = Callable[[Worker], object]
 REQUESTS: dict[str, Request] = {
@@ -101,39 +100,6 @@ def test_a_session_whose_guard_is_held_is_left_alone_by_a_sweep(store: Store, cl
     assert store.run(store.sweep()).sessions_closed == 0
     assert worker.settle(lease) is Verdict.OK
     guard.close()
-
-
-# -- what the worker does not know --
-
-
-def test_a_renewal_tells_what_the_session_holds_beyond_what_it_names(store: Store, worker: Worker) -> None:
-    """As after a store has gone back to a time when these were held: the worker gives them back."""
-    put(store, *"abcd")
-    a, b, c, d = worker.take(4)
-    strays = worker.renew(b, complete=worker.number).strays
-    assert list(strays) == [(lease.ref, lease.token, lease.id) for lease in (a, c, d)]
-    assert list(worker.renew(a, b, c, d, complete=worker.number).strays) == []
-    given_back = [Outcome(ref=ref, token=token, id=job_id, kind=Kind.RELEASED) for ref, token, job_id in strays]
-    assert worker.exchange(given_back).verdicts == [Verdict.OK] * 3
-    assert [state(store, job_id) for job_id in "abcd"] == [State.READY, State.RUNNING, State.READY, State.READY]
-    assert list(worker.renew(b, complete=worker.number).strays) == []
-
-
-def test_no_strays_are_looked_for_unless_the_worker_has_named_all(store: Store, worker: Worker) -> None:
-    """What a later request has handed out may be on its way."""
-    put(store, "a")
-    before = worker.number
-    lease = worker.take_one()
-    assert list(worker.renew().strays) == []
-    assert list(worker.renew(complete=before).strays) == []
-    assert [job_id for _, _, job_id in worker.renew(complete=worker.number + 1).strays] == [lease.id]
-
-
-def test_a_renewal_tells_of_a_bounded_number_of_strays(store: Store, worker: Worker) -> None:
-    put(store, *(f"j{number:03}" for number in range(MOST_STRAYS + 5)))
-    leases = worker.take(MOST_STRAYS + 5)
-    assert len(worker.renew(complete=worker.number).strays) == MOST_STRAYS
-    assert len(worker.renew(*leases[:10], complete=worker.number).strays) == MOST_STRAYS - 5
 
 
 # -- expiry --
@@ -238,125 +204,6 @@ def test_a_stale_request_does_not_count_as_being_seen(store: Store, worker: Work
         worker.renew()
 
 
-# -- numbers: repeats and lost replies --
-
-
-def test_a_take_repeated_gives_the_same_leases(store: Store, worker: Worker) -> None:
-    put(store, "a", "b", "c")
-    first = worker.exchange(take=worker.asks(1, 1))
-    again = worker.exchange(take=worker.asks(1, 1), number=worker.number)
-    assert again == first
-    assert state(store, "c") is State.READY
-
-
-@pytest.mark.parametrize("round_robin", [False, True])
-def test_a_take_repeated_gives_the_leases_in_the_same_order(store: Store, worker: Worker, round_robin: bool) -> None:
-    put(store, "a", "b", queue="q")
-    put(store, "x", "y", queue="r", priority=1)
-    take = worker.asks(2, 2, "q", "r", round_robin=round_robin)
-    first = worker.exchange(take=take)
-    assert worker.exchange(take=take, number=worker.number) == first
-
-
-def test_a_take_repeated_leaves_out_leases_no_longer_held(store: Store, worker: Worker) -> None:
-    put(store, "a", "b")
-    worker.take(2)
-    store.run(store.delete(["a"]))
-    again = worker.exchange(take=worker.asks(2), number=worker.number)
-    assert ids(again.leases) == "b"
-
-
-def test_a_take_repeated_tells_that_a_lease_was_cancelled_meanwhile(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    worker.take(1)
-    store.run(store.cancel(["a"]))
-    (lease,) = worker.exchange(take=worker.asks(1), number=worker.number).leases
-    assert lease.cancelled
-
-
-def test_a_take_that_came_back_empty_is_empty_when_repeated(store: Store, worker: Worker) -> None:
-    assert worker.take(1) == []
-    put(store, "a")
-    assert list(worker.exchange(take=worker.asks(1), number=worker.number).leases) == []
-    assert ids(worker.take(1)) == "a"
-
-
-def test_a_settle_repeated_gives_the_verdicts_as_recorded(store: Store, worker: Worker) -> None:
-    put(store, "a", "b")
-    a, b = worker.take(2)
-    store.run(store.delete(["b"]))
-    outcomes = [outcome(a, Kind.AGAIN, charge=Charge.ATTEMPT), outcome(b)]
-    first = worker.exchange(outcomes)
-    settled = look(store, "a")
-    again = worker.exchange(outcomes, number=worker.number)
-    assert list(again.verdicts) == list(first.verdicts) == [Verdict.OK, Verdict.STALE]
-    assert look(store, "a") == settled
-
-
-def test_a_repeat_does_not_settle_what_was_handed_out_since(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    lease = worker.take_one()
-    turn = worker.exchange([outcome(lease, Kind.RELEASED)], worker.asks(1))
-    again = worker.exchange([outcome(lease, Kind.RELEASED)], worker.asks(1), number=worker.number)
-    assert again == turn
-    assert look(store, "a").token == 2
-
-
-def test_a_repeat_marks_the_session_as_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
-    worker.take_one()
-    clock.advance(TIMEOUT - 1)
-    worker.exchange(take=worker.asks(1), number=worker.number)
-    clock.advance(TIMEOUT - 1)
-    worker.renew()
-
-
-def test_a_repeated_report_marks_the_session_as_seen(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
-    worker.take_one()
-    worker.report()
-    clock.advance(TIMEOUT - 1)
-    worker.report(number=worker.number)
-    clock.advance(TIMEOUT - 1)
-    worker.renew()
-
-
-def test_a_lower_number_is_stale_and_changes_nothing(store: Store, worker: Worker) -> None:
-    put(store, "a", "b")
-    lease = worker.take_one()
-    worker.exchange()
-    with pytest.raises(StaleRequest):
-        worker.exchange([outcome(lease)], worker.asks(1), number=worker.number - 1)
-    assert (state(store, "a"), state(store, "b")) == (State.RUNNING, State.READY)
-
-
-def test_numbers_may_leave_gaps(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    worker.number = 41
-    assert ids(worker.take(1)) == "a"
-    with pytest.raises(StaleRequest):
-        worker.exchange(number=41)
-
-
-def test_exchanges_and_reports_share_the_numbering(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    lease = worker.take_one()
-    worker.report(saying(lease, data=b"1"))
-    with pytest.raises(StaleRequest):
-        worker.exchange([outcome(lease)], number=worker.number - 1)
-    worker.exchange()
-    with pytest.raises(StaleRequest):
-        worker.report(saying(lease, data=b"2"), number=worker.number - 1)
-    assert (state(store, "a"), look(store, "a").data) == (State.RUNNING, b"1")
-
-
-def test_sessions_number_their_requests_each_for_itself(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
-    worker.number = 100
-    worker.exchange()
-    assert ids(Worker(store, clock, "other").take(1)) == "a"
-
-
 # -- spare leases --
 
 
@@ -379,48 +226,6 @@ def test_naming_leases_that_are_not_held_as_started_changes_nothing(
     other.renew(started=[lease.ref])
     worker.close(crashed=None)
     assert look(store, "a").crashes == 0
-
-
-# -- renew --
-
-
-def test_renew_answers_with_the_stores_time(store: Store, worker: Worker, clock: ManualClock) -> None:
-    clock.advance(5)
-    assert worker.renew().now == clock.now()
-
-
-def test_renew_tells_which_leases_are_lost(store: Store, worker: Worker) -> None:
-    put(store, *"abc")
-    a, b, c = worker.take(3)
-    store.run(store.delete(["a"]))
-    worker.settle(b)
-    renewal = worker.renew(a, b, c)
-    assert (sorted(renewal.lost), list(renewal.cancelled)) == (["a", "b"], [])
-
-
-def test_a_lease_is_lost_when_its_token_was_passed_on(store: Store, worker: Worker) -> None:
-    put(store, "a")
-    old = worker.run_one(Kind.RELEASED)
-    fresh = worker.take_one()
-    assert list(worker.renew(old).lost) == ["a"]
-    assert list(worker.renew(fresh).lost) == []
-
-
-def test_a_lease_of_another_session_is_lost_to_this_one(store: Store, worker: Worker, clock: ManualClock) -> None:
-    put(store, "a")
-    lease = worker.take_one()
-    assert list(Worker(store, clock, "other").renew(lease).lost) == ["a"]
-
-
-def test_renew_tells_what_is_cancelled_again_and_again_until_settled(store: Store, worker: Worker) -> None:
-    put(store, "a", "b")
-    a, b = worker.take(2)
-    store.run(store.cancel(["a"]))
-    for _ in range(3):
-        renewal = worker.renew(a, b)
-        assert (list(renewal.lost), list(renewal.cancelled)) == ([], ["a"])
-    worker.settle(a, Kind.FAILED)
-    assert list(worker.renew(b).cancelled) == []
 
 
 # -- close --

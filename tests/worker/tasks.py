@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from headrace import Fail, Headrace, Job, MoveTo, Retry, Snooze, State, WaitFor, current, inject
+from headrace import Headrace, MoveTo, Retry, current, inject
 from headrace.retry import Backoff
-from headrace.signals import Signal
 from processes import tell
+from worker import behaviours
 
 app = Headrace("sqlite:///:memory:", backoff=Backoff(first=0.01, limit=0.05))
+
+
+def of_three_kinds(name: str, function: Callable[..., Any], **options: Any) -> tuple[Any, Any, Any]:
+    """Tasks that do the same: a plain function, one in a process of its own, and a coroutine function."""
+
+    @functools.wraps(function)
+    async def coroutine(*args: Any) -> Any:
+        return function(*args)
+
+    plain = app.task(name=name, **options)(function)
+    isolated = app.task(name=f"{name}_isolated", isolate=True, **options)(function)
+    return plain, isolated, app.task(name=f"{name}_async", **options)(coroutine)
 
 
 # -- jobs that end well --
@@ -121,25 +134,12 @@ logging_isolated = app.task(name="logging_isolated", isolate=True)(_log)
 # -- jobs that kill --
 
 
-def _die(how: str) -> None:
-    if how == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "segfault":
-        ctypes.string_at(0)
-    elif how == "realtime":
-        os.kill(os.getpid(), 40)
-    elif how == "abort":
-        os.abort()
-    else:
-        os._exit(int(how))
-
-
 @app.task
 def killer(how: str, times: int = 1000) -> str:
     """Takes its process with it, so many times."""
     tell("start")
     if current().crashes < times:
-        _die(how)
+        behaviours.die(how)
     tell("end")
     return "survived"
 
@@ -148,21 +148,11 @@ def killer(how: str, times: int = 1000) -> str:
 def killer_isolated(how: str, times: int = 1000) -> str:
     tell("start")
     if current().crashes < times:
-        _die(how)
+        behaviours.die(how)
     return "survived"
 
 
-@app.task(isolate=True, max_crashes=1)
-def memory_hog() -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (600_000_000, 600_000_000))
-    hoard = []
-    try:
-        while True:
-            hoard.append(bytearray(50_000_000))
-    except MemoryError:
-        os.kill(os.getpid(), signal.SIGKILL)  # what the kernel's OOM killer does
+memory_hog = app.task(name="memory_hog", isolate=True, max_crashes=1)(behaviours.hog_memory)
 
 
 @app.task
@@ -238,49 +228,15 @@ async def retrying_async(until: int) -> int:
     return run.attempt
 
 
-def _snooze() -> int:
-    run = current()
-    count = (run.data or 0) + 1
-    if count <= 3:
-        raise Snooze(0.001, data=count)
-    return run.attempt
+snoozing, snoozing_isolated, snoozing_async = of_three_kinds("snoozing", behaviours.snooze)
+failing, failing_isolated, failing_async = of_three_kinds("failing", behaviours.fail, retries=5)
 
 
-snoozing = app.task(name="snoozing")(_snooze)
-snoozing_isolated = app.task(name="snoozing_isolated", isolate=True)(_snooze)
-
-
-@app.task
-async def snoozing_async() -> int:
-    return _snooze()
-
-
-def _fail(group: str, message: str) -> None:
-    raise Fail(group, message, data={"clue": 7})
-
-
-failing = app.task(name="failing", retries=5)(_fail)
-failing_isolated = app.task(name="failing_isolated", retries=5, isolate=True)(_fail)
-
-
-@app.task(retries=5)
-async def failing_async(group: str, message: str) -> None:
-    _fail(group, message)
-
-
-@app.task
-def first_stage(word: str) -> str:
+def _move_on(word: str) -> str:
     raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
 
 
-@app.task
-async def first_stage_async(word: str) -> str:
-    raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
-
-
-@app.task(isolate=True)
-def first_stage_isolated(word: str) -> str:
-    raise MoveTo("second", call=second_stage.call(word, 2), data={"from": word})
+first_stage, first_stage_isolated, first_stage_async = of_three_kinds("first_stage", _move_on)
 
 
 @app.task(queue="second")
@@ -289,30 +245,7 @@ def second_stage(word: str, times: int) -> str:
     return word * times
 
 
-class Awkward(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def _raise(what: str) -> None:
-    raise {
-        "value": ValueError("a bad value"),
-        "awkward": Awkward(),
-        "exit": SystemExit(3),
-        "interrupt": KeyboardInterrupt(),
-        "base": BaseException("bottom"),
-        "surrogate": ValueError("lone \udc80"),
-        "long": ValueError("x" * 100_000),
-    }[what]
-
-
-raising = app.task(name="raising")(_raise)
-raising_isolated = app.task(name="raising_isolated", isolate=True)(_raise)
-
-
-@app.task
-async def raising_async(what: str) -> None:
-    _raise(what)
+raising, raising_isolated, raising_async = of_three_kinds("raising", behaviours.raise_one)
 
 
 @app.task(retries=2)
@@ -332,79 +265,11 @@ def picky() -> None:
     raise ValueError("not a connection error")
 
 
-# -- jobs that say what they should not --
+misbehaving, misbehaving_isolated, misbehaving_async = of_three_kinds("misbehaving", behaviours.misbehave)
+spoilt, spoilt_isolated, spoilt_async = of_three_kinds("spoilt", behaviours.spoil)
 
 
-def _misbehave(how: str) -> None:
-    name = "caf\udce9.txt"  # what os.listdir() makes of a name that is not UTF-8
-    if how == "log":
-        current().log(name)
-    elif how == "group":
-        raise Fail(name)
-    elif how == "long group":
-        raise Fail("x" * 100_000)
-    elif how == "wait":
-        raise WaitFor(name)
-
-
-misbehaving = app.task(name="misbehaving")(_misbehave)
-misbehaving_isolated = app.task(name="misbehaving_isolated", isolate=True)(_misbehave)
-
-
-@app.task
-async def misbehaving_async(how: str) -> None:
-    _misbehave(how)
-
-
-class Wayward(Signal):
-    """A signal that nobody knows what to do about."""
-
-    def __init__(self) -> None:
-        pass
-
-    @property
-    def data(self) -> Any:
-        raise RuntimeError("no data")
-
-
-def _spoil(wish: str) -> None:
-    signal: Any = Wayward()
-    if wish == "group":
-        signal = Fail("fine")
-        signal.group = 404
-    elif wish == "call":
-        signal = MoveTo("second")
-        signal.call = 5
-    elif "queue" in wish:
-        signal = MoveTo("second")
-        signal.queue = 5 if wish == "no queue" else "caf\udce9"
-    elif wish == "delay":
-        signal = Snooze(1)
-        signal.delay = object()
-    elif wish == "data":
-        signal = Fail("fine", data=object())
-    raise signal
-
-
-spoilt = app.task(name="spoilt")(_spoil)
-spoilt_isolated = app.task(name="spoilt_isolated", isolate=True)(_spoil)
-
-
-@app.task
-async def spoilt_async(wish: str) -> None:
-    _spoil(wish)
-
-
-class _Undecided(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        raise RuntimeError("neither yes nor no")
-
-
-class Undecided(Exception, metaclass=_Undecided):
-    pass
-
-
-@app.task(retries=1, retry_on=Undecided)
+@app.task(retries=1, retry_on=behaviours.Undecided)
 def undecided() -> None:
     raise ValueError("a bad value")
 
@@ -508,33 +373,7 @@ def polite() -> str:
     return "tidied up"
 
 
-# -- what a run says and sees --
-
-
-def _talk() -> dict[str, Any]:
-    run = current()
-    run.progress(1, 4)
-    run.update({"page": 1})
-    run.log("half-way")
-    run.heartbeat()
-    assert isinstance(run.job, Job)
-    assert run.job.state is State.RUNNING
-    return {
-        "id": run.job.id,
-        "attempt": run.attempt,
-        "token": run.token,
-        "cancelled": run.cancelled,
-        "queue": run.queue,
-    }
-
-
-talking = app.task(name="talking")(_talk)
-talking_isolated = app.task(name="talking_isolated", isolate=True)(_talk)
-
-
-@app.task
-async def talking_async() -> dict[str, Any]:
-    return _talk()
+talking, talking_isolated, talking_async = of_three_kinds("talking", behaviours.talk)
 
 
 @app.task(retries=1)

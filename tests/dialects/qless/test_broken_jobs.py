@@ -16,7 +16,7 @@ from processes import eventually
 from store.redis.servers import Server
 
 from .recorder import Recorder
-from .test_workers import KINDS, MODULE, job_of, process, put, serial
+from .working import KINDS, MODULE, job_of, process, put, serial
 
 BROKEN: dict[bytes, tuple[bytes, bytes]] = {
     b"hexadecimal": (b"Plain", b"[0x10]"),

@@ -25,7 +25,7 @@ from processes import children_of, environment, eventually, worker_process
 from store.redis.servers import Server
 
 from .recorder import Recorder
-from .test_workers import MODULE
+from .working import MODULE
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-import conformance.test_schedules as contract
+from conformance import test_schedule_policies, test_schedules
 from conformance.conftest import _facets  # noqa: F401
+from conformance.test_schedule_policies import *  # noqa: F403
 from conformance.test_schedules import *  # noqa: F403
 from headrace.dialects.qless.store import QlessStore
 from headrace.errors import Unsupported
@@ -22,6 +23,8 @@ from .test_core import BYTES, rows_of
 
 pytestmark: list[pytest.MarkDecorator] = []
 """Not that of the suite: a store that has no schedules any more is no reason to skip these."""
+
+CONTRACT = (test_schedules, test_schedule_policies)
 
 RULES = "rules"
 TICKS = "ticks"
@@ -102,7 +105,8 @@ def _nobody_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
         look = store.run(store.schedules(limit=1_000))
         return min((record.next - look.now for record in look.records if record.next is not None), default=None)
 
-    monkeypatch.setattr(contract, "tick_all", look_at_the_line)
+    for module in CONTRACT:
+        monkeypatch.setattr(module, "tick_all", look_at_the_line)
 
 
 @pytest.fixture
@@ -126,4 +130,4 @@ def test_every_refusal_is_explained_by_a_row() -> None:
 
 
 def test_every_refused_test_exists() -> None:
-    assert {name.partition("[")[0] for name in REFUSED} <= set(vars(contract))
+    assert {name.partition("[")[0] for name in REFUSED} <= {name for module in CONTRACT for name in vars(module)}

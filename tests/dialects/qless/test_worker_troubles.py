@@ -21,7 +21,7 @@ from headrace.errors import StoreUnavailable
 from processes import children_of, environment, eventually
 from store.redis.servers import Server
 
-from .test_workers import MODULE, job_of, put
+from .working import MODULE, job_of, put
 
 KINDS = {"serial": [], "coroutines": ["-g", "2"], "per job": ["--fork-per-job"]}
 NOBODY = "redis://127.0.0.1:1"
