@@ -82,7 +82,7 @@ def test_return(kind: str) -> None:
 def test_exceptions(kind: str, what: str, group: str, message: str) -> None:
     error = failure(task("raising", kind).enqueue(what))
     assert (error.group, error.message) == (group, message)
-    assert "_raise" in error.traceback or what == "awkward"
+    assert "raise_one" in error.traceback or what == "awkward"
     assert error.kind.endswith(group)
 
 

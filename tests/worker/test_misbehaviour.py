@@ -84,7 +84,7 @@ def test_progress_that_is_no_number(app: Headrace, number: float) -> None:
 
 def test_a_job_to_wait_for_whose_id_is_not_text(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "wait"):
-        assert "WaitFor is a list of jobs or of their ids: 'caf\\udce9.txt' is no id." in failure(job).message
+        assert "WaitFor is a list of jobs or of their ids: 'caf\\udce9.txt' is not an id." in failure(job).message
 
 
 # -- wishes that can't be granted --
