@@ -28,7 +28,6 @@ from headrace.records import (
     State,
     Take,
 )
-from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.store.facets import Edit, QueueControl
 from headrace.store.stats import deviation, histogram, percentile
@@ -435,71 +434,6 @@ def test_why_a_job_does_not_run(store: QlessStore) -> None:
     assert f"a on {worker_name('s1')}" in reason("c")[1]
     assert reason("a")[0] == "running"
     assert store.run(store.circumstances("nope")) is None
-
-
-# -- the app --
-
-
-def test_a_tasks_retries_are_in_the_record(qless: Recorder, server: Server) -> None:
-    with closing(Headrace(f"qless+{server.url}")) as app:
-
-        @app.task(name="stubborn", retries=9)
-        def stubborn() -> None: ...
-
-        @app.task(name="plain", retries=1)
-        def plain() -> None: ...
-
-        assert qless.job(stubborn.enqueue().id)["retries"] == 9
-        assert qless.job(plain.enqueue().id)["retries"] == 5
-        assert qless.job(plain.using(retries=7).enqueue().id)["retries"] == 7
-
-
-def test_a_task_is_tried_as_often_as_it_says(qless: Recorder, server: Server) -> None:
-    tried: list[str] = []
-    with closing(Headrace(f"qless+{server.url}")) as app:
-
-        @app.task(name="t", retries=8, backoff=Backoff(limit=0))
-        def task(name: str) -> None:
-            tried.append(name)
-            raise ValueError(name)
-
-        task.enqueue("eight")
-        task.using(retries=2).enqueue("two")
-        app.worker().run_until_empty()
-        assert (tried.count("eight"), tried.count("two")) == (9, 3)
-        assert qless.json("failed", 1) == {"ValueError": 2}
-
-
-def test_a_worker_goes_round_the_queues_of_a_pattern(qless: Recorder, server: Server) -> None:
-    order: list[str] = []
-    with closing(Headrace(f"qless+{server.url}")) as app:
-
-        @app.task(name="t")
-        def task(queue: str) -> None:
-            order.append(queue)
-
-        for queue in ("mail-a", "mail-a", "mail-b", "news"):
-            task.using(queue=queue).enqueue(queue)
-        app.worker(queues=["mail-*", "news"], round_robin=True, slots=1).run_until_empty()
-    assert sorted(order) == ["mail-a", "mail-a", "mail-b", "news"]
-    assert order[:3] != ["mail-a", "mail-a", "mail-b"]
-
-
-def test_flows_of_tasks(qless: Recorder, server: Server) -> None:
-    order: list[str] = []
-    with closing(Headrace(f"qless+{server.url}")) as app:
-
-        @app.task(name="t", queue="q")
-        def task(name: str) -> None:
-            order.append(name)
-
-        first = task.using(priority=-1).enqueue("first")
-        task.using(after=[first], if_failed="wait", tags=["late"]).enqueue("last")
-        task.enqueue("other")
-        with pytest.raises(Unsupported, match="lanes"):
-            task.using(lane="k").enqueue("laned")
-        app.worker(queues=["q"], slots=1).run_until_empty()
-    assert order == ["other", "first", "last"]
 
 
 def test_the_facets_are_those_that_qless_can_carry(store: QlessStore) -> None:
