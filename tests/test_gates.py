@@ -27,26 +27,24 @@ METHODS = 25
 FACADE_METHOD_LINES = 5
 """A class may have more than `METHODS` if it only passes calls on: if at least half of its methods are this short."""
 
-OFFENDERS: dict[str, set[str]] = {
-    "file": {
+OFFENDERS: dict[str, list[str]] = {
+    "file": [
         "src/headrace/store/redis/store.py",
-    },
-    "function": {
+    ],
+    "function": [
         "src/headrace/cli/qless.py worker_command",
         "src/headrace/cli/work.py worker_command",
-        "src/headrace/store/sqlite/settle.py settle",
-    },
-    "lua function": {
+    ],
+    "lua function": [
         "src/headrace/store/redis/lua/commit.lua commit",
         "src/headrace/store/redis/lua/outcome.lua end_run",
-    },
-    "attributes": {
+    ],
+    "attributes": [
         "src/headrace/records.py Lease",
         "src/headrace/records.py Snapshot",
         "src/headrace/schedule/draft.py Draft",
-    },
-    "methods": {
-    },
+    ],
+    "methods": [],
 }
 
 
@@ -76,7 +74,7 @@ def test_a_class_that_is_no_facade_has_at_most_25_methods() -> None:
 def check(kind: str, sizes: dict[str, int], most: int) -> None:
     """Everything over the bound is a known offender, and every known offender is over the bound."""
     over = {where: size for where, size in sizes.items() if size > most}
-    known = OFFENDERS[kind]
+    known = set(OFFENDERS[kind])
     new = [f"{over[where]} > {most}: {where}" for where in sorted(over.keys() - known)]
     repaired = [f"remove from OFFENDERS: {where}" for where in sorted(known - over.keys())]
     assert new + repaired == []
