@@ -10,15 +10,18 @@ from headrace.locks import is_mine, reentrant_lock
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import Rows, Sql, refusal
-from headrace.store.urls import Secret
+from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
 
 class StoreHolder:
     """What an app knows about its store. The base of `Headrace`."""
 
+    url = HiddenUrl()
+    """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
+
     def __init__(self, url: str, clock: Clock | None) -> None:
-        self._url = Secret(url)
+        self.url = url
         self._clock = clock
         self.clock: Clock = clock or SystemClock()
         self._store: Store | None = None
@@ -26,15 +29,6 @@ class StoreHolder:
         self._stand_ins: list[tuple[Store, Clock]] = []
         """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
         self._opening = reentrant_lock()
-
-    @property
-    def url(self) -> str:
-        """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
-        return self._url.reveal()
-
-    @url.setter
-    def url(self, url: str) -> None:
-        self._url = Secret(url)
 
     @property
     def store(self) -> Store:

@@ -25,7 +25,7 @@ from headrace.worker.embedded import Worker
 WITHOUT_IO: dict[type, set[str]] = {
     Headrace: {
         "job", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require", "schedule", "settings",
-        "stand_down", "stand_in", "store", "task", "testing", "url", "use_store", "worker",
+        "stand_down", "stand_in", "store", "task", "testing", "use_store", "worker",
     },
     Task: {"call", "cron", "every", "repeat", "using"},
     AsyncTask: {"call", "cron", "every", "repeat", "using"},

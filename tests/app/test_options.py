@@ -307,3 +307,20 @@ def test_a_password_is_not_shown_where_an_app_is_printed(url: str, shown: str, m
         assert "hunter2" not in repr(vars(app))
         assert shown in repr(vars(app))
     assert repr(Headrace(url, name="shop")) == f"<Headrace shop on {shown}>"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://shop:hunter2@db.example.org/0", "redis+sentinel://db.example.org/main/0?sentinel_password=hunter2",
+        "qless+redis://:hunter2@db.example.org/0", "gearmonkey+redis://:hunter2@db.example.org/0",
+        "hworker+redis://:hunter2@db.example.org/0?name=a", "workkit+redis://:hunter2@db.example.org/0?schedule=a",
+        "bedrock://ada:hunter2@db.example.org",
+    ],
+)  # fmt: skip
+def test_a_password_is_not_shown_where_a_store_is_printed(url: str) -> None:
+    app = Headrace(url)
+    assert app.store.url == url
+    assert "hunter2" not in repr(vars(app.store))
+    assert "hunter2" not in repr(vars(app))
+    app.close()

@@ -23,7 +23,7 @@ from headrace.errors import Unsupported
 from headrace.options import OF_CALL, used
 from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
 from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
-from headrace.store.urls import shown_url
+from headrace.store.urls import HiddenUrl, shown_url
 
 if TYPE_CHECKING:
     from headrace.dialects.lease_book import LeaseBook, Session
@@ -40,7 +40,7 @@ class DialectStore:
     REFUSES: ClassVar[Mapping[str, str]] = {}
     """An option of a job or an operation, and the sentence with which it is refused."""
 
-    url: str
+    url = HiddenUrl()
     leases_in_jobs = True
     batch = 500
     put_at_once: int | None = None

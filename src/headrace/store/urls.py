@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import unquote
 
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.store.contract import Store
-from headrace.values.clock import Clock, SystemClock
+from headrace.values.clock import Clock
 
 EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
+SCHEMES = {
+    "sqlite": "headrace.store.sqlite.store:SqliteStore",
+    "redis": "headrace.store.redis.store:RedisStore",
+    "rediss": "headrace.store.redis.store:RedisStore",
+    "unix": "headrace.store.redis.store:RedisStore",
+    "redis+sentinel": "headrace.store.redis.store:RedisStore",
+    "redis+cluster": "headrace.store.redis.store:RedisStore",
+    "qless+": "headrace.dialects.qless.store:QlessStore",
+    "gearmonkey+": "headrace.dialects.gearmonkey:GearMonkeyStore",
+    "workkit+": "headrace.dialects.workkit:WorkKitStore",
+    "hworker+": "headrace.dialects.hworker.store:HworkerStore",
+    "bedrock": "headrace.dialects.bedrock.store:BedrockStore",
+}
+"""Where the store of a scheme is, as text: it is imported when it is used. `qless+` stands for all that begin so."""
+GROUP = "headrace.stores"
+"""Entry points of other packages: the scheme (or `name+`), and what makes the store: `Store(url, clock=None)`."""
 DIALECTS = "qless+redis, gearmonkey+redis, workkit+redis, hworker+redis and bedrock"
 
 _SERVER = r"(?:[^/?#@:,\[]*|\[[^]]*\])(?::\d*)?"
@@ -38,6 +57,17 @@ def shown_url(url: str, *, doubtful: bool = False) -> str:
         return url
     found = (not doubtful and _WELL_FORMED.fullmatch(url)) or _ILL_FORMED.fullmatch(url)
     return f"{found['user']}:***@{found['place']}" if found else url
+
+
+class HiddenUrl:
+    """`url = HiddenUrl()` in a class: text to read and to set, kept as a `Secret` that `vars()` may show."""
+
+    def __get__(self, instance: Any, owner: type) -> str:
+        url: Secret = vars(instance)["_url"]
+        return url.reveal()
+
+    def __set__(self, instance: Any, url: str) -> None:
+        vars(instance)["_url"] = Secret(url)
 
 
 class Secret:
@@ -80,40 +110,41 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 
 def _open(url: str, clock: Clock | None) -> Store:
     scheme = url.partition(":")[0].lower() if ":" in url else ""
-    if scheme == "sqlite":
-        from headrace.store.sqlite.store import SqliteStore  # noqa: PLC0415  (a store is imported when it is used)
-
-        return SqliteStore(url, clock=clock or SystemClock())
-    if scheme in ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster"):
-        from headrace.store.redis.store import RedisStore  # noqa: PLC0415
-
-        return RedisStore(url, clock=clock)
-    if scheme.startswith("workkit+"):
-        from headrace.dialects.workkit import WorkKitStore  # noqa: PLC0415
-
-        return WorkKitStore(url, clock=clock)
-    if scheme.startswith("hworker+"):
-        from headrace.dialects.hworker.store import HworkerStore  # noqa: PLC0415
-
-        return HworkerStore(url, clock=clock)
-    if scheme.startswith("gearmonkey+"):
-        from headrace.dialects.gearmonkey import GearMonkeyStore  # noqa: PLC0415
-
-        return GearMonkeyStore(url, clock=clock)
-    if scheme.startswith("qless+"):
-        from headrace.dialects.qless.store import QlessStore  # noqa: PLC0415
-
-        return QlessStore(url, clock=clock)
-    if scheme == "bedrock":
-        from headrace.dialects.bedrock.store import BedrockStore  # noqa: PLC0415
-
-        return BedrockStore(url, clock=clock)
     if not scheme:
         raise ConfigurationError(f"{shown_url(url)!r} is not a store URL. Write for example {EXAMPLES}.")
-    raise ConfigurationError(
-        f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
-        f"the dialects are {DIALECTS}."
-    )
+    name, plus, _ = scheme.partition("+")
+    family = name + plus
+    place = SCHEMES.get(scheme) or SCHEMES.get(family)
+    if place is not None:
+        module, _, attribute = place.partition(":")
+        make = getattr(import_module(module), attribute)
+    else:
+        make = _installed(scheme, family)
+    if make is None:
+        raise ConfigurationError(
+            f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
+            f"the dialects are {DIALECTS}."
+        )
+    return cast("Store", make(url, clock=clock))
+
+
+def _installed(scheme: str, family: str) -> Callable[..., Store] | None:
+    """What an installed package has registered for a scheme, if one has."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (it takes a quarter of what the command line may)
+
+    found = [entry for entry in entry_points(group=GROUP) if entry.name in (scheme, family)]
+    if not found:
+        return None
+    entry = found[0]
+    package = entry.dist.name if entry.dist is not None else "?"
+    if len(found) > 1:
+        raise ConfigurationError(f"Several packages register a store for {scheme!r}, {package} among them: remove one.")
+    try:
+        return cast("Callable[..., Store]", entry.load())
+    except Exception as error:
+        raise ConfigurationError(
+            f"The store for {scheme!r} of the package {package} cannot be loaded: {error}"
+        ) from error
 
 
 def file_of(url: str) -> Path | None:

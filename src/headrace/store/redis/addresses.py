@@ -37,6 +37,9 @@ class Place(NamedTuple):
     service: str = ""
     sentinel_login: dict[str, Any] = {}  # noqa: RUF012  (nobody changes it)
 
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
     @property
     def name(self) -> str:
         """For people: without the password."""

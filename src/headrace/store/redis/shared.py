@@ -9,6 +9,7 @@ from headrace.store.contract import Durability, Guard, NoGuard, Operation
 from headrace.store.redis import doctor
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import BATCH, PUT_AT_ONCE, Script, Steps
+from headrace.store.urls import HiddenUrl
 
 T = TypeVar("T")
 
@@ -16,6 +17,7 @@ T = TypeVar("T")
 class OnRedis:
     """A store whose operations are scripts."""
 
+    url = HiddenUrl()
     driver: Driver
     leases_in_jobs = False
     batch = BATCH

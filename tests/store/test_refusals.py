@@ -1,0 +1,29 @@
+"""What a store says that lacks a facet."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.store.contract import Facet
+from headrace.store.facets import refusal
+from headrace.store.sqlite.store import SqliteStore
+
+LACKS = {
+    Facet.DELAY: "delayed jobs", Facet.PRIORITY: "priorities", Facet.UNIQUE: "unique jobs", Facet.RESULT: "results",
+    Facet.DATA: "data and progress of jobs", Facet.HISTORY: "history", Facet.REVIVE: "way to revive jobs",
+    Facet.ROLL_CALL: "list of its workers", Facet.MOVE: "way to move jobs to other queues",
+    Facet.RETENTION: "retention", Facet.RELATIONS: "dependencies between jobs", Facet.LANES: "lanes",
+    Facet.QUEUES: "queue controls", Facet.EDIT: "way to change jobs that wait or run", Facet.TAGS: "tags",
+    Facet.STATISTICS: "statistics", Facet.SETTINGS: "settings", Facet.EVENTS: "events",
+    Facet.WHY: "way to tell why a job waits", Facet.SCHEDULES: "schedules", Facet.SQL: "SQL",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("needed", Facet)
+def test_a_refusal_says_what_is_missing_and_where_it_is_found(needed: Facet) -> None:
+    store = SqliteStore("sqlite:///:memory:")
+    where = "SQLite store (sqlite:///...)" if needed is Facet.SQL else "native store (sqlite:///..., redis://...)"
+    missing = f"has no {LACKS[needed]}: use a {where} for that."
+    assert str(refusal(store, needed)) == f"sqlite:///:memory: {missing}"
+    assert str(refusal(store, needed, asked="x()")) == f"x() can't be used with sqlite:///:memory:, which {missing}"
+    store.close()
