@@ -31,10 +31,11 @@ test: check  ## Everything CI runs: linters, types, tests
 quick: $(VENV)/.ready  ## The tests that need no server and start no process, with few random histories: a minute
 	@HEADRACE_VOLUME=0.2 $(BIN)/python -m pytest -n $(CORES) -m "not server and not process" $(print-time)
 
-check: $(VENV)/.ready  ## Linters and types
+check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 soak: $(VENV)/.ready  ## The tests at many times the volume: takes hours
 	HEADRACE_VOLUME=20 $(BIN)/python -m pytest -n $(JOBS)

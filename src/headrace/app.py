@@ -33,8 +33,8 @@ from headrace.values.names import check_count, check_name
 if TYPE_CHECKING:
     from headrace.ops.settings import AppSettings
     from headrace.queue import Queue
+    from headrace.records import Definition
     from headrace.schedules import BoundSchedule, StoredSchedule
-    from headrace.store.facets import Definition
     from headrace.testing import Testing
     from headrace.worker.context import Context
     from headrace.worker.embedded import Worker

@@ -396,3 +396,90 @@ class Swept(Struct, frozen=True, gc=False):
     """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
     again_in: int | None = None
     """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""
+
+
+class Overlap(StrEnum):
+    """What a tick does while the job of the tick before has not come to an end."""
+
+    ALLOW = "allow"
+    """It puts its job beside it."""
+    SKIP = "skip"
+    """It puts none."""
+    QUEUE = "queue"
+    """Its job runs when that one has ended; if one waits for that already, it puts none."""
+    REPLACE = "replace"
+    """Its job takes the place of that one, which is removed if it waits and told to stop if it runs."""
+
+
+class Misfire(StrEnum):
+    """What becomes of ticks that nobody was there to tick in time."""
+
+    ALL = "all"
+    """Each gets its job, late: the latest `limit` of them."""
+    ONCE = "once"
+    """Only the latest of them does."""
+    SKIP = "skip"
+    """None does."""
+
+
+class Definition(Spec, frozen=True, kw_only=True):
+    """A schedule as its author wrote it: when, what, and what to do about trouble. Durations in milliseconds."""
+
+    rule: str
+    """As `headrace.schedule.restore` reads it."""
+    overlap: Overlap = Overlap.ALLOW
+    misfire: Misfire = Misfire.ONCE
+    limit: int = 100
+    grace: int = 60_000
+    """How late a tick may be before it counts as missed."""
+    jitter: int = 0
+    """Jobs run up to so much later than their ticks."""
+    start: int | None = None
+    end: int | None = None
+    """No tick is before the one or after the other."""
+    offset: int = 0
+    """All ticks are so much later than the rule says."""
+    max_runs: int | None = None
+    """How many jobs it puts before it is over."""
+    carry_data: bool = False
+    """The data that a run leaves is given to the next."""
+    declared_by: str | None = None
+    """The app that says so in code; None: it was stored at run time."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether its next time is known only when its job has come to an end."""
+        return self.rule.startswith(("STARTED,", "FINISHED,"))
+
+
+class ScheduleRecord(Struct, frozen=True, kw_only=True):
+    """A schedule as the store has it."""
+
+    name: str
+    definition: Definition
+    version: int = 0
+    """Grows with every change."""
+    created: int = 0
+    paused: bool = False
+    next: int | None = None
+    """When it ticks next. None: never again, or when its job has come to an end (`Definition.follows`)."""
+    runs: int = 0
+    """How many jobs it has put."""
+    last_tick: int | None = None
+    last_job: str | None = None
+    started: int | None = None
+    finished: int | None = None
+    """Where the next time depends on its last job: when that began and ended, until it has been worked out."""
+    data: bytes | None = None
+    """What the last run left for the next."""
+
+
+class Tick(Struct, frozen=True, kw_only=True):
+    """What somebody has worked out for a schedule as of one version: the jobs of its ticks, and when it ticks next."""
+
+    name: str
+    version: int
+    jobs: tuple[NewJob, ...] = ()
+    last_tick: int | None = None
+    """The latest tick that this deals with. None: none; it says only when the next one is."""
+    next: int | None = None

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
 from headrace.options import JobOptions, declared, editable, edited_fields
-from headrace.records import spec_of
+from headrace.records import Definition, Misfire, Overlap, ScheduleRecord, spec_of
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
 from headrace.schedule.rules import anchored, opened, rule_of
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
-from headrace.store.facets import Definition, Misfire, Overlap, ScheduleLook, ScheduleRecord, Schedules, facet
+from headrace.store.facets import ScheduleLook, Schedules, facet
 from headrace.task import Task, Using
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
 from headrace.values.names import check_count, check_flag, check_name

@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import Headrace
+from headrace.records import Definition, ScheduleRecord
 from headrace.schedule.next_runs import first_tick
-from headrace.schedule.reconcile import reconcile
-from headrace.store.facets import Definition, ScheduleRecord, Schedules, facet
+from headrace.store.facets import Schedules, facet
 from headrace.testing import Testing
 from headrace.values.clock import ManualClock
+from headrace.worker.reconcile import reconcile
 
 NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 """A Thursday."""

@@ -27,9 +27,9 @@ from headrace.options import (
     declared,
     editable,
 )
-from headrace.records import Lease, Spec
+from headrace.records import Definition, Lease, Spec
 from headrace.schedules import ScheduleEdits, ScheduleOptions
-from headrace.store.facets import Definition, Edit
+from headrace.store.facets import Edit
 from headrace.task import Task
 from headrace.worker.context import Context
 

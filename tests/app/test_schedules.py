@@ -12,14 +12,13 @@ import pytest
 from headrace import Headrace, current
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, ScheduleNotFound, Unsupported
 from headrace.options import decode_overrides
-from headrace.records import Lane, NewJob
+from headrace.records import Definition, Lane, Misfire, NewJob, Overlap, ScheduleRecord
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import work_out
-from headrace.schedule.reconcile import app_name, reconcile
-from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.testing import Testing
 from headrace.values.clock import ManualClock
 from headrace.values.codec import decode_value
+from headrace.worker.reconcile import app_name, reconcile
 
 NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import exits
-from headrace.schedule.reconcile import reconcile
+from headrace.worker.reconcile import reconcile
 
 from . import shop
 
@@ -141,7 +141,7 @@ def test_each_command_teaches_with_an_example(run: Run, name: str) -> None:
 
 
 def test_names_from_outside_do_not_reach_the_terminal_as_they_are(app: Headrace, run: Run) -> None:
-    from headrace.store.facets import Definition, ScheduleRecord
+    from headrace.records import Definition, ScheduleRecord
 
     definition = Definition(rule="every hour UTC", task="t\x1b[2J", body=b"{}")
     app.store.run(app.store.put_schedule(ScheduleRecord(name="x\x1b[2J", definition=definition, next=5), None))

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.records import Filter, Snapshot
+from headrace.records import Definition, Filter, ScheduleRecord, Snapshot
 from headrace.schedule.next_runs import first_tick
 from headrace.store.contract import Store
-from headrace.store.facets import Definition, ScheduleRecord, Schedules, facet
+from headrace.store.facets import Schedules, facet
 from headrace.worker.ticker import tick_some
 
 MINUTE = 60_000

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from headrace.records import Filter, Kind
+from headrace.records import Definition, Filter, Kind, Misfire, Overlap, ScheduleRecord
 from headrace.schedule.next_runs import first_tick, work_out
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord, Schedules, facet
+from headrace.store.facets import Schedules, facet
 from headrace.values.clock import ManualClock
 from volume import volume
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.records import Kind, State
+from headrace.records import Kind, Misfire, Overlap, State
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import Misfire, Overlap
 from headrace.values.clock import ManualClock
 from headrace.worker.ticker import tick_some
 

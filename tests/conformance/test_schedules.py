@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
-from headrace.records import Filter, Lane, NewJob, State
+from headrace.records import Filter, Lane, Misfire, NewJob, Overlap, ScheduleRecord, State, Tick
 from headrace.schedule.next_runs import work_out
 from headrace.store.contract import Facet, Store
-from headrace.store.facets import Events, Misfire, Overlap, ScheduleRecord, Schedules, Tick, facet
+from headrace.store.facets import Events, Schedules, facet
 from headrace.values.clock import ManualClock
 from volume import volume
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.helpers import Worker
-from headrace.store.facets import Definition, ScheduleRecord
+from headrace.records import Definition, ScheduleRecord
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import ManualClock

@@ -20,8 +20,8 @@ from headrace.values.text import length, local
 if TYPE_CHECKING:
     from headrace.app import Headrace
     from headrace.ops.schedules import ScheduleActed, ScheduleDetails
+    from headrace.records import Definition
     from headrace.schedules import ScheduleEdits
-    from headrace.store.facets import Definition
 
 OF_JOBS = editable("schedule")
 _OF_SCHEDULES = ("every", "cron", "repeat", "tz", "overlap", "misfire", "runs")

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from headrace.errors import ScheduleNotFound
 from headrace.ops.documents import epoch_ms, value_of
 from headrace.ops.forms import forms
+from headrace.records import ScheduleRecord
 from headrace.schedules import ScheduleEdits, StoredSchedule, changing, edits, listing, resumed
 from headrace.store.courses import Course
-from headrace.store.facets import ScheduleRecord, Schedules, facet
+from headrace.store.facets import Schedules, facet
 from headrace.values.text import ago, iso, now_ms
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """When a schedule ticks, and with which jobs: pure functions of its record and of the store's time.
 
->>> from headrace.store.facets import Definition, ScheduleRecord
+>>> from headrace.records import Definition, ScheduleRecord
 >>> hourly = Definition(rule="every hour UTC", task="report", body=b"{}")
 >>> first = first_tick(hourly, now=1_000)
 >>> first
@@ -17,9 +17,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 
-from headrace.records import NewJob, spec_of
+from headrace.records import Definition, Misfire, NewJob, ScheduleRecord, Tick, spec_of
 from headrace.schedule import Repeat, Schedule, restore
-from headrace.store.facets import Definition, Misfire, ScheduleRecord, Tick
 
 AT_ONCE = 100
 """How many jobs one schedule gets in one step. What is left comes with the next."""

@@ -1,6 +1,6 @@
 """Rules as schedules store them: canonical words, with the anchor of those that need one.
 
->>> from headrace.store.facets import Definition
+>>> from headrace.records import Definition
 >>> put = anchored(Definition(rule=rule_of("every", "every 7 minutes", "UTC"), task="t", body=b""), None, now=60_000)
 >>> put.rule
 'every 7 minutes starting 1970-01-01 at 00:08 UTC'
@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from headrace.records import Definition
 from headrace.schedule import Repeat, Schedule, ScheduleError, anchors, parse, parse_repeat, restore
 from headrace.schedule.parsing import looks_like_cron
-from headrace.store.facets import Definition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from headrace.records import (
     Counts,
@@ -38,9 +38,6 @@ from headrace.records import (
     Take,
     Token,
 )
-
-if TYPE_CHECKING:
-    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 
@@ -286,6 +283,13 @@ class Store(Protocol):
         With `every` a store may do nothing if any worker swept it less than that many milliseconds ago, and
         says when to come again.
         """
+
+
+class Custody(Protocol):
+    """Where a process writes down what it holds, for its supervisor to read after a kill -9."""
+
+    def keep(self, held: Mapping[Ref, Sequence[Any]]) -> None:
+        """All that is held now, by ref."""
 
 
 @runtime_checkable

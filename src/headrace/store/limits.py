@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.records import Lane, NewJob
-from headrace.store.facets import Edit, ScheduleRecord
+from headrace.records import Lane, NewJob, ScheduleRecord
+from headrace.store.facets import Edit
 from headrace.values.codec import ErrorText, decode_error, encode_error
 from headrace.values.names import check_count
 

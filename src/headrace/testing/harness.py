@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from headrace.errors import HeadraceError, JobFailed
 from headrace.job import Job
 from headrace.records import Filter, Kind, Lease, Outcome, Take
-from headrace.schedule.reconcile import reconcile
 from headrace.store.contract import Waiter
 from headrace.store.sqlite.store import SqliteStore
 from headrace.task import Task
@@ -23,6 +22,7 @@ from headrace.worker.context import Context
 from headrace.worker.embedded import default_queues
 from headrace.worker.identity import introduce
 from headrace.worker.outcomes import put_off
+from headrace.worker.reconcile import reconcile
 from headrace.worker.resources import Resources
 from headrace.worker.run import Run, perform, perform_async
 

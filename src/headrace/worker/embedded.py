@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUnavailable
 from headrace.loading import path_of, refuse_while_loading
-from headrace.schedule.reconcile import reconcile
 from headrace.store.contract import Guard
 from headrace.store.settings import session_timeout as session_timeout_of
 from headrace.values.clock import SystemClock
@@ -18,6 +17,7 @@ from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_count, check_flag, check_name
 from headrace.worker.identity import introduce
 from headrace.worker.pump import Pump
+from headrace.worker.reconcile import reconcile
 from headrace.worker.session import MARGIN
 
 if TYPE_CHECKING:

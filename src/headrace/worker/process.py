@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
 from headrace.loading import load_app
-from headrace.schedule.reconcile import reconcile
 from headrace.store import open_store
 from headrace.store.contract import Custodian
 from headrace.worker.custody import Custody
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
 from headrace.worker.pump import Pump
+from headrace.worker.reconcile import reconcile
 from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.worker")

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError, StoreError
+from headrace.records import ScheduleRecord, Tick
 from headrace.store import Store
-from headrace.store.facets import ScheduleRecord, Schedules, Tick, Ticked, facet
+from headrace.store.facets import Schedules, Ticked, facet
 
 log = logging.getLogger("headrace.worker")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from headrace.records import HistoryRecord
+from headrace.records import HistoryRecord, ScheduleRecord
 from headrace.store.contract import Operation
-from headrace.store.facets import EventRecord, QueueControl, ScheduleRecord
+from headrace.store.facets import EventRecord, QueueControl
 from headrace.values.clock import Clock, SystemClock
 
 from .records import Edge, Ended, Job, LaneRecord, Session

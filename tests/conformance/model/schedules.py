@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.records import IfFailed, NewJob, State
+from headrace.records import IfFailed, NewJob, Overlap, ScheduleRecord, State, Tick
 from headrace.store import limits
-from headrace.store.facets import Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.store.facets import ScheduleLook, Ticked
 
 from .core import Core, Step
 from .records import Job

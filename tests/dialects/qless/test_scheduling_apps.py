@@ -19,8 +19,8 @@ from headrace.dialects.qless import Client
 from headrace.dialects.qless.recurrences import interval_of
 from headrace.errors import Unsupported
 from headrace.records import State
-from headrace.schedule.reconcile import reconcile
 from headrace.store.facets import Edit
+from headrace.worker.reconcile import reconcile
 from processes import eventually, worker_process
 from store.redis.servers import Server
 

@@ -7,9 +7,24 @@ from collections.abc import Callable
 import msgspec
 
 from conformance.helpers import Worker, new, outcome, put, saying
-from headrace.records import Charge, Filter, IfFailed, Kind, Lane, Lease, NewJob, Outcome, SessionInfo, State
+from headrace.records import (
+    Charge,
+    Definition,
+    Filter,
+    IfFailed,
+    Kind,
+    Lane,
+    Lease,
+    NewJob,
+    Outcome,
+    Overlap,
+    ScheduleRecord,
+    SessionInfo,
+    State,
+    Tick,
+)
 from headrace.store.contract import Operation
-from headrace.store.facets import Definition, Edit, Overlap, ScheduleRecord, Tick
+from headrace.store.facets import Edit
 from headrace.store.redis import damage, requests
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore

@@ -17,8 +17,8 @@ from conformance.helpers import Worker, look, put
 from headrace import Headrace
 from headrace.cli import cli
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.records import Filter, Kind, Lane, SessionInfo, State
-from headrace.store.facets import Definition, Edit, ScheduleRecord
+from headrace.records import Definition, Filter, Kind, Lane, ScheduleRecord, SessionInfo, State
+from headrace.store.facets import Edit
 from headrace.store.redis import schedules
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.records import Filter, Kind, Outcome, Report, State, Take
+from headrace.records import Definition, Filter, Kind, Outcome, Report, ScheduleRecord, State, Take
 from headrace.store.contract import Operation
-from headrace.store.facets import Definition, ScheduleRecord
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sqlite import find
 from headrace.store.sqlite.statements import SQL

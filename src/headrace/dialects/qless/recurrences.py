@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from headrace.errors import Unsupported
 from headrace.options import Overrides, decode_overrides
+from headrace.records import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.schedule import Calendar, Elapsed, Repeat, Schedule, ScheduleError, parse, restore
 from headrace.schedule.days import Days
 from headrace.schedule.next_runs import tick_after
-from headrace.store.facets import Definition, Misfire, Overlap, ScheduleRecord
 from headrace.values.ids import new_id
 
 from .mapping import NO_LANES, milliseconds, retries_of

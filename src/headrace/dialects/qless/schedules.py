@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.dialects.on_redis import Work
+from headrace.records import ScheduleRecord, Tick
 from headrace.store.contract import Operation
-from headrace.store.facets import ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Script, Steps
 
 from . import mapping, texts

@@ -9,7 +9,8 @@ from struct import error as struct_error
 import msgspec
 
 from headrace.errors import StoreCorrupt
-from headrace.store.facets import Definition, Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.records import Definition, Overlap, ScheduleRecord, Tick
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.records import name as named
 from headrace.store.redis.requests import as_named, new_job

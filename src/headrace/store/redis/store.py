@@ -21,29 +21,20 @@ from headrace.records import (
     Ref,
     Renewal,
     Report,
+    ScheduleRecord,
     SessionInfo,
     SessionSnapshot,
     Snapshot,
     State,
     Swept,
     Take,
+    Tick,
     Token,
     Verdict,
 )
 from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
-from headrace.store.facets import (
-    Batch,
-    Circumstances,
-    DayStats,
-    Edit,
-    LaneSnapshot,
-    QueueControl,
-    ScheduleLook,
-    ScheduleRecord,
-    Tick,
-    Ticked,
-)
+from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, ScheduleLook, Ticked
 from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
 from headrace.store.redis import batches, find, migration, records, requests, schedules, stats

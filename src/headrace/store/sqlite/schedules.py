@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.errors import StoreCorrupt
-from headrace.records import IfFailed, NewJob, Ref
-from headrace.store.facets import Definition, Overlap, ScheduleLook, ScheduleRecord, Tick, Ticked
+from headrace.records import Definition, IfFailed, NewJob, Overlap, Ref, ScheduleRecord, Tick
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.sqlite import lanes, put
 from headrace.store.sqlite.codes import BLOCKED, DONE, RUNNING
 from headrace.store.sqlite.statements import SQL

@@ -24,12 +24,14 @@ from headrace.records import (
     Ref,
     Renewal,
     Report,
+    ScheduleRecord,
     SessionInfo,
     SessionSnapshot,
     Snapshot,
     State,
     Swept,
     Take,
+    Tick,
     Token,
 )
 from headrace.store import damaged, limits
@@ -43,8 +45,6 @@ from headrace.store.facets import (
     QueueControl,
     Rows,
     ScheduleLook,
-    ScheduleRecord,
-    Tick,
     Ticked,
 )
 from headrace.store.settings import check_in_store, checked

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from headrace.errors import Unsupported
 from headrace.loading import path_of
+from headrace.records import ScheduleRecord
 from headrace.store.contract import Facet
 from headrace.store.courses import run_course
-from headrace.store.facets import ScheduleRecord, Schedules, facet
+from headrace.store.facets import Schedules, facet
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
