@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from headrace.cli.exits import exit_code_of
-from headrace.cli.options import DURATION, SIZE, file_of
+from headrace.cli.options import DURATION, SIZE
 from headrace.cli.output import show_json, show_table
 from headrace.errors import (
     ConfigurationError,
@@ -26,7 +26,7 @@ from headrace.errors import (
     StoreUnavailable,
     Timeout,
 )
-from headrace.store.urls import shown_url
+from headrace.store.urls import file_of, shown_url
 from headrace.values.text import ago, length, local
 
 NOON = 1_780_315_200_000  # 2026-06-01 12:00 UTC
