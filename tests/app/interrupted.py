@@ -1,4 +1,4 @@
-"""A program whose signal handler enqueues, while its main thread does: `python interrupted.py URL`.
+"""A program whose signal handler enqueues, while its main thread does: `python interrupted.py URL ROUNDS`.
 
 Prints as JSON how many were enqueued on either side, which of them are missing, what was refused with which words, and
 how long the slowest call of the handler took.
@@ -40,7 +40,7 @@ def handler(*_: object) -> None:
 
 signal.signal(signal.SIGALRM, handler)
 signal.setitimer(signal.ITIMER_REAL, 0.0003)
-for number in range(400):
+for number in range(int(sys.argv[2])):
     plain.append(count.enqueue(1_000_000 + number).id)
     plain.extend(job.id for job in app.enqueue_many([count.call(2_000_000 + number * 10 + at) for at in range(10)]))
 done = True

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dialects.bedrock.harness import process as bedrock_process
 from processes import environment
 from store.redis import servers
 
@@ -18,9 +19,9 @@ PATIENCE = 60.0
 """Seconds after which a program hangs."""
 
 
-def play(url: str) -> dict[str, Any]:
+def play(url: str, rounds: int = 400) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), url],
+        [sys.executable, str(PROGRAM), url, str(rounds)],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,
@@ -31,8 +32,8 @@ def play(url: str) -> dict[str, Any]:
     return told
 
 
-def check(told: dict[str, Any]) -> None:
-    assert told["plain"] == 4_400
+def check(told: dict[str, Any], rounds: int = 400) -> None:
+    assert told["plain"] == 11 * rounds
     assert told["handled"] > 0
     assert told["missing"] == []
     assert told["twice"] == 0
@@ -49,6 +50,11 @@ def test_on_sqlite(path: str, tmp_path: Path) -> None:
 
 def test_on_redis() -> None:
     check(play(servers.fresh_url()))
+
+
+def test_on_bedrock(tmp_path: Path) -> None:
+    with bedrock_process(tmp_path / "jobs.db") as server:
+        check(play(f"bedrock://127.0.0.1:{server.port}", 50), 50)
 
 
 @pytest.mark.parametrize("dialect", ["qless+{}", "gearmonkey+{}", "workkit+{}?schedule=shop", "hworker+{}?name=shop"])

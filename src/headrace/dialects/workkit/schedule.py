@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from headrace.app import Headrace
 from headrace.errors import ConfigurationError, StoreUnavailable
+from headrace.locks import reentrant_lock
 from headrace.schedule import ScheduleError, cron7_of_phrase, says_recurring
 from headrace.store.redis.operation import Steps
 from headrace.task import Task, task_name
@@ -89,7 +90,7 @@ class Schedule:
         self.app.on_start(self._started)
         self._threads = check_count("threads", threads, 1)
         self._worker: Worker | None = None
-        self._guard = threading.Lock()
+        self._guard = reentrant_lock()
         self._stopped = threading.Event()
 
     def __repr__(self) -> str:
@@ -130,9 +131,12 @@ class Schedule:
         _check_nameable(function)
         name = name or task_name(function)
         with self._guard:
-            known = self.app.tasks.get(name)
-            if known is None:
-                known = self.app.task(name=name)(function)
+            try:
+                known = self.app.tasks.get(name) or self.app.task(name=name)(function)
+            except ConfigurationError:
+                if name not in self.app.tasks:
+                    raise
+                known = self.app.tasks[name]  # a signal handler has registered it meanwhile
         if known.function is not function:
             raise ConfigurationError(
                 f"There is another function {name!r} in this schedule: give one of them another name."

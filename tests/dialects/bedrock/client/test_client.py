@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from headrace.dialects.bedrock import (
 from headrace.dialects.bedrock.wire import Host, read_host
 from headrace.errors import ConfigurationError, MaybeApplied, StoreUnavailable
 from headrace.values.clock import ManualClock
+from processes import eventually
 
 
 class Blocking:
@@ -275,6 +277,54 @@ def test_a_cancelled_wait_takes_nothing(server: InProcess) -> None:
             assert (await client.get_job("x"))["jobID"] == job
 
     asyncio.run(main())
+
+
+def test_a_signal_handler_may_call_a_client_that_waits(server: InProcess, interruptible: int) -> None:
+    """The wait goes on, and ends with the job that the handler has created."""
+    with Client(f"127.0.0.1:{server.port}") as client:
+        created: list[int] = []
+        signal.signal(interruptible, lambda *_: created.append(client.create_job("x")))
+        with interrupting(server, interruptible):
+            assert client.get_job("x", wait=True, timeout=20_000)["jobID"] == 1
+        assert created == [1]
+        client.finish_job(1)
+
+
+def test_a_signal_handler_that_raises_ends_a_wait_that_takes_nothing(server: InProcess, interruptible: int) -> None:
+    def stop(*_: object) -> None:
+        raise ZeroDivisionError("stop")
+
+    with Client(f"127.0.0.1:{server.port}") as client:
+        signal.signal(interruptible, stop)
+        with interrupting(server, interruptible), pytest.raises(ZeroDivisionError, match="stop"):
+            client.get_job("x", wait=True, timeout=20_000)
+        eventually(lambda: server.waiting() == 0, "the waiter to be gone")
+        job = client.create_job("x")
+        assert client.get_job("x")["jobID"] == job
+
+
+@pytest.fixture
+def interruptible() -> Iterator[int]:
+    """A signal whose handler a test may set."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield signal.SIGUSR1
+    signal.signal(signal.SIGUSR1, before)
+
+
+@contextmanager
+def interrupting(server: InProcess, number: int) -> Iterator[None]:
+    """Send a signal as soon as a client waits for a job."""
+
+    def send() -> None:
+        eventually(lambda: server.waiting() == 1, "a waiter")
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def test_addresses() -> None:

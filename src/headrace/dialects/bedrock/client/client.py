@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.dialects.bedrock.client import commands
@@ -145,9 +146,10 @@ class Client(Commands):
         self._idle.setdefault(host, []).append(connection)
 
     def close(self) -> None:
-        for idle in self._idle.values():
-            while idle:
-                idle.pop().close()
+        for idle in tuple(self._idle.values()):
+            with suppress(IndexError):  # another thread, or a signal handler, has taken the last one
+                while idle:
+                    idle.pop().close()
 
     def __enter__(self) -> Client:
         return self
