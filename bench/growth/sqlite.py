@@ -115,7 +115,7 @@ def sweeps(report: Report) -> None:
 
 @row("sqlite: 2,000 idle sessions")
 def idle(report: Report) -> None:
-    """All that happens in 15 seconds: sweeps, questions whether to sweep, renewals by supervisors, looks for work."""
+    """All that happens in 15 seconds: sweeps, questions whether to sweep, renewals by pumps, looks for work."""
     with fresh() as store:
         names = [f"w{number}" for number in range(2_000)]
         for name in names:

@@ -13,8 +13,9 @@ from store.redis.servers import Server
 
 PERIOD = 15
 """Seconds that are played through: the usual time-out of a session."""
-ASKS, RENEWALS = 1, 3
-"""How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter, and the supervisor."""
+ASKS, RENEWALS = 1, 2
+"""How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter. The pump renews after it has
+asked, and its supervisor once in between (`renew_within`)."""
 
 
 def cpu_seconds(server: Server) -> float:

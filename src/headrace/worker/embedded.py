@@ -18,7 +18,7 @@ from headrace.values.names import check_count, check_flag, check_name
 from headrace.worker.identity import introduce
 from headrace.worker.pump import Pump
 from headrace.worker.reconcile import reconcile
-from headrace.worker.session import MARGIN
+from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -268,22 +268,40 @@ class Keeper:
             if thread.is_alive():
                 thread.join(5)
 
+    @property
+    def last_renewal(self) -> int:
+        """When the session was last renewed, from here or by the pump, on the steady clock."""
+        return max(self._renewed, self._pump.session.renewed)
+
     def _keep(self) -> None:
-        store = self._pump.app.store
-        while not self._done.wait(self._timeout / 3000):
-            sent = self._steady()
+        wait = self._timeout // 3
+        while not self._done.wait(wait / 1000):
             try:
-                store.run(store.renew(self._pump.session.id))
-                self._renewed = sent
+                wait = self.renew()
             except SessionGone:
                 self._pump.abandon()
                 return
-            except StoreError as error:
-                log.warning("the session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
+
+    def renew(self) -> int:
+        """Renew the session unless the pump has lately. Returns after how many milliseconds to come again."""
+        sent, often = self._steady(), self._timeout // 3
+        due = self.last_renewal + renew_within(self._timeout, idle=not self._pump.leases.running)
+        if sent < due:
+            return min(due - sent, often)  # by then it may have jobs
+        store = self._pump.app.store
+        try:
+            store.run(store.renew(self._pump.session.id))
+            self._renewed = sent
+        except SessionGone:
+            raise
+        except StoreError as error:
+            log.warning("the session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
+            return min(RENEW_AGAIN, often)
+        return often
 
     def _watch(self) -> None:
         """Asks the store nothing: while a renewal waits for an answer, time runs out all the same."""
         while not self._done.wait(self._margin / 4000):
-            if self._steady() - self._renewed > self._timeout - self._margin:
+            if self._steady() - self.last_renewal > self._timeout - self._margin:
                 self._pump.abandon()
                 return

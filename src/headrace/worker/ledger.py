@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.records import Ref
 
-_HEADER = struct.Struct("<QQ")  # the pump's last beat, whether it ended in good order
+_HEADER = struct.Struct("<QQQ")  # the pump's last beat, whether it ended in good order, when it renewed its session
 _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), ref as a number, or as text
 _NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
@@ -56,6 +56,10 @@ class Ledger:
     def beat(self, now: int) -> None:
         struct.pack_into("<Q", self._map, 0, now)
 
+    def renewed(self, sent: int) -> None:
+        """The store has answered a request that renews the session and was sent then."""
+        struct.pack_into("<Q", self._map, 16, sent)
+
     def enter(self, ref: Ref, began: int, limit: int | None) -> int:
         """Note that a job's function is entered; answers with the place to `leave`."""
         try:
@@ -84,6 +88,11 @@ class Ledger:
     def last_beat(self) -> int:
         """The pump's last beat on the steady clock; 0 before the first."""
         return int(struct.unpack_from("<Q", self._map, 0)[0])
+
+    @property
+    def last_renewal(self) -> int:
+        """When the pump sent the last request that renewed its session, on the steady clock; 0 before the first."""
+        return int(struct.unpack_from("<Q", self._map, 16)[0])
 
     @property
     def said_farewell(self) -> bool:

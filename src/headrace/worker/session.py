@@ -24,6 +24,26 @@ MARGIN = 1_000
 may take them (or a quarter of the time-out, if that is less)."""
 
 
+RENEW_AGAIN = 500
+"""Milliseconds after which a renewal that failed is repeated."""
+IDLE_SLACK = 7_000
+"""A session that runs no job is renewed no later than this many milliseconds before others may take it for dead (but
+three times within its time-out, if that is short): should it be cut off, nothing but its process has to start again."""
+
+
+def renew_within(timeout: int, *, idle: bool) -> int:
+    """How many milliseconds after its last renewal a session is to be renewed, by whichever thread or process does so.
+
+    For an idle one it is a little more than half of its time-out: many idle workers ask once within it, and so need
+    one renewal in between.
+
+    >>> renew_within(15_000, idle=False), renew_within(15_000, idle=True), renew_within(2_000, idle=True)
+    (5000, 8000, 666)
+    """
+    often = timeout // 3
+    return max(often, min(timeout * 8 // 15, timeout - IDLE_SLACK)) if idle else often
+
+
 class CutOff(SessionGone):
     """The session could not be renewed in time: other workers may have its jobs by now."""
 
@@ -53,8 +73,10 @@ class Session:
         """Until when no other worker can have the leases in hand."""
         self.unanswered: tuple[int, Sequence[Outcome]] | None = None
         """An exchange that has or has not reached the store."""
+        self.renewed = 0
+        """When the last request that renewed the session was sent, on the steady clock."""
         self._sent = 0
-        """When the last request set out, on the steady clock."""
+        """When the last request of all was."""
 
     def beat(self) -> None:
         """Show the supervisor that the pump goes on."""
@@ -105,8 +127,12 @@ class Session:
 
     def is_alive(self, ends: int | None, now: int, sent: int | None = None) -> None:
         """The store has answered what it answers to a live session only: it lives on from when it was asked."""
+        sent = self._sent if sent is None else sent
         lasts = self.timeout if ends is None else min(self.timeout, ends - now)
-        self.sure_until = (self._sent if sent is None else sent) + lasts - min(MARGIN, lasts // 4)
+        self.sure_until = sent + lasts - min(MARGIN, lasts // 4)
+        if not self.store.leases_in_jobs:  # what keeps single jobs keeps no session
+            self.renewed = sent
+            self._ledger.renewed(sent)
 
     def still_ours(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """The leases that still count, if the answer took so long that they may have run out meanwhile."""

@@ -35,7 +35,7 @@ from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
 from headrace.worker.logs import LogChoice
 from headrace.worker.process import AT_ONCE, CONFIG_VARIABLE, EXIT_BAD_APP, EXIT_OK, ProcessConfig
-from headrace.worker.session import MARGIN
+from headrace.worker.session import MARGIN, RENEW_AGAIN, renew_within
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -89,6 +89,11 @@ class Child:
         self.renewed = SystemClock().steady()
         self.told_to_stop = False
         self.cut_off = False
+
+    @property
+    def last_renewal(self) -> int:
+        """When its session was last renewed, from here or by the process itself, on the steady clock."""
+        return max(self.renewed, self.ledger.last_renewal)
 
 
 class Signals:
@@ -373,23 +378,35 @@ class Supervisor:
         now = time.monotonic()
         if now < self._renew_at:
             return
-        self._renew_at = now + min((child.info.timeout for child in self._family()), default=3 * MARGIN) / 3000
-        for child in self._family():
-            sent = self._clock.steady()
-            try:
-                started = [entry.ref for entry in child.ledger.entries()]
-                if crashpoints.armed:
-                    crashpoints.reach("renew.before")
-                self._store.run(self._store.renew(child.info.id, started=started))
-                if crashpoints.armed:
-                    crashpoints.reach("renew.after")
-                child.renewed = sent
-            except SessionGone as error:
-                log.error("%s Ending its process.", error, extra={"event": "session_lost"})
-                _signal(child, signal.SIGKILL)
-            except StoreError as error:
-                log.warning("a session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
-                self._renew_at = now + 0.5
+        waits = [self._renew_one(child) for child in self._family()]
+        self._renew_at = now + min(waits, default=MARGIN) / 1000
+
+    def _renew_one(self, child: Child) -> int:
+        """Renew a session if that is due. Returns after how many milliseconds to come again.
+
+        What an idle process has renewed itself need not be renewed from here. Of one with jobs the supervisor tells
+        which have been started.
+        """
+        sent = self._clock.steady()
+        started = [entry.ref for entry in child.ledger.entries()]
+        last = child.renewed if started else child.last_renewal
+        due = last + renew_within(child.info.timeout, idle=not started)
+        if sent < due:
+            return min(due - sent, child.info.timeout // 3)  # by then it may have jobs
+        try:
+            if crashpoints.armed:
+                crashpoints.reach("renew.before")
+            self._store.run(self._store.renew(child.info.id, started=started))
+            if crashpoints.armed:
+                crashpoints.reach("renew.after")
+            child.renewed = sent
+        except SessionGone as error:
+            log.error("%s Ending its process.", error, extra={"event": "session_lost"})
+            _signal(child, signal.SIGKILL)
+        except StoreError as error:
+            log.warning("a session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
+            return RENEW_AGAIN
+        return child.info.timeout // 3
 
     def _look_for_the_hung(self) -> None:
         now = self._clock.steady()
@@ -413,7 +430,7 @@ class Supervisor:
         while not self._over.wait(min((child.margin for child in self._family()), default=MARGIN) / 4000):
             with self._reaping:
                 for child in self._family():
-                    silence = self._clock.steady() - child.renewed
+                    silence = self._clock.steady() - child.last_renewal
                     if silence > child.info.timeout - child.margin and not child.cut_off:
                         child.cut_off = True
                         log.error(

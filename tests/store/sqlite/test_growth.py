@@ -94,10 +94,10 @@ def test_one_sweep_a_second_whichever_process_does_it(open_store: OpenStore) -> 
 
 
 def test_many_sessions_sweep_less_often_each(store: SqliteStore) -> None:
-    open_sessions(store, 90)
+    open_sessions(store, 45)
     assert store.run(store.sweep(every=750)).again_in is None
     open_sessions(store, 300)
-    assert store.run(store.sweep(every=750)).again_in == 3_000
+    assert store.run(store.sweep(every=750)).again_in == 6_000
 
 
 def test_a_sweep_that_has_left_something_goes_on_at_once(open_store: OpenStore) -> None:

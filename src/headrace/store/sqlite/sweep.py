@@ -285,8 +285,8 @@ def swept_already(tx: Transaction) -> Swept:
 
 
 def _again_in(tx: Transaction) -> int | None:
-    """Many sessions ask less often, so that all of them together ask a hundred times a second."""
-    pause = 10 * tx.row(table.Open, SQL["sessions_open"]).number
+    """Many sessions ask less often, so that all of them together ask fifty times a second."""
+    pause = 20 * tx.row(table.Open, SQL["sessions_open"]).number
     return pause if pause > 1_000 else None
 
 

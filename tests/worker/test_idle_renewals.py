@@ -1,0 +1,136 @@
+"""How often idle sessions are renewed, counted on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.errors import StoreUnavailable
+from headrace.records import SessionInfo
+from headrace.store.contract import NoGuard
+from headrace.worker.custody import Custody
+from headrace.worker.embedded import Keeper
+from headrace.worker.ledger import Ledger
+from headrace.worker.session import RENEW_AGAIN
+from headrace.worker.supervisor import Child, Settings, Supervisor
+
+MINUTE = 60_000
+INFO = SessionInfo(id="s", name="s", timeout=15_000)
+
+
+class Hands:
+    """A clock that only the test moves, and the renewals that were sent."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+        self.renewals: list[int] = []
+
+    def steady(self) -> int:
+        return self.now
+
+    def play(self, renew: Callable[[], int], pump: Callable[[int], None] = lambda now: None, every: int = 0) -> None:
+        """A minute in which one side renews when it said it would, and the pump every so many milliseconds."""
+        end, come, other = self.now + MINUTE, self.now, self.now
+        while self.now < end:
+            if every and self.now >= other:
+                pump(self.now)
+                other += every
+            if self.now >= come:
+                come = self.now + renew()
+            self.now = min(come, other) if every else come
+
+
+@pytest.fixture
+def hands() -> Hands:
+    return Hands()
+
+
+@pytest.fixture
+def app(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> Iterator[Headrace]:
+    """One on a store that counts renewals."""
+    app = Headrace("sqlite:///:memory:")
+    app.store.run(app.store.open(INFO))
+    renew = app.store.renew
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        hands.renewals.append(hands.now)
+        return renew(*arguments, **more)
+
+    monkeypatch.setattr(app.store, "renew", counted)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    ledger = Ledger.shared()
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def renew(app: Headrace, hands: Hands, ledger: Ledger) -> Callable[[], int]:
+    """A supervisor's look at its one process."""
+    supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
+    supervisor._clock = hands  # type: ignore[assignment]
+    child = Child(SimpleNamespace(pid=0), INFO, ledger, Custody(()), NoGuard())  # type: ignore[arg-type]
+    child.renewed = hands.now
+    return lambda: supervisor._renew_one(child)
+
+
+def test_a_process_that_asks_now_and_then_is_renewed_in_between(
+    hands: Hands, ledger: Ledger, renew: Callable[[], int]
+) -> None:
+    """As on Redis, where many idle workers ask every 15 seconds. (Thrice in each of them would make 12.)"""
+    hands.play(renew, ledger.renewed, every=15_000)
+    assert len(hands.renewals) == 4
+
+
+def test_a_process_that_renews_itself_is_left_alone(hands: Hands, ledger: Ledger, renew: Callable[[], int]) -> None:
+    """As on SQLite, where an idle pump compares what it holds three times within its time-out."""
+    hands.play(renew, ledger.renewed, every=5_000)
+    assert hands.renewals == []
+
+
+def test_a_process_that_says_nothing_is_renewed_in_time(hands: Hands, renew: Callable[[], int]) -> None:
+    start = hands.now
+    hands.play(renew)
+    gaps = [after - before for before, after in zip([start, *hands.renewals], hands.renewals, strict=False)]
+    assert set(gaps) == {8_000}
+
+
+def test_a_process_with_jobs_is_renewed_three_times_within_its_time_out(
+    hands: Hands, ledger: Ledger, renew: Callable[[], int]
+) -> None:
+    """Also where it renews itself: the supervisor tells which jobs have been started."""
+    ledger.enter(1, hands.now, None)
+    hands.play(renew, ledger.renewed, every=1_000)
+    assert len(hands.renewals) == 11  # the first is due after 5 seconds
+
+
+def test_a_renewal_that_failed_is_repeated_soon(
+    app: Headrace, hands: Hands, renew: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise StoreUnavailable("no")
+
+    monkeypatch.setattr(app.store, "run", refused)
+    hands.now += INFO.timeout // 2
+    assert renew() == RENEW_AGAIN
+
+
+@pytest.mark.parametrize(("every", "renewals"), [(15_000, 4), (5_000, 0)])
+def test_a_worker_without_a_supervisor_counts_what_its_pump_renews(
+    app: Headrace, hands: Hands, every: int, renewals: int
+) -> None:
+    session = SimpleNamespace(id=INFO.id, renewed=0)
+    pump = SimpleNamespace(app=app, session=session, leases=SimpleNamespace(running={}))
+    keeper = Keeper(pump, INFO.timeout)  # type: ignore[arg-type]
+    keeper._steady = hands.steady
+    keeper._renewed = hands.now
+    hands.play(keeper.renew, lambda now: setattr(session, "renewed", now), every=every)
+    assert len(hands.renewals) == renewals
