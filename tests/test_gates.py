@@ -35,10 +35,7 @@ OFFENDERS: dict[str, list[str]] = {
         "src/headrace/cli/qless.py worker_command",
         "src/headrace/cli/work.py worker_command",
     ],
-    "lua function": [
-        "src/headrace/store/redis/lua/commit.lua commit",
-        "src/headrace/store/redis/lua/outcome.lua end_run",
-    ],
+    "lua function": [],
     "attributes": [
         "src/headrace/records.py Lease",
         "src/headrace/records.py Snapshot",

@@ -6,8 +6,8 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,11 @@ PROGRAMS = dict(re.findall(r"```python\n# (\w+)\.py .*?\n(.*?)```", PAGE, re.DOT
 
 
 def play(name: str, server: Server, store: RedisStore) -> str:
-    lua = str(resources.files("headrace.store.redis").joinpath("lua"))
-    command = [sys.executable, "-c", PROGRAMS[name], server.socket, store.keys.namespace, lua]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        for script in re.findall(r"\brun\(\"(\w+)\"", PROGRAMS[name]):
+            (Path(folder) / f"{script}.lua").write_bytes(scripts.source(script))
+        command = [sys.executable, "-c", PROGRAMS[name], server.socket, store.keys.namespace, folder]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_job_put_by_the_page_is_run_by_us(server: Server, lone: RedisStore) -> None:

@@ -91,7 +91,8 @@ def test_the_rights_on_the_page_are_enough(server: Server) -> None:
 
 def test_all_commands_of_all_scripts_are_asked_for() -> None:
     folder = resources.files("headrace.store.redis").joinpath("lua")
-    texts = {file.name: file.read_text() for file in folder.iterdir()}
-    asked = set(re.findall(r"\{ '([A-Z]+)'", texts.pop("rights.lua")))
+    files = [*folder.iterdir(), *folder.joinpath("scripts").iterdir()]
+    texts = {str(file): file.read_text() for file in files if file.is_file()}
+    asked = set(re.findall(r"\{ '([A-Z]+)'", texts.pop(str(folder.joinpath("scripts", "rights.lua")))))
     used = {name for text in texts.values() for name in re.findall(r"(?:call|bulk|read_many)\('([A-Z]+)'", text)}
     assert used - COURTESIES == asked

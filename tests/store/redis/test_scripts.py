@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
@@ -50,7 +52,13 @@ def test_every_script_begins_with_its_contract(name: str) -> None:
     lines = scripts.NATIVE.text(name).splitlines()
     assert lines[0].startswith("-- ")
     assert any(line.startswith("-- Answers") for line in lines)
-    assert any(line.startswith("--@include prelude") for line in lines)
+    assert scripts.source(name).startswith(scripts.source("rights")[:1_000]), "the prelude comes first"
+    assert b"--@include" not in scripts.source(name)
+
+
+def test_the_text_of_a_script_is_printed() -> None:
+    command = [sys.executable, "-m", "headrace.store.redis.scripts", "put_plain"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == scripts.source("put_plain")
 
 
 # -- keys --

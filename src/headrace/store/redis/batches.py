@@ -1,6 +1,6 @@
 """Batches of jobs: one script for a batch that costs a server a few milliseconds, several for one that costs more.
 
-Nothing of a large batch is there before its last part is (lua/stages.lua). Then all of it is certain to come in, part
+Nothing of a large batch is there before its last part is (lua/put.lua). Then all of it is certain to come in, part
 by part: its client sees to that, and sweeps do should the client die on the way.
 """
 

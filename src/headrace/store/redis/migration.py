@@ -1,4 +1,4 @@
-"""From the format before to that of this version, in bounded steps: lua/migrating.lua says how they are taken up."""
+"""From the format before to that of this version, in bounded steps: lua/migration.lua says how they are taken up."""
 
 from __future__ import annotations
 

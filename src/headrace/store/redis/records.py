@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 
 class More(msgspec.Struct, omit_defaults=True):
-    """What only some jobs have: the msgpack of lua/more.lua, as far as Python reads it."""
+    """What only some jobs have: the msgpack of lua/plan.lua, as far as Python reads it."""
 
     if_failed: IfFailed = IfFailed.FAIL
     lane: Lane | None = None
@@ -237,7 +237,7 @@ def controls(said: Sequence[Any]) -> list[QueueControl]:
 
 
 def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
-    """What lua/lane.lua tells about a lane."""
+    """What lua/scripts/lane.lua tells about a lane."""
     if not told:
         return None
     key, limit, rate, per, sequence, running, runs, front, blocked, next_start = told

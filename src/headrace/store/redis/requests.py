@@ -67,7 +67,7 @@ def _time(value: float) -> float:
 
 
 def has_more(job: NewJob) -> bool:
-    """Whether it has anything that only some jobs have (lua/more.lua)."""
+    """Whether it has anything that only some jobs have (lua/plan.lua)."""
     return bool(
         job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.FAIL
     )
@@ -178,7 +178,7 @@ def new_job(job: NewJob, named: int | None = None) -> bytes:
 
 
 def joining(job_id: str, parents: Sequence[str], *, last: bool) -> bytes:
-    """More of what a job comes after that its batch has brought in: see lua/joining.lua."""
+    """More of what a job comes after that its batch has brought in: see lua/put.lua."""
     return b"p" + _name(job_id) + (b"\1" if last else b"\0") + names(parents)
 
 
@@ -252,7 +252,7 @@ def names(all_: Iterable[str]) -> bytes:
 
 
 def edit(change: Edit) -> tuple[bytes, ...]:
-    """What to change, in the order of lua/edit.lua: empty, or after an equals sign."""
+    """What to change, in the order of lua/scripts/edit.lua: empty, or after an equals sign."""
     if change.priority is not None:
         _check_priority(change.priority)
     if change.queue is not None:

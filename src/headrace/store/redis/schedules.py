@@ -1,4 +1,4 @@
-"""Schedules to bytes and back: records as in lua/schedules.lua, requests as in lua/schedule_*.lua and lua/tick.lua."""
+"""Schedules to bytes and back: records as in lua/schedules.lua, requests as in lua/scripts/."""
 
 from __future__ import annotations
 

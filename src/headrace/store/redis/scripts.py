@@ -1,4 +1,8 @@
-"""Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua.
+"""Lua files, put together: `--@include a b` stands for the text of a.lua and b.lua, unless they are there already.
+
+    python -m headrace.store.redis.scripts exchange
+
+prints a whole script, for programs in other languages.
 
 Constants, that is lines like `local READY, RUNNING = 1, 2`, are replaced by their numbers: a function has room for no
 more than 200 local names.
@@ -8,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from functools import cache
 from importlib import resources
 
@@ -39,7 +44,7 @@ _COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
 
 
 class Scripts:
-    """The scripts of one package: the files in its folder `lua`."""
+    """The scripts of one package: the files in its folder `lua`, or in `lua/scripts` beside those that they include."""
 
     def __init__(self, package: str) -> None:
         self._folder = resources.files(package) / "lua"
@@ -47,13 +52,27 @@ class Scripts:
         self.digest = cache(self._digest)
 
     def text(self, name: str) -> str:
-        """A file as it is."""
+        """The file of a script as it is."""
+        script = self._folder.joinpath("scripts", f"{name}.lua")
+        return script.read_text("utf-8") if script.is_file() else self._library(name)
+
+    def _library(self, name: str) -> str:
         return self._folder.joinpath(f"{name}.lua").read_text("utf-8")
 
     def _source(self, name: str) -> bytes:
         """A whole script as the server gets it: with what it includes, and without its comments."""
-        text = _INCLUDE.sub(lambda match: "\n".join(map(self.text, match[1].split())), self.text(name))
-        return _with_numbers(_COMMENT.sub("", text)).encode()
+        included: set[str] = set()
+
+        def expand(text: str) -> str:
+            return _INCLUDE.sub(lambda match: "\n".join(map(library, match[1].split())), text)
+
+        def library(name: str) -> str:
+            if name in included:
+                return ""
+            included.add(name)
+            return expand(self._library(name))
+
+        return _with_numbers(_COMMENT.sub("", expand(self.text(name)))).encode()
 
     def _digest(self, name: str) -> bytes:
         """What EVALSHA calls a script."""
@@ -72,3 +91,6 @@ def _with_numbers(text: str) -> str:
 
 NATIVE = Scripts("headrace.store.redis")
 source, digest = NATIVE.source, NATIVE.digest
+
+if __name__ == "__main__":
+    sys.stdout.write(source(sys.argv[1]).decode())

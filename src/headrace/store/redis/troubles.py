@@ -54,7 +54,7 @@ class DamagedJob(StoreCorrupt):
 
 
 class UnknownList(StoreCorrupt):
-    """A list of queues that the server does not have (lua/names.lua)."""
+    """A list of queues that the server does not have (lua/scripts/names.lua)."""
 
     def __init__(self, token: str) -> None:
         self.token = token

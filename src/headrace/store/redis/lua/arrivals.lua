@@ -2,6 +2,8 @@
 -- is no job with number 0.) A batch is appended with a command or two, and nothing is paid for a job that goes but a count of holes
 -- (see plan.lua): ids of jobs that are gone are skipped by a walk, and a block goes with the last of its jobs. Sweeps take the holes
 -- out of blocks that have few left.
+--@include prelude
+
 local function block_key(block)
   return PREFIX .. string.format('block:%.0f', block)
 end

@@ -1,5 +1,7 @@
 -- What requests may say. Anyone may send them: what others would stumble over later is refused before anything is written.
 -- `what` and `of` are put together only when something is wrong: most jobs are fine.
+--@include prelude
+
 local LATEST = 281474976710655
 local checks = on_demand('checks')
 

@@ -1,5 +1,7 @@
 -- How a session ends: its leases end like outcome CRASHED or RELEASED, and their tokens move on. One that holds many is closed for
 -- everybody at once, and gives them back in steps: by the process that closes it, or by sweeps.
+--@include sessions settle
+
 local LEASES_AT_ONCE = 100
 
 -- Who is to be charged a crash: arrival numbers, or nil: all that are not spare.

@@ -1,5 +1,6 @@
 -- The end of every script that changes jobs. First the checks: keys that were not read on the way. Then the writes, none
 -- of which can fail: what they are done to has been checked, and a write to a full or read-only server fails the first time.
+--@include history
 
 local commit
 do -- only `commit` itself is a name outside: a script may have 200
@@ -131,71 +132,63 @@ local function write_blocks(change)
   bulk('SADD', PREFIX .. 'sparse', change.sparse)
 end
 
--- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
-function commit(first)
-  for _, part in ipairs({ relations, lanes, sorted }) do
-    local write = rawget(part, 'write')
-    if write then
-      write()
+-- A map of field -> value, or false: removed. As list of field, value, ... and as list of what is removed.
+local function split(fields, encode)
+  local set, removed = {}, {}
+  for field, value in pairs(fields) do
+    if value then
+      set[#set + 1] = field
+      set[#set + 1] = encode and encode(value) or value
+    else
+      removed[#removed + 1] = field
     end
   end
+  return set, removed
+end
+
+-- What has not been looked at on the way is what it should be. Reads only.
+local function check_plan()
   check_all(plan.sorted_in, '', 'zset')
   check_all(plan.sorted_out, '', 'zset')
   check_all(plan.lists, '', 'list')
   check_all(plan.fields, '', 'hash')
   check_all(plan.enter, PREFIX .. 'line:', 'zset')
   check_all(plan.leave, PREFIX .. 'line:', 'zset')
-  local left = entries_to_remove()
   check_all(plan.held_in, '', 'set')
   check_all(plan.held_out, '', 'set')
   check_all(plan.history, '', 'list')
-  local lines = next(plan.history) and setting('max-job-history')
+  check_all(plan.due_in, PREFIX .. 'due:', 'zset')
+  check_all(plan.due_out, PREFIX .. 'due:', 'zset')
   for state, key in pairs(ENDED) do
     if plan.ended_in[state][1] or plan.ended_out[state][1] then
       check_type(key, 'zset')
     end
   end
-  local large, large_no_more = {}, {}
-  for field, value in pairs(plan.large) do
-    if value then
-      large[#large + 1] = field
-      large[#large + 1] = value
-    else
-      large_no_more[#large_no_more + 1] = field
-    end
-  end
   if next(plan.large) then
     check_type(LARGE, 'hash')
-  end
-  local more, more_no_more = {}, {}
-  for id, value in pairs(plan.more) do
-    if value then
-      more[#more + 1] = id
-      more[#more + 1] = cmsgpack.pack(value)
-    else
-      more_no_more[#more_no_more + 1] = id
-    end
   end
   if next(plan.more) then
     check_type(MORE_KEY, 'hash')
   end
-  check_all(plan.due_in, PREFIX .. 'due:', 'zset')
-  check_all(plan.due_out, PREFIX .. 'due:', 'zset')
   if next(plan.due_in) or next(plan.due_out) then
     check_type(DUE, 'zset')
   end
   if next(plan.schedules) then
     schedules.check()
   end
-  local watched = plan.ended[1] and check_type(WATCHED, 'zset')
-  if plan.earliest then
-    local head = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-    if not head[2] or plan.earliest < tonumber(head[2]) then
-      plan.news[plan.earliest_queue] = 16
-    end
+end
+
+-- A job that becomes the first to fall due is news: a sleeper may have to set its timer.
+local function note_earliest()
+  local head = plan.earliest and call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+  if plan.earliest and (not head or plan.earliest < tonumber(head)) then
+    plan.news[plan.earliest_queue] = 16
   end
-  local hungry = to_be_woken(plan.news)
-  local records, removed, bytes = rewritten, plan.removed, 0
+end
+
+-- The records of the jobs that have changed, and what that means for the memory that ended jobs take.
+local function changed_records()
+  local removed, bytes = plan.removed, 0
   for _, id in ipairs(plan.changed) do
     local job, before = plan.jobs[id], raw[id]
     if before and before:byte() and before:byte() >= DONE then
@@ -203,8 +196,8 @@ function commit(first)
     end
     if job then
       job.record = serialize(job)
-      records[#records + 1] = id
-      records[#records + 1] = job.record
+      rewritten[#rewritten + 1] = id
+      rewritten[#rewritten + 1] = job.record
       bytes = bytes + (job.state >= DONE and history_memory.of(id, job.record, true) or 0)
     else
       removed[#removed + 1] = id
@@ -213,17 +206,10 @@ function commit(first)
   if bytes ~= 0 then
     history_memory.add(bytes)
   end
-  local set, zeros, filled, emptied = changed_counts()
-  if filled[1] or emptied[1] then
-    check_type(READY_QUEUES, 'zset')
-  end
-  local indexes, blocks = changed_indexes(), changed_blocks()
-  local statistics = changed_stats()
+end
 
-  first()
-  bulk('UNLINK', plan.gone[1], plan.gone)
-  bulk('HSET', JOB, records)
-  bulk('HDEL', JOB, removed)
+-- The lines of queues, the sets of ended jobs, what sessions hold. Out before in: a job may leave a place and come back to it.
+local function write_places(left)
   for queue, number in pairs(plan.heads) do
     call('ZREMRANGEBYRANK', PREFIX .. 'line:' .. queue, 0, number - 1)
   end
@@ -235,7 +221,6 @@ function commit(first)
       call('LREM', key, 1, member)
     end
   end
-  -- Out before in: a job may leave a place and come back to it.
   for queue, members in pairs(plan.leave) do
     bulk('ZREM', PREFIX .. 'line:' .. queue, members)
   end
@@ -256,6 +241,10 @@ function commit(first)
   for key, ids in pairs(plan.held_in) do
     bulk('SADD', key, ids)
   end
+end
+
+-- What lanes, relations and the like keep by key.
+local function write_keys()
   for key, members in pairs(plan.sorted_out) do
     bulk('ZREM', key, members)
   end
@@ -275,14 +264,54 @@ function commit(first)
     end
   end
   for key, fields in pairs(plan.fields) do
-    for field, value in pairs(fields) do
-      if value then
-        call('HSET', key, field, value)
-      else
-        call('HDEL', key, field)
-      end
+    local set, removed = split(fields)
+    bulk('HSET', key, set)
+    bulk('HDEL', key, removed)
+  end
+end
+
+-- Sleepers, sessions, waiters and subscribers are told of what has been written.
+local function tell_all(hungry, is_watched)
+  for name, number in pairs(hungry) do
+    wake(name, number)
+  end
+  for session in pairs(plan.tell) do
+    rouse(session)
+  end
+  if is_watched then
+    tell_watchers(plan.ended)
+  end
+  tell_listeners()
+end
+
+-- `first` is the first write (a function): one that a full server refuses, or one that it lets through.
+function commit(first)
+  for _, part in ipairs({ relations, lanes, sorted }) do
+    local write = rawget(part, 'write')
+    if write then
+      write()
     end
   end
+  check_plan()
+  note_earliest()
+  changed_records()
+  local left, lines = entries_to_remove(), next(plan.history) and setting('max-job-history')
+  local large, large_no_more = split(plan.large)
+  local more, more_no_more = split(plan.more, cmsgpack.pack)
+  local is_watched = plan.ended[1] and check_type(WATCHED, 'zset')
+  local hungry = to_be_woken(plan.news)
+  local set, zeros, filled, emptied = changed_counts()
+  if filled[1] or emptied[1] then
+    check_type(READY_QUEUES, 'zset')
+  end
+  local indexes, blocks, statistics = changed_indexes(), changed_blocks(), changed_stats()
+
+  first()
+  bulk('UNLINK', plan.gone[1], plan.gone)
+  bulk('HSET', JOB, rewritten)
+  bulk('HDEL', JOB, plan.removed)
+  write_places(left)
+  write_keys()
   bulk('HDEL', META, zeros)
   bulk('HSET', META, set)
   bulk('ZREM', READY_QUEUES, emptied)
@@ -303,16 +332,7 @@ function commit(first)
     bulk('RPUSH', key, entries)
     call('LTRIM', key, -lines, -1)
   end
-  for name, number in pairs(hungry) do
-    wake(name, number)
-  end
-  for session in pairs(plan.tell) do
-    rouse(session)
-  end
-  if watched then
-    tell_watchers(plan.ended)
-  end
-  tell_listeners()
+  tell_all(hungry, is_watched)
 end
 
 end

@@ -1,5 +1,7 @@
 -- Jobs that failed because of others that they came after: what their errors say, and how they come back. Because of which a job
 -- has failed is in {ns}:culprits:<id>; it comes back when the last of these is revived.
+--@include admission
+
 makers.culprits = function()
   culprits.CAUSE = 1000
 

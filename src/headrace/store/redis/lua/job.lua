@@ -8,6 +8,8 @@
 --   story  if flags has STORY: B which of its values are in `large` (1 data, 2 result, 4 error; 8: the result was
 --          dropped), H worker, H group,
 --          I data, I result, I error, d progress, d of total, I6 deferred since
+--@include prelude
+
 local CANCELLING, SPARE, HISTORY, HAS_KEY, HAS_OPTIONS = 1, 2, 4, 8, 16
 local RUN, STORY, LARGE_BODY = 32, 64, 128
 local HAS_DATA, HAS_RESULT, HAS_ERROR, HAS_GROUP, HAS_PROGRESS, HAS_DEFERRED = 256, 512, 1024, 2048, 4096, 8192
@@ -19,6 +21,7 @@ local RUN_FORMAT, RUN_SIZE = '>II6I6I6', 22
 local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
 local STORY_SIZE = 39
 local INLINE = 2000
+local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
 
 -- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until somebody asks for it.
 -- `queue` and `arrival` are what the caller knows of it, should it be damaged.
@@ -75,7 +78,7 @@ local function story_of(job)
   return { large = 0, worker = '', group = '', data = '', result = '', error = '', progress = 0, total = 0, deferred = 0 }
 end
 
--- Whether a record stands for one that was damaged (see set_aside.lua): of a task without a name, in the group of these.
+-- Whether a record stands for one that was damaged (see scripts/set_aside.lua): of a task without a name, in the group of these.
 local function is_set_aside(job)
   return job.state == FAILED and job.put:sub(#job.queue + 3, #job.queue + 4) == '\0\0' and story_of(job).group == 'damaged'
 end

@@ -7,6 +7,8 @@
 --   number                            how many jobs it has that have not come to an end
 --   front, front_due                  the id of its front, and when that was due before the lane said when
 --   turn                              in a sequence, the id of the job whose turn it is
+--@include admission
+
 makers.lanes = function()
   lanes.key, lanes.fading, lanes.known = PREFIX .. 'lanes', PREFIX .. 'fading', {}
 

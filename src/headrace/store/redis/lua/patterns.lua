@@ -1,5 +1,7 @@
 -- Names of queues that stand for others: `*` any text, `?` any character, `[a-z]` one of these, `[^a-z]` any other. And lists of
--- names: `[=` and a digest (see names.lua). As patterns these would mean nothing.
+-- names: `[=` and a digest (see scripts/names.lua). As patterns these would mean nothing.
+--@include wait
+
 makers.patterns = function()
   patterns.parsed, patterns.known = {}, {}
   patterns.FEW, patterns.PIECE = 1000, 250

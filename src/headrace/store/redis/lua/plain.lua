@@ -4,10 +4,15 @@
 --
 -- The jobs of a batch have the first bytes of their records in common, mostly: what becomes of these is worked out once. And
 -- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
+--@include checks sessions stats job wait
+
 local V_OK, V_ALREADY, V_STALE = 0, 1, 2
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
+local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
+local RELEASING, LANES = PREFIX .. 'releasing', PREFIX .. 'lanes'
 local stands, taken_heads, taken, mark_started, settle_plain, as_bytes, take_plain
+local beyond_kept, read_take, uses_more, leave_hungry, note_exchange, history_over, exchange_plain, asks_plainly
 
 do -- only these are names outside: a script may have 200
 
@@ -258,6 +263,205 @@ function take_plain(session, request, ask)
     end
   end
   return { ids = ids, records = records, from = from }
+end
+
+-- Done jobs beyond the number to keep go when they are worth a step, and then faster than they come. How many there are beyond,
+-- and how many are worth a step.
+function beyond_kept(there, coming, kept)
+  return there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
+end
+
+-- What to take: how many jobs, how many more to hold ready, whether queues take turns, how long a worker needs to start a job, and
+-- the names of queues. Nil: nothing.
+function read_take(sent)
+  if sent == '' then
+    return nil
+  end
+  local ask = { grace = 0, names = {} }
+  local how, at
+  ask.slots, ask.spare, how, at = unpack_from('>ddB', sent)
+  ask.in_turn = band(how, 1) == 1
+  if band(how, 2) ~= 0 then
+    ask.grace, at = unpack_from('>d', sent, at)
+    checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
+  end
+  while at <= #sent do
+    ask.names[#ask.names + 1], at = unpack_from('>Hc0', sent, at)
+  end
+  if ask.names[1] and ask.names[1]:find('^%[=%x+@%d+$') then -- a list of names, from a place on
+    ask.names[1], ask.start = ask.names[1]:match('^(.*)@(%d+)$')
+  end
+  if not (ask.slots >= 0 and ask.spare >= 0 and ask.slots + ask.spare <= 100000 and ask.slots % 1 == 0 and ask.spare % 1 == 0) then
+    checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
+  end
+  ask.wanted = ask.slots + ask.spare
+  return ask
+end
+
+
+-- Whether lanes, limits, patterns or dependencies may have a say. One look tells that nobody here uses more than plain jobs and
+-- queues, and that nobody sleeps; else it takes some more. Which of the keys are absent is known then.
+function uses_more(names)
+  local keys = { RELEASING, LANES, CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS, WATCHED }
+  for i = 1, math.min(#names, HINTS_AT_MOST) do
+    keys[#keys + 1] = PREFIX .. 'hungry:' .. names[i]
+    keys[#keys + 1] = PREFIX .. 'line:' .. names[i]
+  end
+  for _, number in ipairs({ #keys, 7, 4 }) do
+    if call('EXISTS', unpack(keys, 1, number)) == 0 then
+      for i = 1, number do
+        absent[keys[i]] = true
+      end
+      return false
+    end
+  end
+  return true
+end
+
+-- Who is hungry is told of news; who is not must not be, for a hint goes to one only.
+function leave_hungry(session, names)
+  for _, name in ipairs(names) do
+    call('ZREM', PREFIX .. 'hungry:' .. name, session.id)
+  end
+end
+
+-- The end of every exchange: what a repetition of it is answered with, and that the session has been seen.
+function note_exchange(session, request, verdicts, given, hungry, unfinished)
+  local values = { 'request', string.format('%.0f', request), 'answer', verdicts,
+    'handed', given[1] and cmsgpack.pack(given) or '', 'hungry', hungry[1] and cmsgpack.pack(hungry) or '',
+    'unfinished', unfinished }
+  if not session.expired then
+    values[11], values[12], values[13], values[14] = 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now)
+  end
+  call('HSET', session.key, unpack(values))
+end
+
+-- How many bytes ended jobs take beyond what they may, with those of `counts`. Sweeps work the bound out, and keep it in META.
+function history_over()
+  local fields = { 'ended_bytes', 'history_memory' }
+  for field in pairs(counts) do
+    fields[#fields + 1] = field
+  end
+  read_meta(fields)
+  local bound = tonumber(meta_seen.history_memory or '')
+  return bound and (tonumber(meta_seen.ended_bytes or '') or 0) + (counts.ended_bytes or 0) - bound or 0
+end
+
+-- Writes what plain jobs need. The first write takes no memory, so that a full server lets all of them through; and nobody has
+-- looked at the type of what it is done to: it is refused if that is wrong.
+local function write_plain(session, settled, got)
+  local set, zeros, _, emptied = changed_counts()
+  local statistics = changed_stats()
+  local is_watched = settled.number > 0 and check_type(WATCHED, 'zset')
+  if got.ids[1] and settled.number == 0 then
+    check_type(session.held, 'set')
+  end
+  if settled.number > 0 then
+    if emptied[1] then
+      check_type(READY_QUEUES, 'zset')
+    end
+    bulk('SREM', session.held, settled.done)
+  elseif not emptied[1] then
+    even_when_full()
+  end
+  bulk('ZREM', READY_QUEUES, emptied)
+  bulk('HSET', JOB, rewritten)
+  for queue, number in pairs(got.from) do
+    call('LTRIM', PREFIX .. 'row:' .. queue, number, -1)
+  end
+  if settled.number > 0 then
+    local ended = {}
+    for i = 1, settled.number do
+      ended[2 * i - 1], ended[2 * i] = settled.scores[i], settled.done[i]
+    end
+    bulk('ZADD', ENDED[DONE], ended)
+  end
+  bulk('SADD', session.held, got.ids)
+  bulk('HDEL', META, zeros)
+  bulk('HSET', META, set)
+  write_stats(statistics)
+  if is_watched then
+    tell_watchers(settled.done)
+  end
+end
+
+-- An exchange of nothing but plain jobs: its answer. Nil: something is special, and nothing has been written; and what has been
+-- settled so far. `others` in there are the outcomes that have not been: what `settle_other` is called with.
+function exchange_plain(session, request, ask, kept)
+  local others, names = {}, ask and ask.names or {}
+  local settled = settle_plain(session, ARGV[4], function(...)
+    others[#others + 1] = { ... }
+  end)
+  settled.others = others
+  local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+  local special = others[1] or ask and due and tonumber(due) <= now
+  for _, name in ipairs(names) do
+    special = special or check_type(PREFIX .. 'line:' .. name, 'zset')
+  end
+  local got = not special and (ask and take_plain(session, request, ask) or not ask and { ids = {}, records = {}, from = {} })
+  if not got then
+    return nil, settled
+  end
+  if settled.number > 0 then
+    local there = call('ZCARD', ENDED[DONE])
+    local surplus, step = beyond_kept(there, settled.number, kept or setting('jobs-history-count'))
+    for queue in pairs(got.from) do
+      count(queue, READY, 0)
+      count(queue, RUNNING, 0)
+    end
+    if surplus >= step or history_over() > 0 then
+      return nil, settled
+    end
+  end
+  for queue, number in pairs(got.from) do
+    count(queue, READY, -number)
+    count(queue, RUNNING, number)
+  end
+  for i, id in ipairs(got.ids) do
+    rewrite(id, got.records[i])
+  end
+
+  local given, hungry, hints = got.ids, {}, {}
+  if ask and #given < ask.slots then
+    hungry = names
+  elseif ask and #given == ask.wanted then
+    hints = names -- there may be more in line: for somebody who has nothing to do
+  end
+  local registered = hungry_for(session)
+  for _, list in ipairs({ hungry, hints, registered }) do
+    check_hungry(list)
+  end
+  local tick = not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
+  local verdicts = as_bytes(settled.verdicts)
+
+  write_plain(session, settled, got)
+  if not (registered[1] == hungry[1] and #registered == 1) then
+    leave_hungry(session, registered)
+  end
+  be_hungry(session.id, hungry)
+  for _, queue in ipairs(hints) do
+    if types[PREFIX .. 'hungry:' .. queue] == 'zset' and call('EXISTS', PREFIX .. 'row:' .. queue) == 1 then
+      wake(queue, 1)
+    end
+  end
+  note_exchange(session, request, verdicts, given, hungry, '')
+  return {
+    string.format('%.0f', now), due and string.format('%.0f', due) or '', verdicts, given, got.records, {},
+    tick and string.format('%.0f', tick) or '' }
+end
+
+-- Whether an exchange is one of plain names: the keys of their queues are few enough to be looked at.
+function asks_plainly(session, ask)
+  if session.expired or session.unfinished ~= '' then
+    return false
+  end
+  local names = ask and ask.names or {}
+  for _, name in ipairs(names) do
+    if is_pattern(name) then
+      return false
+    end
+  end
+  return #names <= (ask and ask.in_turn and 1 or HINTS_AT_MOST)
 end
 
 end

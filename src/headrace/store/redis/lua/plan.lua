@@ -1,5 +1,7 @@
 -- What a script is going to write. Transitions only read, and put their intentions here; `commit` checks what has not
 -- been checked, and writes: the only place where anything is written to the structures of jobs.
+--@include job stats wait
+
 plan = {
   jobs = {},      -- id -> the job as it will be; false: removed
   changed = {},   -- the ids of these, once each
@@ -18,7 +20,7 @@ plan = {
   lists = {},     -- key of a list -> {drop = how many of its head, without = values of which the last is to go, push = values, keep = how many of its end}
   fields = {},    -- key of a hash -> field -> value, or false: removed
   large = {},     -- field of LARGE -> value, or false: removed
-  more = {},      -- id -> what more.lua keeps about a job, or false: removed
+  more = {},      -- id -> what `keep_more` keeps about a job, or false: removed
   index = {},     -- name of a key -> id -> arrival, or false: removed
   holes = {},     -- block of arrivals -> how many of its jobs go
   arrivals = nil, -- the last arrival number, if jobs come
@@ -65,10 +67,6 @@ local function find_job(id, queue, arrival)
   return job
 end
 
-local function place(job)
-  return pack('>I6I6', job.due, job.arrival) .. job.id
-end
-
 -- Into one of the indexes that are in order of arrival (`tracked`, `state:<state>`, `tag:<tag>`, `group:<group>`, `schedule:<name>`), or out of it.
 local function index(name, job, inside)
   local members = plan.index[name]
@@ -88,110 +86,6 @@ local function leave_block(block, number)
   plan.holes[block] = (plan.holes[block] or 0) + number
 end
 
--- Back out of a list of score, member, ... of this very plan.
-local function withdraw(list, member)
-  for i = #list - 1, 1, -2 do
-    if list[i + 1] == member then
-      table.remove(list, i + 1)
-      table.remove(list, i)
-      return true
-    end
-  end
-  return false
-end
-
--- Out of whatever index its state has it in.
-local function leave_state(job)
-  local state = job.state
-  count(job.queue, state, -1)
-  if band(job.flags, MORE) ~= 0 then
-    lanes.leave(job)
-  end
-  if state == READY then
-    local member = place(job)
-    if plan.fresh[member] and withdraw(plan.enter[job.queue], member) then
-      plan.news[job.queue] = plan.news[job.queue] - 1
-    else
-      append(plan.leave, job.queue, member)
-    end
-  elseif state == SCHEDULED then
-    local member = pack('>I6', job.arrival) .. job.id
-    if not plan.fresh[member] or not withdraw(plan.due_in[job.queue] or {}, member) then
-      append(plan.due_out, job.queue, member)
-    end
-  elseif state >= DONE then
-    if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
-      append(plan.ended_out, state, job.id)
-    end
-    if state > DONE then
-      index(state == FAILED and 'state:failed' or 'state:cancelled', job, false)
-    end
-    if state == FAILED then
-      index('group:' .. story_of(job).group, job, false)
-      tally_up(job.queue, job.finished, 'failed', -1)
-    end
-  else
-    index('state:blocked', job, false)
-  end
-end
-
--- In line, where its due time puts it, whatever its lane says.
-local function stand(job)
-  local queue, member = job.queue, place(job)
-  job.state = READY
-  append(plan.enter, queue, -job.priority)
-  append(plan.enter, queue, member)
-  plan.fresh[member] = true
-  plan.news[queue] = (plan.news[queue] or 0) + 1
-  count(queue, READY, 1)
-  change(job)
-end
-
--- Not before it is due. That is news: a sleeper may have to set its timer.
-local function schedule(job)
-  local member = pack('>I6', job.arrival) .. job.id
-  job.state = SCHEDULED
-  append(plan.due_in, job.queue, job.due)
-  append(plan.due_in, job.queue, member)
-  plan.fresh[member] = true
-  if not plan.earliest or job.due < plan.earliest then
-    plan.earliest, plan.earliest_queue = job.due, job.queue
-  end
-  count(job.queue, SCHEDULED, 1)
-  change(job)
-end
-
-local function block(job)
-  job.state = BLOCKED
-  count(job.queue, BLOCKED, 1)
-  index('state:blocked', job, true)
-  change(job)
-end
-
-local function unblock(job)
-  count(job.queue, BLOCKED, -1)
-  index('state:blocked', job, false)
-end
-
--- Its time has come: in line, or in the line of its lane.
-local function stand_in_line(job)
-  if band(job.flags, MORE) == 0 or not lanes.enter(job) then
-    stand(job)
-  end
-end
-
--- Where every job goes that wants to run: it waits for other jobs, for its turn, for its time, or in line.
-local function wait_in_line(job)
-  if band(job.flags, MORE) ~= 0 and (relations.hold(job) or lanes.hold(job)) then
-    return
-  end
-  if job.due <= now then
-    stand_in_line(job)
-  else
-    schedule(job)
-  end
-end
-
 local function remember(job, at, what, detail, worker)
   job.flags = with(job.flags, HISTORY)
   append(plan.history, PREFIX .. 'history:' .. job.id,
@@ -204,70 +98,6 @@ local function last_line(job)
   local planned = plan.history[key]
   local line = planned and planned[#planned] or band(job.flags, HISTORY) ~= 0 and call('LINDEX', key, -1)
   return line and unpack_from('>Hc0', line, 9) or ''
-end
-
--- To a final state.
-local function finish(job, state, finished)
-  local is_end, sudden = job.state < DONE, job.state ~= RUNNING and job.started > 0
-  job.state = state
-  job.finished = math.max(finished, 1)
-  job.flags = with(job.flags, RUN)
-  if sudden then
-    -- It has run before: that run must not be taken for the one that ended so.
-    remember(job, job.finished, state == FAILED and 'failed' or 'cancelled', state == FAILED and story_of(job).group or '', '')
-  end
-  append(plan.ended_in, state, job.finished)
-  append(plan.ended_in, state, job.id)
-  plan.fresh[job.id] = true
-  count(job.queue, state, 1)
-  if state > DONE then
-    index(state == FAILED and 'state:failed' or 'state:cancelled', job, true)
-  end
-  if state == FAILED then
-    index('group:' .. story_of(job).group, job, true)
-    tally_up(job.queue, job.finished, 'failures')
-    tally_up(job.queue, job.finished, 'failed')
-  elseif state == DONE then
-    fold(job.queue, job.due, job.started, job.finished)
-  end
-  plan.ended[#plan.ended + 1] = job.id
-  change(job)
-  if is_end and band(job.flags, MORE) ~= 0 then
-    relations.ended(job)
-    lanes.ended(job)
-    schedules.hear(job)
-  end
-end
-
--- What ended jobs take of the server's memory: added up as they end, taken off as they go.
-local history_memory = {}
-
-function history_memory.add(bytes)
-  counts.ended_bytes = (counts.ended_bytes or 0) + bytes
-end
-
--- About how many bytes one takes: its record, its large values (as they are, or if `planned` as they
--- will be), the history of runs before the last, and its places in hashes and sorted sets. All of that stays as it is while
--- the job has ended, so what was added up for it is what is taken off again when it goes.
-local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
-
-function history_memory.of(id, record, planned)
-  if #record < HEAD_SIZE then
-    return #record + PLACES
-  end
-  local state, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
-  local bytes = #record + PLACES + (state == FAILED and FAILED_PLACES or 0)
-    + RUN_LINES * math.min(math.max(attempts + crashes - 1, 0), RUNS_KEPT)
-  local behind = HEAD_SIZE + (band(flags, RUN) ~= 0 and RUN_SIZE or 0) + unpack_from('>I', record, 38) + 1
-  local large = band(flags, STORY) ~= 0 and record:byte(behind) or 0
-  for kind, is_large in pairs({
-    ['b:'] = band(flags, LARGE_BODY), ['d:'] = band(large, 1), ['r:'] = band(large, 2), ['e:'] = band(large, 4) }) do
-    if is_large ~= 0 then
-      local value = planned and plan.large[kind .. id]
-      bytes = bytes + (value and #value or check_type(LARGE, 'hash') and call('HSTRLEN', LARGE, kind .. id) or 0)
-    end
-  end
-  return bytes
 end
 
 local function session_of(number)
@@ -305,88 +135,58 @@ local function holder_of(key)
   return unique_seen[key]
 end
 
-local more_of -- more.lua has it
+-- What only some jobs have, as a table: kept in {ns}:more as msgpack, and MORE in the flags says that it is there.
+--
+--   after      how many jobs it comes after            if_failed  'wait', 'fail' (if it is not there) or 'run'
+--   lane       {key, limit, rate, per, sequence}       tags       a list
+--   tracked    true                                    schedule, tick
+--   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
+--   precedes   a number: others wait for it (see relations.lua)
+--   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
+--   start_within  its lane has a rate: how many milliseconds its last worker had, from its take on, to start it
+--   joining    the batch whose next parts bring more jobs that it comes after (see put.lua)
+--
+-- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.
+local MORE_KEY, AFTER = PREFIX .. 'more', PREFIX .. 'after'
+local more_seen = {}
 
--- All trace of a job.
-local function remove(job)
-  if band(job.flags, MORE) ~= 0 and job.state < DONE then
-    schedules.hear(job)
+local function more_of(job)
+  if band(job.flags, MORE) == 0 then
+    return {}
   end
-  if job.state == RUNNING then
-    count(job.queue, RUNNING, -1)
-    local session = session_of(job.session)
-    if session then
-      append(plan.held_out, PREFIX .. 'held:' .. session, job.id)
-      plan.tell[session] = true
+  local more = plan.more[job.id] or more_seen[job.id]
+  if not more then
+    local packed = call('HGET', MORE_KEY, job.id)
+    local good, found = pcall(cmsgpack.unpack, packed or '')
+    if not good or type(found) ~= 'table' then
+      fail_damaged(job.id, job.queue, job.arrival)
     end
-    if band(job.flags, MORE) ~= 0 then
-      lanes.stopped(job)
-    end
+    more = found
+    more_seen[job.id] = more
+  end
+  return more
+end
+
+-- Keep what a job has of this, or that it has nothing of it any more.
+local function keep_more(job, more)
+  if next(more) == nil then
+    job.flags = without(job.flags, MORE)
+    plan.more[job.id] = false
   else
-    leave_state(job)
+    job.flags = with(job.flags, MORE)
+    plan.more[job.id] = more
   end
-  local key = key_of(job)
-  local holder = key and holder_of(key)
-  if holder and holder.id == job.id then
-    unique_seen[key] = false
-    plan.unique_out[#plan.unique_out + 1] = key
-  end
-  if band(job.flags, HISTORY) ~= 0 then
-    plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
-  end
-  if is_set_aside(job) then
-    -- Its flags do not say any more what else there is of it.
-    for _, kind in ipairs({ 'b:', 'd:', 'r:', 'e:' }) do
-      plan.large[kind .. job.id] = false
-    end
-    plan.more[job.id] = false
-    relations.write_parents(job.id, false)
-    plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
-    plan.gone[#plan.gone + 1] = PREFIX .. 'culprits:' .. job.id
-  end
-  if band(job.flags, MORE) ~= 0 then
-    local more = more_of(job)
-    for _, tag in ipairs(more.tags or {}) do
-      index('tag:' .. tag, job, false)
-    end
-    if more.tracked then
-      index('tracked', job, false)
-    end
-    if more.schedule then
-      index('schedule:' .. more.schedule, job, false)
-    end
-    relations.removed(job)
-    if job.state < DONE then
-      lanes.ended(job)
-    end
-    plan.more[job.id] = false
-  end
-  if band(job.flags, LARGE_BODY) ~= 0 then
-    plan.large['b:' .. job.id] = false
-  end
-  if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 7) ~= 0 then
-    for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
-      plan.large[kind .. job.id] = false
-    end
-  end
-  if job.state < DONE then
-    plan.ended[#plan.ended + 1] = job.id
-  end
-  if plan.jobs[job.id] == nil then
-    plan.changed[#plan.changed + 1] = job.id
-  end
-  plan.jobs[job.id] = false
-  leave_block(math.floor(job.arrival / BLOCK), 1)
 end
 
--- When the next schedule ticks, if those of the plan come in addition; nil: none does.
-local function next_tick()
-  local head = not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
-  head = head and tonumber(head) or plan.earliest_tick
-  return head and math.min(head, plan.earliest_tick or head)
+-- As bytes, as it is or will be.
+local function packed_more(id)
+  local more = plan.more[id]
+  return more and cmsgpack.pack(more) or call('HGET', MORE_KEY, id)
 end
 
--- Tell those who wait for what has ended. True: that is something to be written.
-local function work_off()
-  return (rawget(relations, 'write') or call('EXISTS', PREFIX .. 'releasing') == 1) and relations.work_off()
+-- Tell those who listen, if anybody does, what happened to a job, as it is now. Who removes it tells so before.
+local function happened(job, what, detail, worker)
+  if somebody_listens() then
+    happened_to(job.id, job.put, 1, what, detail or '', worker or '', more_of(job).tracked)
+  end
 end

@@ -1,11 +1,20 @@
 -- What every script begins with: the glossary of keys, the clock, and how to give up.
 --
+-- Where things are. scripts/ has one file for each script: an operation of the store, with its contract at the top. The files beside
+-- this one are what scripts include, and each includes what it needs itself, once:
+--
+--   by step     put take settle admission lanes relations queues sessions schedules find history stats sweep wait
+--   records     job (the bytes of a record), plan (what a script is going to write), commit (writes it), plain (plain jobs: the
+--               short way through an exchange), checks (what requests may say), settings
+--   parts       arrivals (all jobs in order), culprits (of relations), closing (of sessions), patterns (of queues), sorted (of lanes
+--               and relations), take_singly (of take), migration
+--
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
 --
 --   {ns}:meta             hash    format (2), jobs (the last arrival number), sessions (the last session number), swept (when
 --                                 the store was), results (until when those of done jobs have been dropped), histograms
 --                                 (until which day), flattened (of how many queues on the next), kept<digit of the state>
---                                 (how many of the oldest are past keeping, but needed; see purge.lua), surplus (likewise, of
+--                                 (how many of the oldest are past keeping, but needed; see history.lua), surplus (likewise, of
 --                                 done jobs beyond the number to keep, the last that stayed), ended_bytes (about what ended jobs take), history_memory (what
 --                                 they may take), purged_early and purged_early_at (how many failed jobs were purged before
 --                                 their age, and when), and <digit of the state><queue> -> how many jobs;
@@ -26,8 +35,8 @@
 --   {ns}:sparse           set     blocks that have few of their jobs left
 --   {ns}:state:<state>    zset    the blocked, failed or cancelled jobs: score arrival, member id
 --   {ns}:large            hash    <b, d, r or e>:<job id> -> body, data, result or error too large for the record
---   {ns}:more             hash    job id -> what only some jobs have (see more.lua)
---   {ns}:after            hash    job id -> the jobs that it comes after (see more.lua)
+--   {ns}:more             hash    job id -> what only some jobs have (see plan.lua)
+--   {ns}:after            hash    job id -> the jobs that it comes after (see plan.lua)
 --   {ns}:tag:<tag>        zset    the jobs with a tag: score arrival, member id; likewise
 --   {ns}:group:<group>    zset    the failed jobs of a group,
 --   {ns}:tracked          zset    the jobs that somebody keeps an eye on, and
@@ -50,7 +59,7 @@
 --   {ns}:starts:<lane>    list    when the last jobs of a lane with a rate were started
 --   {ns}:fading           zset    lanes that have no jobs but a rate: score until when it has something to remember
 --   {ns}:control          hash    p<queue> -> who paused it, and when; l<queue> -> how many of its jobs may run at once
---   {ns}:names:<digest>   zset    a list of queues: score its place in it (see names.lua)
+--   {ns}:names:<digest>   zset    a list of queues: score its place in it (see scripts/names.lua)
 --   {ns}:patterns         zset    patterns, and lists, that hungry sessions listen to: score since when
 --   {ns}:stat:<day>:<queue> hash  what happened in a queue on a day (see stats.lua)
 --   {ns}:stats            zset    these days and queues: score day
@@ -58,13 +67,13 @@
 --   {ns}:unique           hash    unique key -> until(8) id of the job that has it
 --   {ns}:history:<id>     list    what happened to a job that had more of a life than put, run, done
 --   {ns}:sessions         zset    the open sessions: score number, member session id
---   {ns}:expiries         zset    when to look whether one has expired: score that time, member session id (see session.lua)
+--   {ns}:expiries         zset    when to look whether one has expired: score that time, member session id (see sessions.lua)
 --   {ns}:session:<id>     hash    a session; closed ones stay for a day as tombstones
 --   {ns}:held:<session>   set     the ids of the jobs that it runs or holds ready
 --   {ns}:hungry:<queue>   zset    sessions with a free slot and nothing to put in it: score since when. Also of a pattern
 --   {ns}:bell:<session>   list    what a session is blocked on that waits and takes in one: an entry rings
 --   {ns}:watched          zset    jobs whose end somebody waits for: score until when
---   {ns}:staged:<batch>, {ns}:batch:<batch>, {ns}:arriving   batches that come in parts (see stages.lua)
+--   {ns}:staged:<batch>, {ns}:batch:<batch>, {ns}:arriving   batches that come in parts (see put.lua)
 --   {ns}:events           stream  what happened (see below); there only while somebody listens
 --
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
@@ -98,7 +107,7 @@ local function fail(kind, text)
   error('HEADRACE ' .. kind .. ' ' .. text .. ' .', 0)
 end
 
--- A job's record cannot be read. The store sets that job aside (see set_aside.lua) and asks again: what is known of it, where it
+-- A job's record cannot be read. The store sets that job aside (see scripts/set_aside.lua) and asks again: what is known of it, where it
 -- was met, goes along. As hexadecimal digits: an id may be any bytes.
 local function fail_damaged(id, queue, arrival)
   local function digits(bytes)
@@ -188,36 +197,13 @@ local function even_when_full()
   call('DEL', PREFIX .. 'nothing')
 end
 
--- What happened, for those who listen. The stream {ns}:events is there while somebody does: nothing is written for nobody.
---
---   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
-local EVENTS = PREFIX .. 'events'
-local EVENTS_KEPT, DETAIL_SIZE = 10000, 1000
-local listened = nil
-local happenings = {}
-
--- Asked once in a script, however often it matters.
-local function somebody_listens()
-  if listened == nil then
-    listened = not absent[EVENTS] and call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
-  end
-  return listened
-end
-
--- What happened to a job whose record, or template of one, has the names of its queue and its task at `at`.
-local function happened_to(id, record, at, what, detail, worker, tracked)
-  local good, queue, task = pcall(unpack_from, '>Hc0Hc0', record, at)
-  if not good then
-    fail_damaged(id)
-  end
-  detail = detail:sub(1, DETAIL_SIZE)
-  happenings[#happenings + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,
-    #worker, worker, #detail, detail, tracked and 1 or 0)
-end
-
--- Written last. Telling is a courtesy: a user who may not write to streams gets jobs done all the same.
-local function tell_listeners()
-  for _, event in ipairs(happenings) do
-    redis.pcall('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'e', event)
+-- What another version has written may mean something else: what does not know the format neither reads nor writes. A namespace of
+-- the format before, or one that is just being brought to this one, is for `headrace migrate` only (see migration.lua).
+local function check_format(found)
+  if found and found ~= '2' then
+    if found == '1' or found == '1 on its way to 2' then
+      fail('OLDER', PREFIX .. '* is in format ' .. found)
+    end
+    fail('NEWER', PREFIX .. '* was written in format ' .. found)
   end
 end

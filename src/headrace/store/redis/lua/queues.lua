@@ -1,4 +1,6 @@
 -- What somebody has said about queues: paused ones hand out nothing, limited ones only so much at once.
+--@include plan sessions
+
 local queues = on_demand('queues')
 
 makers.queues = function()
@@ -104,7 +106,7 @@ makers.queues = function()
   -- be, one of several steps; from}.
   queues.LOOKED_AT_MOST, queues.AT_ONCE = 1000, 250
 
-  -- A list of names (see names.lua) gives place to those of its queues that have ready jobs, and room for them, in their order from
+  -- A list of names (see scripts/names.lua) gives place to those of its queues that have ready jobs, and room for them, in their order from
   -- the place `start` on. `cut`: there are more than the `most` that were chosen.
   function queues.meant_by(names, most, from, start)
     local listed, filled, emptied = {}, nil, nil

@@ -7,6 +7,8 @@
 --   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if its patient: are told, too}
 -- and its dependents are told in bounded steps. Those that failed with it go on to its next number of dependents:, for which
 -- the next note is.
+--@include admission
+
 makers.relations = function()
   relations.key, relations.REMOVED, relations.REVIVED = PREFIX .. 'releasing', 9, 10
   relations.AT_ONCE, relations.DEEP = 200, 10000

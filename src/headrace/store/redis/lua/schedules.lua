@@ -4,6 +4,8 @@
 --   number), I6 last_tick, I6 started, I6 finished, H last_job, H queue, I data, I definition
 --
 -- Of the definition, which is the client's, the scripts know only what is in the record as well.
+--@include admission
+
 makers.schedules = function()
   schedules.key, schedules.names, schedules.ticks = PREFIX .. 'schedules', PREFIX .. 'schedule_names', PREFIX .. 'ticks'
   schedules.FORMAT = '>IBBI6I6III6I6I6Hc0Hc0Ic0Ic0'

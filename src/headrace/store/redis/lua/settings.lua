@@ -1,4 +1,6 @@
 -- What has been set in {ns}:settings, or the default. (The definitions are in headrace/settings.py.)
+--@include prelude
+
 local SETTINGS = PREFIX .. 'settings'
 local DEFAULTS = {
   ['jobs-history'] = 604800000, ['jobs-history-count'] = 50000,

@@ -1,46 +1,239 @@
--- Settling outcomes that plain.lua does not settle, and what follows from the end of jobs: the first half of an exchange.
+-- Settling: what an outcome does to a job (the table in docs/contract.md).
+--@include admission
 
--- One outcome of a job that has anything special.
-local function settle_other(session, verdicts, i, id, arrival, token, outcome)
-  local job = find_job(id, nil, arrival)
-  if holds(session, job, arrival, token) then
-    end_run(session, job, outcome)
-    verdicts[i] = V_OK
-  elseif job and job.state ~= RUNNING and job.token == token and job.arrival == arrival
-    and job.session == session.number then
-    verdicts[i] = V_ALREADY
+local K_DONE, K_AGAIN, K_FAILED, K_BROKEN, K_RELEASED, K_CRASHED, K_MOVED, K_WAITING = 0, 1, 2, 3, 4, 5, 6, 7
+local C_ATTEMPT, C_DEFERRAL = 1, 2
+local keep_data, keep_result, keep_error, keep_group, move, change_queue, end_run, remember_end
+
+do -- only these are names outside: a script may have 200
+
+local HAPPENED = {
+  [K_AGAIN] = 'retried', [K_RELEASED] = 'released', [K_CRASHED] = 'crashed', [K_MOVED] = 'moved', [K_WAITING] = 'waiting',
+}
+
+-- A value into its place: in the story if it is small, in `large` if it is not.
+local function keep(job, story, name, kind, bit_, flag, value)
+  if band(story.large, bit_) ~= 0 then
+    plan.large[kind .. job.id] = false
+    story.large = without(story.large, bit_)
+  end
+  if not value then
+    story[name] = ''
+    job.flags = without(job.flags, flag)
+    return
+  end
+  job.flags = with(job.flags, flag)
+  if #value > INLINE then
+    story[name] = ''
+    story.large = with(story.large, bit_)
+    plan.large[kind .. job.id] = value
   else
-    verdicts[i] = V_STALE
+    story[name] = value
   end
 end
 
--- Settles them all, or what is left of them if some are `settled`; a byte per verdict. `kept`: how many done jobs to keep at most, if
--- not as set.
-local function settle_all(session, settled, kept)
-  for _, outcome in ipairs(settled and settled.others or {}) do
-    settle_other(session, unpack(outcome))
+function keep_data(job, story, value)
+  keep(job, story, 'data', 'd:', 1, HAS_DATA, value)
+end
+
+function keep_result(job, story, value)
+  keep(job, story, 'result', 'r:', 2, HAS_RESULT, value)
+end
+
+function keep_error(job, story, value)
+  keep(job, story, 'error', 'e:', 4, HAS_ERROR, value)
+end
+
+function keep_group(job, story, group)
+  story.group = group or ''
+  job.flags = group and with(job.flags, HAS_GROUP) or without(job.flags, HAS_GROUP)
+end
+
+-- The first bytes of `put` name queue and task; a moved or edited job gets others, and perhaps other options, another body.
+function move(job, outcome)
+  local queue, task, at = unpack_from('>Hc0Hc0', job.put)
+  local rest = job.put:sub(at)
+  queue, task = outcome.queue or queue, outcome.task or task
+  if outcome.options then
+    if band(job.flags, HAS_OPTIONS) ~= 0 then
+      local _, behind = unpack_from('>Ic0', rest)
+      rest = rest:sub(behind)
+    end
+    job.flags = with(job.flags, HAS_OPTIONS)
+    rest = pack('>Ic0', #outcome.options, outcome.options) .. rest
   end
-  settled = settled or settle_plain(session, ARGV[4], function(...)
-    settle_other(session, ...)
-  end)
-  local finished_in = plan.ended_in[DONE]
-  for i = 1, settled.number do
-    local id = settled.done[i]
-    finished_in[#finished_in + 1] = settled.scores[i]
-    finished_in[#finished_in + 1] = id
-    append(plan.held_out, session.held, id)
-    plan.ended[#plan.ended + 1] = id
-  end
-  if finished_in[1] then
-    local there, coming = call('ZCARD', ENDED[DONE]), #finished_in / 2
-    types[ENDED[DONE]] = 'zset' -- or that would have failed
-    local surplus, portion = beyond_kept(there, coming, kept or setting('jobs-history-count'))
-    local most, over = math.max(2 * coming + 100, portion), history_over()
-    if over > 0 then
-      purge(DONE, there, most, over)
-    elseif surplus >= portion then
-      purge_done(math.min(surplus, there), 0, most, portion)
+  if outcome.body then
+    local keeps = 1
+    if band(job.flags, HAS_OPTIONS) ~= 0 then
+      local _
+      _, keeps = unpack_from('>Ic0', rest)
+    end
+    if band(job.flags, HAS_KEY) ~= 0 then
+      local _
+      _, keeps = unpack_from('>Hc0', rest, keeps)
+    end
+    rest = rest:sub(1, keeps - 1)
+    if #outcome.body > INLINE then
+      plan.large['b:' .. job.id] = outcome.body
+      job.flags = with(job.flags, LARGE_BODY)
+    else
+      if band(job.flags, LARGE_BODY) ~= 0 then
+        plan.large['b:' .. job.id] = false
+        job.flags = without(job.flags, LARGE_BODY)
+      end
+      rest = rest .. outcome.body
     end
   end
-  return as_bytes(settled.verdicts)
+  job.queue = queue
+  job.put = pack('>Hc0Hc0', #queue, queue, #task, task) .. rest
+end
+
+-- A job goes on in a lane of the same key in another queue.
+function change_queue(job, queue)
+  if queue and queue ~= job.queue and band(job.flags, MORE) ~= 0 then
+    lanes.ended(job)
+    job.queue = queue
+    lanes.join(job)
+  end
+end
+
+-- What a run costs a job, whatever came of it: attempts, crashes, deferrals, data, times.
+local function charge_run(session, job, outcome, story)
+  local charge = outcome.charge
+  story.worker = session.name
+  if charge == C_ATTEMPT then
+    job.attempts = job.attempts + 1
+  end
+  if charge ~= C_DEFERRAL then
+    story.deferred = 0
+    job.flags = without(job.flags, HAS_DEFERRED)
+  elseif band(job.flags, HAS_DEFERRED) == 0 then
+    story.deferred = now
+    job.flags = with(job.flags, HAS_DEFERRED)
+  end
+  if outcome.kind == K_CRASHED then
+    job.crashes = math.min(job.crashes + 1, 65535)
+  end
+  if outcome.data then
+    keep_data(job, story, outcome.data)
+  end
+  if outcome.began then
+    job.started = math.max(now - outcome.began, 1)
+  end
+end
+
+-- The state in which an outcome other than DONE ends a job, and its group; nil: it goes on. A job may fail because of what it would
+-- wait for: that is the third.
+local function final_state(job, outcome, is_cancelled)
+  local kind = outcome.kind
+  if is_cancelled then
+    return CANCELLED, outcome.group
+  elseif kind == K_FAILED then
+    return FAILED, outcome.group
+  elseif kind == K_BROKEN then
+    return FAILED, 'broken'
+  elseif kind == K_CRASHED and job.crashes >= job.max_crashes then
+    return FAILED, 'crashed'
+  elseif kind == K_WAITING then
+    local reason = relations.wait_for(job, outcome.after or {})
+    if reason then
+      return FAILED, 'dependency', reason
+    end
+  end
+  return nil, outcome.group
+end
+
+-- A run that did not end its job: where the job goes.
+local function go_on_waiting(session, job, outcome, what, ended)
+  local kind = outcome.kind
+  if kind == K_AGAIN and outcome.charge == C_ATTEMPT then
+    tally_up(job.queue, ended, 'retries')
+  end
+  if kind == K_MOVED then
+    change_queue(job, outcome.queue)
+    move(job, outcome)
+    job.attempts, job.crashes = 0, 0
+  end
+  happened(job, what, outcome.note, session.name)
+  if kind == K_AGAIN or kind == K_MOVED then
+    job.due = math.max(outcome.at or now + outcome.delay, 0)
+    wait_in_line(job)
+  elseif kind == K_WAITING then
+    job.due = now
+    wait_in_line(job)
+  else
+    stand_in_line(job) -- where it stood, even if the clock was set back meanwhile
+  end
+  if band(job.flags, MORE) ~= 0 then
+    lanes.look_again(job)
+  end
+end
+
+function end_run(session, job, outcome)
+  local kind, story = outcome.kind, story_of(job)
+  local is_cancelled = band(job.flags, CANCELLING) ~= 0
+  job.flags = without(job.flags, CANCELLING + SPARE)
+  count(job.queue, RUNNING, -1)
+  if band(job.flags, MORE) ~= 0 then
+    if outcome.unstarted then
+      lanes.never_started(job)
+    end
+    lanes.stopped(job)
+  end
+  append(plan.held_out, session.held, job.id)
+  charge_run(session, job, outcome, story)
+  local ended = now - (outcome.ended or 0)
+
+  if kind == K_DONE then
+    keep_result(job, story, outcome.result)
+    keep_error(job, story, nil)
+    keep_group(job, story, nil)
+    tell(job, story)
+    finish(job, DONE, ended)
+    happened(job, 'done', '', session.name)
+    return
+  end
+  if outcome.error then
+    keep_error(job, story, outcome.error)
+  end
+  local state, group, reason = final_state(job, outcome, is_cancelled)
+  if reason then
+    ended = now
+    keep_error(job, story, culprits.error(reason))
+  end
+  if group then
+    keep_group(job, story, group)
+  end
+  local what = outcome.what or outcome.charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
+  -- Of a failure more may be known than its group. A run that wrote lines has begun, whatever its worker says.
+  local worded = state == FAILED and outcome.note and not (kind == K_WAITING)
+  if worded or not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
+    remember(job, job.started, 'started', '', session.name)
+    remember(job, math.max(ended, 1), worded and 'failed' or what, outcome.note or '', session.name)
+  end
+  tell(job, story)
+  if not state then
+    return go_on_waiting(session, job, outcome, what, ended)
+  end
+  finish(job, state, ended)
+  if state == CANCELLED then
+    happened(job, 'cancelled', '', session.name)
+  else
+    happened(job, 'failed', group, kind == K_WAITING and '' or session.name) -- nobody ran it into what it waits for
+  end
+end
+
+-- How a job ended goes into its history before it is overwritten, unless it is there already.
+function remember_end(job)
+  local ended = job.state == FAILED and 'failed' or 'cancelled'
+  if last_line(job) == ended then
+    return
+  end
+  local story = story_of(job)
+  if job.started > 0 then
+    remember(job, job.started, 'started', '', story.worker)
+  end
+  remember(job, job.finished, ended, job.state == FAILED and story.group or '', story.worker)
+end
+
 end

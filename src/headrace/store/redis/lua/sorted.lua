@@ -1,4 +1,6 @@
 -- Sorted sets as the plan will have them: what is there, without what leaves, and with what comes.
+--@include admission
+
 makers.sorted = function()
   local NOWHERE = pack('>I6I6', 0, 0)
   sorted.known, sorted.step = {}, 64

@@ -4,6 +4,8 @@
 --   rn, rt, rq   and r<bucket> the same of runs
 --   retries, failures
 --   failed       how many of the jobs that failed that day are failed still
+--@include settings
+
 local DAY, LONGEST = 86400000, 68719476735
 local fold, tally_up, first_day, changed_stats, write_stats
 

@@ -1,82 +1,68 @@
--- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers and empty lanes.
---
--- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
---             say; each may be empty or left out
--- ARGV[5]     do nothing if such a sweep was done less than so many milliseconds ago; may be empty or left out
--- Answers     {sessions closed, jobs returned, jobs purged, 1 if there is more to do, in how many milliseconds the next
---             schedule ticks or -1, how many of those purged were failed ones that made room before their time, in how many
---             milliseconds to come again (0 if ARGV[5] does not say how often there is to be a sweep), and a batch of which parts have not
---             come in, if there is one: call `admit`}
---@include prelude format same_format
-
--- One sweep is enough for all workers. Where many ask, each comes less often: so many are enough to have one in time,
--- and when most of them die at once another comes soon.
-local ASKERS, SELDOM = 4, 20
-local every = tonumber(ARGV[5] or '') or 0
-local total = call('ZCARD', SESSIONS)
-local again = math.floor(every * math.max(1, math.min(total / ASKERS, SELDOM)))
-local swept = every > 0 and tonumber(call('HGET', META, 'swept') or '')
-local set_back = swept and swept > steady -- the server's clock
-if swept and not set_back and steady < swept + every then
-  local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
-  return { 0, 0, 0, 0, tick and math.max(0, tonumber(tick) - now) or -1, 0, again }
-end
---@include job settings stats plan more schedules sorted lanes outcome ending culprits relations session wake patterns queues commit closing purge
+-- Sweeping: bounded pieces of upkeep. Each of these looks for what there is to do and puts it into the plan, or into `swept`;
+-- `sweep.write` writes what the plan does not.
+--@include commit queues closing
 
 local SESSIONS_AT_ONCE, PURGED_AT_ONCE = 1000, 500
-local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE = 500, 500
+local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE, BLOCKS_AT_ONCE = 500, 500, 10
 local TYPICAL_BYTES = 600
 local SILENT = setting('max-worker-age') -- a session without leases that was silent for so long is not coming back
-local closed, returned, more = {}, 0, 0
+
+-- What has been found. `more`: 1 if there is more to do than one sweep does.
+local swept = {
+  closed = {}, looks = {}, returned = 0, purged = 0, purged_early = 0, more = 0, faded = {}, old_days = {}, flat = {}, sparse = {},
+  forgotten = 0,
+}
+local sweep = {}
 
 -- Sessions that may have expired; as long as the index does not have them all, some of all.
-check_type(EXPIRIES, 'zset')
-local candidates
-if set_back or call('ZCARD', EXPIRIES) < total then
-  local first = total > SESSIONS_AT_ONCE and now % total or 0
-  candidates = call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)
-else
-  candidates = call('ZRANGEBYSCORE', EXPIRIES, '-inf', string.format('%.0f', steady), 'LIMIT', 0, SESSIONS_AT_ONCE)
-end
-local looks = {}
-for _, id in ipairs(candidates) do
-  local session = read_session(id)
-  if returned >= LEASES_AT_ONCE then
-    more = 1
-    break
-  end
-  if not session or session.closed and not session.closing then
-    closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
+function sweep.sessions(total, set_back)
+  check_type(EXPIRIES, 'zset')
+  local candidates
+  if set_back or call('ZCARD', EXPIRIES) < total then
+    local first = total > SESSIONS_AT_ONCE and now % total or 0
+    candidates = call('ZRANGE', SESSIONS, first, first + SESSIONS_AT_ONCE - 1)
   else
-    local ends, has_leases = session.seen + session.timeout, call('SCARD', session.held) > 0
-    local forgotten_at = session.seen + math.max(session.timeout, SILENT)
-    if session.closing or has_leases and steady >= ends or steady >= forgotten_at then
-      returned = returned + #give_back(session, session.closing or 'all', LEASES_AT_ONCE - returned)
-      more = session.left and 1 or more
-      closed[#closed + 1] = session
+    candidates = call('ZRANGEBYSCORE', EXPIRIES, '-inf', string.format('%.0f', steady), 'LIMIT', 0, SESSIONS_AT_ONCE)
+  end
+  local closed, looks = swept.closed, swept.looks
+  for _, id in ipairs(candidates) do
+    local session = read_session(id)
+    if swept.returned >= LEASES_AT_ONCE then
+      swept.more = 1
+      break
+    end
+    if not session or session.closed and not session.closing then
+      closed[#closed + 1] = { id = id, key = session_key(id), held = PREFIX .. 'held:' .. id, hungry = '', lost = true }
     else
-      -- What it takes from now on it has for its time-out at least.
-      looks[#looks + 1] = string.format('%.0f', has_leases and ends or math.min(steady + session.timeout, forgotten_at))
-      looks[#looks + 1] = id
+      local ends, has_leases = session.seen + session.timeout, call('SCARD', session.held) > 0
+      local forgotten_at = session.seen + math.max(session.timeout, SILENT)
+      if session.closing or has_leases and steady >= ends or steady >= forgotten_at then
+        swept.returned = swept.returned + #give_back(session, session.closing or 'all', LEASES_AT_ONCE - swept.returned)
+        swept.more = session.left and 1 or swept.more
+        closed[#closed + 1] = session
+      else
+        -- What it takes from now on it has for its time-out at least.
+        looks[#looks + 1] = string.format('%.0f', has_leases and ends or math.min(steady + session.timeout, forgotten_at))
+        looks[#looks + 1] = id
+      end
     end
   end
 end
 
 -- What ended jobs may take of the server's memory: as set, or a quarter of what the server has, or 1 GB. (A user may not be
 -- allowed to ask for INFO.)
-local function bound_of_memory()
+function sweep.bound_of_memory()
   local given = setting('history-memory')
   local info = not given and redis.pcall('INFO', 'memory')
   local most = type(info) == 'string' and tonumber(info:match('\nmaxmemory:(%d+)')) or 0
   return given or most > 0 and math.floor(most / 4) or 1000000000
 end
 
-local purged, purged_early = 0, 0
-
--- Keeps the books on what ended jobs take. A namespace of before there were any, or whose books are wrong, gets a guess.
-local function keep_books()
+-- Keeps the books on what ended jobs take. A namespace of before there were any, or whose books are wrong, gets a guess. By how much
+-- they are over their bound.
+function sweep.keep_books()
   local known = call('HMGET', META, 'ended_bytes', 'history_memory', 'purged_early_at')
-  local number, bound, bytes = 0, string.format('%.0f', bound_of_memory()), tonumber(known[1] or '') or 0
+  local number, bound, bytes = 0, string.format('%.0f', sweep.bound_of_memory()), tonumber(known[1] or '') or 0
   for _, key in pairs(ENDED) do
     number = number + call('ZCARD', key)
   end
@@ -97,12 +83,12 @@ end
 
 -- Done jobs make room first, failed ones last. A step of one state is bounded: the next state may have to wait for another
 -- sweep.
-local function make_room(over)
+function sweep.make_room(over)
   for _, state in ipairs({ DONE, CANCELLED, FAILED }) do
     local gone, looked_at, freed = purge(state, call('ZCARD', ENDED[state]), PURGED_AT_ONCE, over)
-    purged, over = purged + gone, over - freed
+    swept.purged, over = swept.purged + gone, over - freed
     if state == FAILED and gone > 0 then
-      purged_early = gone
+      swept.purged_early = gone
       local before = tonumber(call('HGET', META, 'purged_early') or '') or 0
       plan.fields[META].purged_early = string.format('%.0f', before + gone)
       plan.fields[META].purged_early_at = string.format('%.0f', now)
@@ -110,51 +96,57 @@ local function make_room(over)
     if over <= 0 then
       return
     elseif looked_at == PURGED_AT_ONCE then
-      more = gone > 0 and 1 or more
+      swept.more = gone > 0 and 1 or swept.more
       return
     end
   end
 end
 
-for state, key in pairs(ENDED) do
-  local keep = state == DONE and (tonumber(ARGV[2]) or setting('jobs-history'))
-    or tonumber(ARGV[3]) or setting('failed-history')
-  local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keep))
-  local surplus = state == DONE and call('ZCARD', key) - (tonumber(ARGV[4]) or setting('jobs-history-count')) or 0
-  local gone, looked_at, noted = 0, 0, false
-  if surplus > too_old then
-    gone, looked_at, noted = purge_done(surplus, too_old, PURGED_AT_ONCE, 1)
-  elseif too_old > 0 then
-    gone, looked_at = purge(state, too_old, PURGED_AT_ONCE)
+-- Ended jobs that retention has given up. `keep_done`, `keep_failed`, `keep_number`: in place of what the settings say.
+function sweep.ended(keep_done, keep_failed, keep_number)
+  for state, key in pairs(ENDED) do
+    local keep = state == DONE and (keep_done or setting('jobs-history')) or keep_failed or setting('failed-history')
+    local too_old = call('ZCOUNT', key, '-inf', '(' .. string.format('%.0f', now - keep))
+    local surplus = state == DONE and call('ZCARD', key) - (keep_number or setting('jobs-history-count')) or 0
+    local gone, looked_at, noted = 0, 0, false
+    if surplus > too_old then
+      gone, looked_at, noted = purge_done(surplus, too_old, PURGED_AT_ONCE, 1)
+    elseif too_old > 0 then
+      gone, looked_at = purge(state, too_old, PURGED_AT_ONCE)
+    end
+    swept.purged = swept.purged + gone
+    swept.more = (gone > 0 or noted) and looked_at == PURGED_AT_ONCE and 1 or swept.more
   end
-  purged = purged + gone
-  more = (gone > 0 or noted) and looked_at == PURGED_AT_ONCE and 1 or more
+  local over = sweep.keep_books()
+  if over > 0 and swept.purged > 0 then
+    swept.more = 1 -- what is too old goes first
+  elseif over > 0 then
+    sweep.make_room(over)
+  end
+  if not next(plan.fields[META]) then
+    plan.fields[META] = nil
+  end
 end
 
-local over = keep_books()
-if over > 0 and purged > 0 then
-  more = 1 -- what is too old goes first
-elseif over > 0 then
-  make_room(over)
-end
-if not next(plan.fields[META]) then
-  plan.fields[META] = nil
-end
-
-local worked = work_off()
-queues.tell_of_room()
-local faded = call('ZRANGEBYSCORE', PREFIX .. 'fading', '-inf', now, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
-for _, name in ipairs(faded) do
-  lanes.forget(lanes.at(name))
-end
-if worked and relations.unfinished or #faded == FORGOTTEN_AT_ONCE then
-  more = 1
+-- Dependents that have not been told yet, room in queues with a limit, lanes that have nothing to remember.
+function sweep.relations_and_lanes()
+  swept.worked = work_off()
+  queues.tell_of_room()
+  swept.faded = call('ZRANGEBYSCORE', PREFIX .. 'fading', '-inf', now, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
+  for _, name in ipairs(swept.faded) do
+    lanes.forget(lanes.at(name))
+  end
+  if swept.worked and relations.unfinished or #swept.faded == FORGOTTEN_AT_ONCE then
+    swept.more = 1
+  end
 end
 
 -- Results may be dropped before their jobs: what ended since the last time, up to so long ago.
-local dropped_until
-local keep_results = setting('results-history')
-if keep_results then
+function sweep.results()
+  local keep_results = setting('results-history')
+  if not keep_results then
+    return
+  end
   local since = tonumber(call('HGET', META, 'results') or 0) or 0
   local before = string.format('%.0f', now - keep_results)
   local ended = call('ZRANGEBYSCORE', ENDED[DONE], '(' .. string.format('%.0f', since), '(' .. before, 'WITHSCORES',
@@ -170,7 +162,7 @@ if keep_results then
       ended[#ended + 1] = id
       ended[#ended + 1] = last
     end
-    more = 1
+    swept.more = 1
   end
   for i = 1, #ended, 2 do
     local job = find_job(ended[i])
@@ -183,22 +175,24 @@ if keep_results then
       change(job)
     end
   end
-  dropped_until = ended[#ended]
+  swept.dropped_until = ended[#ended]
 end
 
 -- Statistics: some days that are past keeping go, and histograms of another: of so many queues, and then of those behind them.
-local old, flat, flat_day, flattened = {}, {}, nil, nil
-if check_type(PREFIX .. 'stats', 'zset') then
-  old = call('ZRANGEBYSCORE', PREFIX .. 'stats', '-inf', '(' .. first_day('stats-history'), 'LIMIT', 0,
+function sweep.statistics()
+  if not check_type(PREFIX .. 'stats', 'zset') then
+    return
+  end
+  swept.old_days = call('ZRANGEBYSCORE', PREFIX .. 'stats', '-inf', '(' .. first_day('stats-history'), 'LIMIT', 0,
     FORGOTTEN_AT_ONCE)
   local since = tonumber(call('HGET', META, 'histograms') or 0) or 0
   local next_day = call('ZRANGEBYSCORE', PREFIX .. 'stats', '(' .. string.format('%.0f', since),
     '(' .. first_day('histogram-history'), 'WITHSCORES', 'LIMIT', 0, 1)
-  if next_day[2] then
-    flat_day = next_day[2]
-    flattened = tonumber(call('HGET', META, 'flattened') or 0) or 0
-    local members = call('ZRANGEBYSCORE', PREFIX .. 'stats', flat_day, flat_day, 'LIMIT', flattened, FORGOTTEN_AT_ONCE)
-    flattened = #members == FORGOTTEN_AT_ONCE and flattened + #members or nil
+  swept.flat_day = next_day[2]
+  if swept.flat_day then
+    local flattened = tonumber(call('HGET', META, 'flattened') or 0) or 0
+    local members = call('ZRANGEBYSCORE', PREFIX .. 'stats', swept.flat_day, swept.flat_day, 'LIMIT', flattened, FORGOTTEN_AT_ONCE)
+    swept.flattened = #members == FORGOTTEN_AT_ONCE and flattened + #members or nil
     for _, member in ipairs(members) do
       local buckets = {}
       for _, field in ipairs(call('HKEYS', PREFIX .. 'stat:' .. member)) do
@@ -206,15 +200,19 @@ if check_type(PREFIX .. 'stats', 'zset') then
           buckets[#buckets + 1] = field
         end
       end
-      flat[PREFIX .. 'stat:' .. member] = buckets
+      swept.flat[PREFIX .. 'stat:' .. member] = buckets
     end
+  end
+  if swept.flattened or #swept.old_days == FORGOTTEN_AT_ONCE then
+    swept.more = 1
   end
 end
 
 -- Blocks of arrivals that have few of their jobs left: what stays of some of them.
-local BLOCKS_AT_ONCE = 10
-local sparse = {}
-if check_type(PREFIX .. 'sparse', 'set') then
+function sweep.blocks()
+  if not check_type(PREFIX .. 'sparse', 'set') then
+    return
+  end
   for _, name in ipairs(call('SRANDMEMBER', PREFIX .. 'sparse', BLOCKS_AT_ONCE)) do
     local key, first, left = PREFIX .. 'block:' .. name, (tonumber(name) or 0) * BLOCK, {}
     local ids = check_type(key, 'list') and call('LRANGE', key, 0, -1) or {}
@@ -226,23 +224,27 @@ if check_type(PREFIX .. 'sparse', 'set') then
         left[#left + 1] = id
       end
     end
-    sparse[#sparse + 1] = { name, key, left }
+    swept.sparse[#swept.sparse + 1] = { name, key, left }
   end
-  more = #sparse == BLOCKS_AT_ONCE and 1 or more
+  swept.more = #swept.sparse == BLOCKS_AT_ONCE and 1 or swept.more
 end
 
-local forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) or 0
-if flattened or #old == FORGOTTEN_AT_ONCE or forgotten > FORGOTTEN_AT_ONCE then
-  more = 1
+-- Waiters that have been gone for long.
+function sweep.waiters()
+  swept.forgotten = check_type(WATCHED, 'zset') and call('ZCOUNT', WATCHED, '-inf', now) or 0
+  swept.more = swept.forgotten > FORGOTTEN_AT_ONCE and 1 or swept.more
 end
 
-local tick = next_tick()
-tick = tick and math.max(0, tick - now) or -1
-local buried = 0
-local arriving = call('ZRANGE', PREFIX .. 'arriving', 0, 0)[1]
-if closed[1] or purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields) or rawget(relations, 'forgot') or worked or faded[1] or dropped_until or old[1] or flat_day or forgotten > 0 or sparse[1] then
-  commit(even_when_full)
-  for _, session in ipairs(closed) do
+function sweep.has_found_any()
+  return swept.closed[1] or swept.purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields)
+    or rawget(relations, 'forgot') or swept.worked or swept.faded[1] or swept.dropped_until or swept.old_days[1] or swept.flat_day
+    or swept.forgotten > 0 or swept.sparse[1]
+end
+
+-- After `commit`. How many sessions have been closed.
+function sweep.write()
+  local buried = 0
+  for _, session in ipairs(swept.closed) do
     if session.lost then
       call('ZREM', SESSIONS, session.id)
       call('ZREM', EXPIRIES, session.id)
@@ -253,43 +255,29 @@ if closed[1] or purged > 0 or next(counts) or next(plan.ended_heads) or next(pla
       buried = buried + 1
     end
   end
-  if dropped_until then
-    call('HSET', META, 'results', dropped_until)
+  if swept.dropped_until then
+    call('HSET', META, 'results', swept.dropped_until)
   end
-  for _, member in ipairs(old) do
+  for _, member in ipairs(swept.old_days) do
     call('UNLINK', PREFIX .. 'stat:' .. member)
     call('ZREM', PREFIX .. 'stats', member)
   end
-  if flat_day then
-    for key, buckets in pairs(flat) do
-      bulk('HDEL', key, buckets)
-    end
-    if flattened then
-      call('HSET', META, 'flattened', string.format('%.0f', flattened))
-    else
-      call('HSET', META, 'histograms', flat_day)
-      call('HDEL', META, 'flattened')
-    end
+  for key, buckets in pairs(swept.flat) do
+    bulk('HDEL', key, buckets)
   end
-  for _, block in ipairs(sparse) do
+  if swept.flattened then
+    call('HSET', META, 'flattened', string.format('%.0f', swept.flattened))
+  elseif swept.flat_day then
+    call('HSET', META, 'histograms', swept.flat_day)
+    call('HDEL', META, 'flattened')
+  end
+  for _, block in ipairs(swept.sparse) do
     call('UNLINK', block[2])
     bulk('RPUSH', block[2], block[3])
     call('SREM', PREFIX .. 'sparse', block[1])
   end
-  if forgotten > 0 then
-    call('ZREMRANGEBYRANK', WATCHED, 0, math.min(forgotten, FORGOTTEN_AT_ONCE) - 1)
+  if swept.forgotten > 0 then
+    call('ZREMRANGEBYRANK', WATCHED, 0, math.min(swept.forgotten, FORGOTTEN_AT_ONCE) - 1)
   end
+  return buried
 end
-if looks[1] or every > 0 then
-  even_when_full()
-  if set_back then
-    call('DEL', EXPIRIES)
-  end
-  bulk('ZADD', EXPIRIES, looks)
-end
-if every > 0 and more == 0 and not arriving then
-  call('HSET', META, 'swept', string.format('%.0f', steady))
-elseif every > 0 then
-  call('HDEL', META, 'swept') -- others may help
-end
-return { buried, returned, purged, more, tick, purged_early, again, arriving }

@@ -1,4 +1,6 @@
 -- Taking: what is due, who stands where, who is handed out. The second half of an exchange.
+--@include plain admission queues
+
 local PROMOTED_AT_MOST = 1000
 local STALE_AT_MOST = 5000
 

@@ -1,0 +1,242 @@
+-- Where a job goes: into line, behind its time, into the line of its lane, behind the jobs that it waits for, to an end, or away.
+-- These only change the plan; scripts that change jobs have all of this, and end with `commit`.
+--@include plan
+
+local function place(job)
+  return pack('>I6I6', job.due, job.arrival) .. job.id
+end
+
+-- Back out of a list of score, member, ... of this very plan.
+local function withdraw(list, member)
+  for i = #list - 1, 1, -2 do
+    if list[i + 1] == member then
+      table.remove(list, i + 1)
+      table.remove(list, i)
+      return true
+    end
+  end
+  return false
+end
+
+-- Out of whatever index its state has it in.
+local function leave_state(job)
+  local state = job.state
+  count(job.queue, state, -1)
+  if band(job.flags, MORE) ~= 0 then
+    lanes.leave(job)
+  end
+  if state == READY then
+    local member = place(job)
+    if plan.fresh[member] and withdraw(plan.enter[job.queue], member) then
+      plan.news[job.queue] = plan.news[job.queue] - 1
+    else
+      append(plan.leave, job.queue, member)
+    end
+  elseif state == SCHEDULED then
+    local member = pack('>I6', job.arrival) .. job.id
+    if not plan.fresh[member] or not withdraw(plan.due_in[job.queue] or {}, member) then
+      append(plan.due_out, job.queue, member)
+    end
+  elseif state >= DONE then
+    if not plan.fresh[job.id] or not withdraw(plan.ended_in[state], job.id) then
+      append(plan.ended_out, state, job.id)
+    end
+    if state > DONE then
+      index(state == FAILED and 'state:failed' or 'state:cancelled', job, false)
+    end
+    if state == FAILED then
+      index('group:' .. story_of(job).group, job, false)
+      tally_up(job.queue, job.finished, 'failed', -1)
+    end
+  else
+    index('state:blocked', job, false)
+  end
+end
+
+-- In line, where its due time puts it, whatever its lane says.
+local function stand(job)
+  local queue, member = job.queue, place(job)
+  job.state = READY
+  append(plan.enter, queue, -job.priority)
+  append(plan.enter, queue, member)
+  plan.fresh[member] = true
+  plan.news[queue] = (plan.news[queue] or 0) + 1
+  count(queue, READY, 1)
+  change(job)
+end
+
+-- Not before it is due. That is news: a sleeper may have to set its timer.
+local function schedule(job)
+  local member = pack('>I6', job.arrival) .. job.id
+  job.state = SCHEDULED
+  append(plan.due_in, job.queue, job.due)
+  append(plan.due_in, job.queue, member)
+  plan.fresh[member] = true
+  if not plan.earliest or job.due < plan.earliest then
+    plan.earliest, plan.earliest_queue = job.due, job.queue
+  end
+  count(job.queue, SCHEDULED, 1)
+  change(job)
+end
+
+local function block(job)
+  job.state = BLOCKED
+  count(job.queue, BLOCKED, 1)
+  index('state:blocked', job, true)
+  change(job)
+end
+
+local function unblock(job)
+  count(job.queue, BLOCKED, -1)
+  index('state:blocked', job, false)
+end
+
+-- Its time has come: in line, or in the line of its lane.
+local function stand_in_line(job)
+  if band(job.flags, MORE) == 0 or not lanes.enter(job) then
+    stand(job)
+  end
+end
+
+-- Where every job goes that wants to run: it waits for other jobs, for its turn, for its time, or in line.
+local function wait_in_line(job)
+  if band(job.flags, MORE) ~= 0 and (relations.hold(job) or lanes.hold(job)) then
+    return
+  end
+  if job.due <= now then
+    stand_in_line(job)
+  else
+    schedule(job)
+  end
+end
+
+-- To a final state.
+local function finish(job, state, finished)
+  local is_end, sudden = job.state < DONE, job.state ~= RUNNING and job.started > 0
+  job.state = state
+  job.finished = math.max(finished, 1)
+  job.flags = with(job.flags, RUN)
+  if sudden then
+    -- It has run before: that run must not be taken for the one that ended so.
+    remember(job, job.finished, state == FAILED and 'failed' or 'cancelled', state == FAILED and story_of(job).group or '', '')
+  end
+  append(plan.ended_in, state, job.finished)
+  append(plan.ended_in, state, job.id)
+  plan.fresh[job.id] = true
+  count(job.queue, state, 1)
+  if state > DONE then
+    index(state == FAILED and 'state:failed' or 'state:cancelled', job, true)
+  end
+  if state == FAILED then
+    index('group:' .. story_of(job).group, job, true)
+    tally_up(job.queue, job.finished, 'failures')
+    tally_up(job.queue, job.finished, 'failed')
+  elseif state == DONE then
+    fold(job.queue, job.due, job.started, job.finished)
+  end
+  plan.ended[#plan.ended + 1] = job.id
+  change(job)
+  if is_end and band(job.flags, MORE) ~= 0 then
+    relations.ended(job)
+    lanes.ended(job)
+    schedules.hear(job)
+  end
+end
+
+-- All trace of a job.
+local function remove(job)
+  if band(job.flags, MORE) ~= 0 and job.state < DONE then
+    schedules.hear(job)
+  end
+  if job.state == RUNNING then
+    count(job.queue, RUNNING, -1)
+    local session = session_of(job.session)
+    if session then
+      append(plan.held_out, PREFIX .. 'held:' .. session, job.id)
+      plan.tell[session] = true
+    end
+    if band(job.flags, MORE) ~= 0 then
+      lanes.stopped(job)
+    end
+  else
+    leave_state(job)
+  end
+  local key = key_of(job)
+  local holder = key and holder_of(key)
+  if holder and holder.id == job.id then
+    unique_seen[key] = false
+    plan.unique_out[#plan.unique_out + 1] = key
+  end
+  if band(job.flags, HISTORY) ~= 0 then
+    plan.gone[#plan.gone + 1] = PREFIX .. 'history:' .. job.id
+  end
+  if is_set_aside(job) then
+    -- Its flags do not say any more what else there is of it.
+    for _, kind in ipairs({ 'b:', 'd:', 'r:', 'e:' }) do
+      plan.large[kind .. job.id] = false
+    end
+    plan.more[job.id] = false
+    relations.write_parents(job.id, false)
+    plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
+    plan.gone[#plan.gone + 1] = PREFIX .. 'culprits:' .. job.id
+  end
+  if band(job.flags, MORE) ~= 0 then
+    local more = more_of(job)
+    for _, tag in ipairs(more.tags or {}) do
+      index('tag:' .. tag, job, false)
+    end
+    if more.tracked then
+      index('tracked', job, false)
+    end
+    if more.schedule then
+      index('schedule:' .. more.schedule, job, false)
+    end
+    relations.removed(job)
+    if job.state < DONE then
+      lanes.ended(job)
+    end
+    plan.more[job.id] = false
+  end
+  if band(job.flags, LARGE_BODY) ~= 0 then
+    plan.large['b:' .. job.id] = false
+  end
+  if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 7) ~= 0 then
+    for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
+      plan.large[kind .. job.id] = false
+    end
+  end
+  if job.state < DONE then
+    plan.ended[#plan.ended + 1] = job.id
+  end
+  if plan.jobs[job.id] == nil then
+    plan.changed[#plan.changed + 1] = job.id
+  end
+  plan.jobs[job.id] = false
+  leave_block(math.floor(job.arrival / BLOCK), 1)
+end
+
+-- When the next schedule ticks, if those of the plan come in addition; nil: none does.
+local function next_tick()
+  local head = not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
+  head = head and tonumber(head) or plan.earliest_tick
+  return head and math.min(head, plan.earliest_tick or head)
+end
+
+-- Tell those who wait for what has ended. True: that is something to be written.
+local function work_off()
+  return (rawget(relations, 'write') or call('EXISTS', PREFIX .. 'releasing') == 1) and relations.work_off()
+end
+
+-- A running job is to stop: its session is told.
+local function ask_to_stop(job)
+  if band(job.flags, CANCELLING) == 0 then
+    happened(job, 'cancelling')
+  end
+  job.flags = with(job.flags, CANCELLING)
+  change(job)
+  local session = session_of(job.session)
+  if session then
+    plan.tell[session] = true
+  end
+end
+--@include schedules sorted lanes settle culprits relations

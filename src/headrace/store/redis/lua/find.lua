@@ -1,0 +1,64 @@
+-- Finding jobs, and what there is to say about one.
+--@include plan
+
+-- What there is to say about a job: {record, 1 if it has its unique key, name of the session that runs it, kind, value, ...} with
+-- the values kept in large (kinds b body, d data, r result, e error) in more (m) and in after (a).
+local runners = {}
+
+local function runner(number)
+  if runners[number] == nil then
+    local id = session_of(number)
+    runners[number] = id and call('HGET', PREFIX .. 'session:' .. id, 'name') or ''
+  end
+  return runners[number]
+end
+
+local function describe(job)
+  local id, key = job.id, key_of(job)
+  local holder = key and holder_of(key)
+  story_of(job) -- or it is damaged
+  local entry = { serialize(job), holder and holder.id == id and 1 or 0, job.state == RUNNING and runner(job.session) or '' }
+  local kinds = {}
+  if band(job.flags, LARGE_BODY) ~= 0 then
+    kinds[1] = 'b'
+  end
+  local large = band(job.flags, STORY) ~= 0 and job.told:byte(1) or 0
+  for bit_, kind in pairs({ [1] = 'd', [2] = 'r', [4] = 'e' }) do
+    if band(large, bit_) ~= 0 then
+      kinds[#kinds + 1] = kind
+    end
+  end
+  for _, kind in ipairs(kinds) do
+    entry[#entry + 1] = kind
+    entry[#entry + 1] = call('HGET', LARGE, kind .. ':' .. id)
+  end
+  if band(job.flags, MORE) ~= 0 then
+    entry[#entry + 1] = 'm'
+    entry[#entry + 1] = packed_more(id)
+    local after = call('HGET', AFTER, id)
+    if after then
+      entry[#entry + 1] = 'a'
+      entry[#entry + 1] = after
+    end
+  end
+  return entry
+end
+
+-- Whether a job is one that is looked for. ARGV[4] states, as digits ('': any); ARGV[5..7] queue, task, group: '' or '=' and
+-- the name. Its task, if it is.
+local function fits(job)
+  if not (ARGV[4] == '' or ARGV[4]:find(job.state, 1, true)) or not (ARGV[5] == '' or ARGV[5] == '=' .. job.queue) then
+    return nil
+  end
+  local good, _, task = pcall(unpack_from, '>Hc0Hc0', job.put)
+  if not good then
+    fail_damaged(job.id, job.queue, job.arrival)
+  end
+  if ARGV[6] ~= '' and ARGV[6] ~= '=' .. task then
+    return nil
+  end
+  if ARGV[7] ~= '' and not (band(job.flags, HAS_GROUP) ~= 0 and ARGV[7] == '=' .. story_of(job).group) then
+    return nil
+  end
+  return task
+end

@@ -1,0 +1,13 @@
+-- controls: what somebody has said about queues.
+--
+-- Answers  {p or l and the queue, value, ...}: p when and by whom it was paused, l its limit
+--@include prelude
+
+check_format(call('HGET', META, 'format'))
+local said = call('HGETALL', PREFIX .. 'control')
+for i = 1, #said, 2 do
+  if not said[i + 1]:find(said[i]:sub(1, 1) == 'p' and '^%d+ ' or '^%d+$') then
+    fail('CORRUPT', PREFIX .. 'control says nothing in field ' .. said[i])
+  end
+end
+return said

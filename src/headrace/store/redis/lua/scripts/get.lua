@@ -1,0 +1,15 @@
+-- get: look at jobs.
+--
+-- ARGV[2...]  job ids
+-- Answers     for each an empty list, or what find.lua says about it
+--@include find
+
+check_format(call('HGET', META, 'format'))
+local ids = arguments(2)
+load_many(ids)
+local answer = {}
+for i, id in ipairs(ids) do
+  local job = find_job(id)
+  answer[i] = job and describe(job) or {}
+end
+return answer

@@ -1,0 +1,16 @@
+-- history: what was recorded of a job.
+--
+-- ARGV[2]  job id
+-- Answers  {} or {record, name of the session that runs it, {entry, ...}, how many lines are kept}; entries d at, H what,
+--          I detail, H worker
+--@include plan
+
+check_format(call('HGET', META, 'format'))
+local job = find_job(ARGV[2])
+if not job then
+  return {}
+end
+local session = job.state == RUNNING and session_of(job.session)
+local name = session and call('HGET', PREFIX .. 'session:' .. session, 'name') or ''
+local entries = band(job.flags, HISTORY) ~= 0 and call('LRANGE', PREFIX .. 'history:' .. job.id, 0, 9999) or {}
+return { serialize(job), name, entries, setting('max-job-history') }

@@ -1,0 +1,9 @@
+-- lane: look at a lane.
+--
+-- ARGV[2]  queue
+-- ARGV[3]  key
+-- Answers  {}, or {key, limit, rate, per, 1 if it is a sequence, {ids of some jobs that run}, how many these are, front, how many are blocked, next start}
+--@include admission
+
+check_format(call('HGET', META, 'format'))
+return lanes.describe(lanes.name(ARGV[2], ARGV[3]))

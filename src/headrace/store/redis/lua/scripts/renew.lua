@@ -1,0 +1,83 @@
+-- renew: keep a session alive, and its place among those who wait to be told of work. Tells which of the leases named are lost
+-- or to be stopped, and of leases that were not named though they are held.
+--
+-- ARGV[2]  session id
+-- ARGV[3]  leases held: H id, d arrival, d token
+-- ARGV[4]  spare leases that were started: d arrival each
+-- ARGV[5]  the number of the request after which these leases were all that the session held; may be empty or left out
+-- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; then, of each lease beyond those: arrival, token, id}
+-- Fails    GONE
+--@include sessions wait
+
+local session = live_session(ARGV[2])
+local hungry = hungry_for(session)
+check_hungry(hungry)
+
+local function mark_seen()
+  even_when_full()
+  call('HSET', session.key, 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now))
+end
+
+if ARGV[3] == '' and ARGV[4] == '' and ((ARGV[5] or '') == '' or call('SCARD', session.held) == 0) then
+  mark_seen() -- that is all that an idle one needs
+  stay_hungry(hungry)
+  return { string.format('%.0f', now), '' }
+end
+--@include commit plain
+
+local leases, ids = {}, {}
+local at = 1
+while at <= #ARGV[3] do
+  local id, arrival, token
+  id, arrival, token, at = unpack_from('>Hc0dd', ARGV[3], at)
+  ids[#ids + 1] = id
+  leases[#leases + 1] = { arrival, token }
+end
+load_many(ids)
+mark_started(session, ARGV[4])
+local answer, held = {}, 0
+for i, lease in ipairs(leases) do
+  local job = find_job(ids[i])
+  local byte = '\0'
+  if not holds(session, job, lease[1], lease[2]) then
+    byte = '\1'
+  else
+    held = held + 1
+    if band(job.flags, CANCELLING) ~= 0 then
+      byte = '\2'
+    end
+  end
+  answer[i] = byte
+end
+
+-- What the session holds beyond what it names, in order of arrival. Where the numbers agree nobody looks.
+local MOST_STRAYS = 100
+local strays = {}
+local complete = tonumber(ARGV[5] or '')
+if complete and complete >= session.request and call('SCARD', session.held) > held then
+  local named = {}
+  for _, lease in ipairs(leases) do
+    named[lease[1]] = true
+  end
+  local all = call('SMEMBERS', session.held)
+  load_many(all)
+  for _, id in ipairs(all) do
+    local job = find_job(id)
+    if job and job.state == RUNNING and job.session == session.number and not named[job.arrival] then
+      strays[#strays + 1] = job
+    end
+  end
+  table.sort(strays, function(a, b)
+    return a.arrival < b.arrival
+  end)
+end
+
+commit(mark_seen)
+stay_hungry(hungry)
+local reply = { string.format('%.0f', now), table.concat(answer) }
+for i = 1, math.min(#strays, MOST_STRAYS) do
+  reply[#reply + 1] = string.format('%.0f', strays[i].arrival)
+  reply[#reply + 1] = string.format('%.0f', strays[i].token)
+  reply[#reply + 1] = strays[i].id
+end
+return reply

@@ -1,0 +1,155 @@
+-- Taking one by one, where lanes, limits or pauses have a say: a job that is handed out may let the next of its lane into line.
+-- What this exchange puts into a queue's line, in order; what lanes have let in since.
+--@include take
+
+local turns = on_demand('turns')
+
+makers.turns = function()
+  turns.heads = {}
+
+  function turns.absorb(source)
+    local entering = plan.enter[source.queue]
+    if not entering or not entering[1] then
+      return
+    end
+    for i = 1, #entering, 2 do
+      sorted.insert(source.entering, { entering[i], entering[i + 1] }, 1)
+    end
+    plan.enter[source.queue] = {}
+  end
+
+  -- `share`: how many are read at once.
+  function turns.open_source(queue, share)
+    local room, limited = queues.room(queue)
+    return {
+      queue = queue, room = room, limited = limited, share = share, entering = {}, row = {}, upto = {}, line = {}, r = 1, l = 1,
+      row_read = room > 0 and 0 or nil, line_read = room > 0 and 0 or nil,
+    }
+  end
+
+  -- More of row and line, where what was read has been taken.
+  function turns.read_on(source)
+    if source.row_read and not source.row[source.r] then
+      local _
+      source.row, source.upto, _, source.row_read = head_of_row(source.queue, source.share, source.row_read)
+      source.r = 1
+    end
+    if source.line_read and not source.line[source.l] then
+      local from, ids = source.line_read, {}
+      local line = call('ZRANGE', PREFIX .. 'line:' .. source.queue, from, from + source.share - 1, 'WITHSCORES')
+      source.line, source.l = {}, 1
+      for i = 1, #line, 2 do
+        source.line[#source.line + 1] = { tonumber(line[i + 1]), line[i] }
+        ids[#ids + 1] = line[i]:sub(13)
+      end
+      load_many(ids)
+      source.line_read = #source.line == source.share and from + source.share or nil
+    end
+  end
+
+  -- Who is first of the three, and where he stands.
+  function turns.first_of(source)
+    turns.absorb(source)
+    turns.read_on(source)
+    local best, where = source.line[source.l], 'line'
+    local row, entering = source.row[source.r], source.entering[1]
+    if row and (not best or sorted.before({ 0, row }, best) or best[1] == 0 and best[2] == row) then
+      best, where = { 0, row }, 'row'
+    end
+    if entering and (not best or sorted.before(entering, best)) then
+      best, where = entering, 'entering'
+    end
+    return best and best[2], where
+  end
+
+  function turns.take_out(source, member, where)
+    local queue = source.queue
+    if where == 'row' then
+      plan.rows[queue] = source.upto[source.r]
+      source.r = source.r + 1
+    elseif where == 'line' then
+      plan.heads[queue] = (plan.heads[queue] or 0) + 1
+      source.l = source.l + 1
+    else
+      table.remove(source.entering, 1)
+      plan.fresh[member] = nil
+      plan.news[queue] = plan.news[queue] - 1
+    end
+  end
+
+  -- True if it could be handed out. `run` is the bytes of the run, the same for all jobs of an exchange.
+  function turns.hand(session, request, id, run, spare, queue)
+    turns.heads[spare] = turns.heads[spare] or taken_heads(spare)
+    local record = plan.jobs[id] == nil and taken(raw[id], run, turns.heads[spare])
+    local job = not record and find_job(id, queue)
+    if record then
+      rewrite(id, record)
+      tell_start(session, id, record)
+    elseif job and job.state == READY then
+      begin_run(session, request, job, spare)
+    else
+      return false
+    end
+    return true
+  end
+
+  -- `grace`: how long the worker needs to start a job of a rate. Answers the ids handed out, and by queue what was found there,
+  -- for those that were asked.
+  function turns.hand_out_in_turn(session, request, names, slots, spare, in_turn, grace)
+    local run = pack(RUN_FORMAT, session.number, request, now, 0)
+    local given, sources, wanted = {}, {}, slots + spare
+
+    -- One job of a queue, if it has one that may go.
+    local function take_from(queue)
+      local source = sources[queue] or turns.open_source(queue, in_turn and share_of(wanted, #names) or wanted - #given)
+      local is_spare = #given >= slots
+      sources[queue] = source
+      while source.room > 0 and not (is_spare and source.limited) do
+        local member, where = turns.first_of(source)
+        if not member then
+          return false
+        end
+        local id = member:sub(13)
+        local job = (plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64) and find_job(id, queue)
+        local laned = job and job.state == READY and lanes.of(job)
+        if laned and is_spare then
+          return false
+        end
+        turns.take_out(source, member, where)
+        if turns.hand(session, request, id, run, is_spare, queue) then
+          given[#given + 1] = id
+          source.room = source.room - 1
+          count(source.queue, READY, -1)
+          count(source.queue, RUNNING, 1)
+          if laned then
+            lanes.start(job, grace)
+          end
+          return true
+        end
+      end
+      return false
+    end
+
+    local found = in_turn
+    while found do
+      found = false
+      for _, queue in ipairs(names) do
+        found = #given < wanted and take_from(queue) or found
+      end
+    end
+    for _, queue in ipairs(in_turn and {} or names) do
+      while #given < wanted and take_from(queue) do end
+    end
+    for _, source in pairs(sources) do
+      turns.absorb(source)
+      for _, entry in ipairs(source.entering) do
+        append(plan.enter, source.queue, entry[1])
+        append(plan.enter, source.queue, entry[2])
+      end
+    end
+    if given[1] then
+      plan.held_in[session.held] = given
+    end
+    return given, sources
+  end
+end

@@ -1,0 +1,178 @@
+-- Who sleeps, and how he is woken. Patterns are names of queues that stand for others (see patterns.lua).
+--@include prelude
+
+local PATTERNS = PREFIX .. 'patterns'
+local LIST_LASTS = 86400000
+local patterns = on_demand('patterns')
+local slept_on
+
+local function is_pattern(name)
+  return name:find('[*?%[]') ~= nil
+end
+
+-- The patterns that sessions sleep on.
+local function sleepers_patterns()
+  slept_on = slept_on or call('ZRANGE', PATTERNS, 0, 999)
+  return slept_on
+end
+
+-- What sessions that are hungry for work in a queue are registered under: its name, and patterns that mean it.
+local function listening_to(queue)
+  local names = { queue }
+  for _, pattern in ipairs(sleepers_patterns()) do
+    if pattern ~= queue and patterns.matches(pattern, queue) then
+      names[#names + 1] = pattern
+    end
+  end
+  return names
+end
+
+-- Which of those who sleep are woken by news (queue -> how many jobs): name of a queue or pattern -> how many of them. Where
+-- there are very many queues and patterns nobody finds out which fit: a hint too many does no harm.
+local COMPARED_AT_MOST, WOKEN_AT_MOST = 10000, 16
+
+local function to_be_woken(news)
+  local sleepers, many = {}, 0
+  local function add(name, number)
+    if number > 0 and check_type(PREFIX .. 'hungry:' .. name, 'zset') then
+      sleepers[name] = math.min(number + (sleepers[name] or 0), WOKEN_AT_MOST)
+    end
+  end
+  local globs, queues = sleepers_patterns(), {}
+  for queue in pairs(globs[1] and news or {}) do
+    many = many + 1
+    queues[many] = queue
+  end
+  local too_many = many * #globs > COMPARED_AT_MOST
+  for _, pattern in ipairs(too_many and {} or globs) do
+    patterns.learn(pattern, queues)
+  end
+  for queue, number in pairs(news) do
+    for _, name in ipairs(too_many and { queue } or number > 0 and listening_to(queue) or {}) do
+      add(name, number)
+    end
+  end
+  for _, pattern in ipairs(too_many and globs or {}) do
+    add(pattern, WOKEN_AT_MOST)
+  end
+  return sleepers
+end
+
+local function check_hungry(names)
+  for _, name in ipairs(names) do
+    check_type(PREFIX .. 'hungry:' .. name, 'zset')
+    if is_pattern(name) then
+      check_type(PATTERNS, 'zset')
+    end
+  end
+end
+
+-- A session is told when there is work. Patterns that nobody has asked for in a while are forgotten.
+local function be_hungry(session, names)
+  for _, name in ipairs(names) do
+    call('ZADD', PREFIX .. 'hungry:' .. name, now, session)
+    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
+    if is_pattern(name) then
+      call('ZREMRANGEBYSCORE', PATTERNS, '-inf', now - 60000)
+      call('ZADD', PATTERNS, now, name)
+      call('PEXPIRE', PATTERNS, 60000)
+      local list = patterns.list_key(name)
+      if list then
+        call('PEXPIRE', list, LIST_LASTS)
+      end
+    end
+  end
+end
+
+-- It still waits to be told: nobody forgets it. One who has been told has left the set, and does not come back by this.
+local function stay_hungry(names)
+  for _, name in ipairs(names) do
+    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
+    if is_pattern(name) then
+      call('ZADD', PATTERNS, 'XX', now, name)
+      call('PEXPIRE', PATTERNS, 60000)
+    end
+  end
+end
+
+-- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
+local function publish(channel)
+  local heard = redis.pcall('PUBLISH', PREFIX .. channel, '')
+  return type(heard) == 'number' and heard or 0
+end
+
+-- Those who wait for the end of jobs are told of it.
+local function tell_watchers(ids)
+  local until_when = read_many('ZMSCORE', WATCHED, ids)
+  for i, id in ipairs(ids) do
+    if until_when[i] then
+      publish('ended:' .. id)
+    end
+  end
+end
+
+-- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: nobody
+-- heard it here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
+-- for that it is rung for all the same.
+local function rouse(session)
+  local heard = publish('wake:' .. session) > 0
+  local bell = PREFIX .. 'bell:' .. session
+  call('DEL', bell) -- once is enough
+  call('RPUSH', bell, '1')
+  call('PEXPIRE', bell, 60000)
+  return heard
+end
+
+-- As many of those who sleep for a queue, or for a pattern, as there are jobs for them. One who was not heard to hear it does
+-- not count. A hint carries no job.
+local function wake(name, number)
+  local key = PREFIX .. 'hungry:' .. name
+  local woken = 0
+  for _ = 1, 64 do
+    if woken >= number then
+      return
+    end
+    local session = call('ZPOPMIN', key)[1]
+    if not session then
+      return
+    end
+    if rouse(session) then
+      woken = woken + 1
+    end
+  end
+end
+
+-- What happened, for those who listen. The stream {ns}:events is there while somebody does: nothing is written for nobody.
+--
+--   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
+local EVENTS = PREFIX .. 'events'
+local EVENTS_KEPT, DETAIL_SIZE = 10000, 1000
+local listened = nil
+local happenings = {}
+
+-- Asked once in a script, however often it matters.
+local function somebody_listens()
+  if listened == nil then
+    listened = not absent[EVENTS] and call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
+  end
+  return listened
+end
+
+-- What happened to a job whose record, or template of one, has the names of its queue and its task at `at`.
+local function happened_to(id, record, at, what, detail, worker, tracked)
+  local good, queue, task = pcall(unpack_from, '>Hc0Hc0', record, at)
+  if not good then
+    fail_damaged(id)
+  end
+  detail = detail:sub(1, DETAIL_SIZE)
+  happenings[#happenings + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,
+    #worker, worker, #detail, detail, tracked and 1 or 0)
+end
+
+-- Written last. Telling is a courtesy: a user who may not write to streams gets jobs done all the same.
+local function tell_listeners()
+  for _, event in ipairs(happenings) do
+    redis.pcall('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'e', event)
+  end
+end
+--@include patterns
