@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace import crashpoints, loading
 from headrace.errors import ArgumentsError, ConfigurationError
-from headrace.events import AsyncEvents, Events, wanted
+from headrace.events import AsyncEvents, EventQuery, Events, filter_of
 from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
 from headrace.job import Job, state_after_put
 from headrace.options import refuse_unknown, task_options
-from headrace.records import NewJob, Put, SessionSnapshot, State
+from headrace.records import NewJob, Put, SessionSnapshot
 from headrace.retry import Backoff
 from headrace.store.batches import counting, pieces, thousands
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
-from headrace.store.paging import apages, pages, query_of
+from headrace.store.paging import JobQuery, apages, pages, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
@@ -286,18 +286,8 @@ class Headrace(StoreHolder, Hooks):
         """A handle on the job with this id. Nothing is looked up before you ask."""
         return Job(self, job_id)
 
-    def jobs(
-        self,
-        *,
-        state: State | str | Iterable[State | str] = (),
-        queue: str | None = None,
-        task: str | None = None,
-        group: str | None = None,
-        tag: str | None = None,
-        tracked: bool | None = None,
-        worker: str | None = None,
-    ) -> Iterator[Job[Any]]:
-        """Jobs that fit all that is given, newest first, fetched page by page.
+    def jobs(self, **wanted: Unpack[JobQuery]) -> Iterator[Job[Any]]:
+        """Jobs that fit all that is given, newest first, fetched page by page. See `JobQuery`.
 
         `state`: one or several. `task`: a name or a GLOB (`"shop.mail:*"`). `worker`: running under this one.
 
@@ -308,22 +298,12 @@ class Headrace(StoreHolder, Hooks):
         >>> [job.tags for job in app.jobs(tag="mail", task="mail:*", state="ready")]
         [('mail', 'vip'), ('mail',)]
         """
-        query = query_of(self.store, state, queue, task, group, tag, tracked, worker)
+        query = query_of(self.store, **wanted)
         return (Job(self, found.id, snapshot=found) for page in pages(self.store, query) for found in page)
 
-    def ajobs(
-        self,
-        *,
-        state: State | str | Iterable[State | str] = (),
-        queue: str | None = None,
-        task: str | None = None,
-        group: str | None = None,
-        tag: str | None = None,
-        tracked: bool | None = None,
-        worker: str | None = None,
-    ) -> AsyncIterator[Job[Any]]:
+    def ajobs(self, **wanted: Unpack[JobQuery]) -> AsyncIterator[Job[Any]]:
         """The same for `async for`."""
-        query = query_of(self.store, state, queue, task, group, tag, tracked, worker)
+        query = query_of(self.store, **wanted)
         return (Job(self, found.id, snapshot=found) async for page in apages(self.store, query) for found in page)
 
     def failures(self, limit: int = 50) -> dict[str, int]:
@@ -403,16 +383,7 @@ class Headrace(StoreHolder, Hooks):
 
         return Queue(self, name)
 
-    def events(
-        self,
-        *,
-        job: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        what: str | Collection[str] | None = None,
-        tracked: bool = False,
-        timeout: Duration | None = None,
-    ) -> Events:
+    def events(self, *, timeout: Duration | None = None, **wanted: Unpack[EventQuery]) -> Events:
         """What happens to jobs from now on, one event after the other. Without `timeout` it waits for ever.
 
         `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
@@ -431,22 +402,11 @@ class Headrace(StoreHolder, Hooks):
         ...     [(event.what, event.task) for event in events]
         [('created', 'greet'), ('started', 'greet'), ('done', 'greet')]
         """
-        test = wanted(job=job, queue=queue, task=task, what=what, tracked=tracked)
-        return Events(self.store, test, timeout)
+        return Events(self.store, filter_of(**wanted), timeout)
 
-    def aevents(
-        self,
-        *,
-        job: str | None = None,
-        queue: str | None = None,
-        task: str | None = None,
-        what: str | Collection[str] | None = None,
-        tracked: bool = False,
-        timeout: Duration | None = None,
-    ) -> AsyncEvents:
+    def aevents(self, *, timeout: Duration | None = None, **wanted: Unpack[EventQuery]) -> AsyncEvents:
         """The same for `async for`. It listens from the first step on, or from `async with app.aevents() as events`."""
-        test = wanted(job=job, queue=queue, task=task, what=what, tracked=tracked)
-        return AsyncEvents(self.store, test, timeout)
+        return AsyncEvents(self.store, filter_of(**wanted), timeout)
 
     # -- recurring jobs --
 

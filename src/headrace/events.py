@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from datetime import datetime
 from threading import Lock
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 
 from headrace.errors import ConfigurationError, StoreBusy, StoreReadOnly, StoreReplaced, StoreUnavailable
 from headrace.store import Store, Waiter
@@ -196,7 +196,22 @@ class AsyncEvents(_Reader):
             self._ear = None
 
 
-def wanted(
+class EventQuery(TypedDict, total=False):
+    """Which events `app.events` and `app.aevents` give."""
+
+    job: str | None
+    """Of this id."""
+    queue: str | None
+    """A name or a GLOB."""
+    task: str | None
+    """A name or a GLOB."""
+    what: str | Collection[str] | None
+    """One or several kinds."""
+    tracked: bool
+    """Only of tracked jobs."""
+
+
+def filter_of(
     *,
     job: str | None = None,
     queue: str | None = None,
@@ -204,7 +219,7 @@ def wanted(
     what: str | Collection[str] | None = None,
     tracked: bool = False,
 ) -> Callable[[EventRecord], bool]:
-    """A test for events: those of one job, of a queue or task (a name or a GLOB), of some kinds, of tracked jobs."""
+    """The test that an `EventQuery` stands for."""
     fits_queue = matcher("*" if queue is None else queue)
     fits_task = matcher("*" if task is None else task)
     kinds = frozenset([what] if isinstance(what, str) else what or EVENT_KINDS)

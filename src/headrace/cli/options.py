@@ -25,60 +25,49 @@ FINISHED = ("done", "failed", "cancelled")
 # -- kinds of values --
 
 
-class DurationType(click.ParamType):  # type: ignore[type-arg]
+class Reading(click.ParamType):  # type: ignore[type-arg]
+    """A kind of value: what a function makes of the text, or refuses with `ConfigurationError`."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _duration(text: str) -> int:
     """`30`, `30s`, `5 minutes`: milliseconds."""
+    from headrace.values.durations import milliseconds
 
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from headrace.values.durations import milliseconds
-
-        if isinstance(value, int):
-            return value
-        try:
-            return milliseconds(float(value) if re.fullmatch(r"\d+(\.\d+)?", value) else value, "the duration")
-        except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
+    return milliseconds(float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else text, "the duration")
 
 
-class SizeType(click.ParamType):  # type: ignore[type-arg]
+def _size(text: str) -> int:
     """`500MB`, `2GB`, `1GiB`: bytes."""
+    from headrace.values.names import read_size
 
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from headrace.values.names import read_size
-
-        if isinstance(value, int):
-            return value
-        try:
-            return read_size("the size", value)
-        except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
+    return read_size("the size", text)
 
 
-class NamesType(click.ParamType):  # type: ignore[type-arg]
+def _names(text: str) -> tuple[str, ...]:
     """`mail,default`: names, in order."""
+    from headrace.values.names import check_name
 
-    name = "a,b,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        from headrace.values.names import check_name
-
-        if isinstance(value, tuple):
-            return value
-        try:
-            names = tuple(check_name("queue", name.strip()) for name in value.split(","))
-        except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
-        if len(set(names)) != len(names):
-            self.fail("a queue is named twice.", param, ctx)
-        return names
+    names = tuple(check_name("queue", name.strip()) for name in text.split(","))
+    if len(set(names)) != len(names):
+        raise ConfigurationError("a queue is named twice.")
+    return names
 
 
-DURATION = DurationType()
-SIZE = SizeType()
-NAMES = NamesType()
+DURATION = Reading("duration", _duration)
+SIZE = Reading("size", _size)
+NAMES = Reading("a,b,…", _names)
 
 
 # -- options --

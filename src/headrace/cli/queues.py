@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import visible
-from headrace.cli.options import STATES, existing_app, json_option, store_options
+from headrace.cli.options import STATES, Reading, existing_app, json_option, store_options
 from headrace.cli.output import show_json, show_table
 from headrace.errors import ConfigurationError
 from headrace.ops import act, look
@@ -148,23 +148,17 @@ def resume_command(ctx: click.Context, queue: str, store: str | None, app_path: 
         click.echo(visible(f"{queue} goes on." if change.changed else f"{queue} was not paused."))
 
 
-class LimitType(click.ParamType):  # type: ignore[type-arg]
+def _limit(text: str) -> int | str:
     """A number, or `none`."""
-
-    name = "limit"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        if value == "none" or isinstance(value, int):
-            return value
-        try:
-            return read_number("the limit", str(value))
-        except ConfigurationError as error:
-            return self.fail(f"{error} Write for example 3, or none.", param, ctx)
+    try:
+        return text if text == "none" else read_number("the limit", text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error} Write for example 3, or none.") from None
 
 
 @queues_command.command("limit")
 @click.argument("queue")
-@click.argument("running", metavar="N|none", type=LimitType())
+@click.argument("running", metavar="N|none", type=Reading("limit", _limit))
 @store_options
 @json_option
 @click.pass_context

@@ -12,9 +12,10 @@ import click
 from msgspec import Struct
 
 from headrace.cli import exits
-from headrace.cli.options import STATES, yes_option
+from headrace.cli.options import STATES, Reading, yes_option
 from headrace.cli.output import progress, show_json
 from headrace.errors import ConfigurationError
+from headrace.ops.documents import epoch_ms
 from headrace.values.durations import milliseconds
 from headrace.values.text import now_ms
 
@@ -26,25 +27,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class PastType(click.ParamType):  # type: ignore[type-arg]
+def _past(text: str) -> int:
     """`2h`, `3 days ago`, `2026-11-01`, `2026-11-01T12:00Z`: a moment, in milliseconds since 1970."""
-
-    name = "when"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return now_ms() - milliseconds(value.removesuffix(" ago"), "a time")
-        except ConfigurationError:
-            pass  # not a duration: then it is a date
-        try:
-            return round(datetime.fromisoformat(value).astimezone().timestamp() * 1000)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is neither a duration ('2 hours ago') nor a date ('2026-11-01').", param, ctx)
+    try:
+        return now_ms() - milliseconds(text.removesuffix(" ago"), "a time")
+    except ConfigurationError:
+        pass  # not a duration: then it is a date
+    try:
+        return epoch_ms(datetime.fromisoformat(text).astimezone())
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{text!r} is neither a duration ('2 hours ago') nor a date ('2026-11-01').") from None
 
 
-PAST = PastType()
+PAST = Reading("when", _past)
 
 _FILTERS = (
     click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these. May be repeated."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TypedDict
 
 from msgspec.structs import replace
 
@@ -18,17 +19,33 @@ PASSES = 100
 """How often to begin again, at most, for jobs that moved up past a page that was found by counting."""
 
 
+class JobQuery(TypedDict, total=False):
+    """Which jobs `app.jobs` and `app.ajobs` find: those that fit all that is given."""
+
+    state: State | str | Iterable[State | str]
+    """One or several."""
+    queue: str | None
+    task: str | None
+    """A name or a GLOB."""
+    group: str | None
+    tag: str | None
+    tracked: bool | None
+    worker: str | None
+    """Running under this one."""
+
+
 def query_of(
     store: Store,
-    state: State | str | Iterable[State | str],
-    queue: str | None,
-    task: str | None,
-    group: str | None,
-    tag: str | None,
-    tracked: bool | None,
-    worker: str | None,
+    *,
+    state: State | str | Iterable[State | str] = (),
+    queue: str | None = None,
+    task: str | None = None,
+    group: str | None = None,
+    tag: str | None = None,
+    tracked: bool | None = None,
+    worker: str | None = None,
 ) -> Filter:
-    """What a user asks for, as the store takes it."""
+    """A `JobQuery` as the store takes it."""
     states = (state,) if isinstance(state, str) else tuple(state)
     try:
         named = tuple(State(one) for one in states)
