@@ -15,6 +15,10 @@ from .helpers import NOW, local, utc
 OPEN = [
     ("every other Friday", "every 2 weeks on Friday at 00:00 starting 2026-05-15 UTC"),
     ("every 2 weeks on Friday", "every 2 weeks on Friday at 00:00 starting 2026-05-15 UTC"),
+    (
+        "every 5 minutes from 9am to 5pm on every other Friday",
+        "every 5 minutes between 09:00 and 17:59 every 2 weeks on Friday starting 2026-05-15 UTC",
+    ),
     ("every other Thursday at 9am", "every 2 weeks on Thursday at 09:00 starting 2026-05-21 UTC"),
     ("every 2 weeks on Monday and Friday", "every 2 weeks on Monday and Friday at 00:00 starting 2026-05-15 UTC"),
     ("every 2 weeks", "every 14 days at 10:20:30 starting 2026-05-28 UTC"),

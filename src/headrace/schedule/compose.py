@@ -78,7 +78,7 @@ def _check(draft: Draft) -> None:
         if draft.start_clock:
             raise ScheduleError("it starts at a time without a date; write one, as in 'starting 2026-06-01'")
         return
-    if draft.clocks and not draft.start:
+    if draft.clocks and (draft.interval or not draft.start):
         raise ScheduleError("a time of day does not go with an interval shorter than a day; leave one out")
     if draft.marks and draft.pace[1] != "hour":
         raise ScheduleError("':MM' is the minute of an hourly job, as in 'every hour at :40'")
@@ -113,7 +113,9 @@ def _by_day(draft: Draft) -> bool:
 def _is_elapsed(draft: Draft, start: date | None) -> bool:
     if draft.pace is None:
         return False
-    return start is not None or (draft.window is None and not fits(*draft.pace))
+    # 'every 5 minutes on every other Friday starting ...': it is the weeks that count from there.
+    strict_days = draft.interval is not None and not fits(*draft.interval)
+    return (start is not None and not strict_days) or (draft.window is None and not fits(*draft.pace))
 
 
 def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:

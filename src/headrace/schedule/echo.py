@@ -25,9 +25,10 @@ def echo(schedule: Schedule) -> str:
     if isinstance(schedule, Elapsed):
         return _elapsed(schedule) + ending
     assert isinstance(schedule, Calendar)
-    phrase = _calendar(schedule)
-    if phrase is not None and _reads_back(phrase + ending, schedule):
-        return phrase + ending
+    for pace in (_pace(schedule.times), None):
+        phrase = _calendar(schedule, pace)
+        if phrase is not None and _reads_back(phrase + ending, schedule):
+            return phrase + ending
     cron = schedule.cron5 or schedule.cron6 or schedule.cron7
     if cron is None:
         raise ScheduleError(f"there are no words for {schedule!r}")
@@ -59,18 +60,16 @@ def _elapsed(schedule: Elapsed) -> str:
     return f"{_count(*counts[0])} starting {local.date().isoformat()} at {at}"
 
 
-def _calendar(calendar: Calendar) -> str | None:
+def _calendar(calendar: Calendar, pace: str | None) -> str | None:
+    """Its days with an interval, or with the times that it runs at."""
     days, times = calendar.days, calendar.times
     if days.both or days.month_turns or (days.years is not None and len(days.years) != 1):
         return None
     if times.hour_turns or times.minute_turns or times.second_turns:
         return None
-    # After 'starting' an interval of hours would be counted from there, so the times are listed instead.
     stride = days.stride
-    started = stride is not None and stride.start is not None
-    pace = None if started else _pace(times)
     on_days = _days(days, bare=pace is None)
-    at = None if pace or (times.running and not started) else _fixed(times)
+    at = None if pace or (times.running and stride is None) else _fixed(times)
     if stride is not None and not stride.timed:
         at = ""
     if on_days is None or pace is at is None:
