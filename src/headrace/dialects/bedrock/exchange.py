@@ -12,24 +12,12 @@ from typing import Any
 
 import msgspec
 
+from headrace.dialects.bedrock import mapping
 from headrace.dialects.bedrock.client import commands
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.commands import Call
 from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction
-from headrace.dialects.bedrock.mapping import (
-    Found,
-    FoundJobs,
-    Tasks,
-    merge_data,
-    milliseconds_of,
-    name_lists,
-    read_name,
-    read_state,
-    split_data,
-    time_left,
-    time_limit,
-    wire_name,
-)
+from headrace.dialects.bedrock.mapping import Found, FoundJobs, Tasks
 from headrace.dialects.bedrock.sessions import Hold, Session
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, MOST_TRIES
@@ -116,7 +104,7 @@ class Exchanges:
             job = self._client.query_job(int(outcome.ref))
         except DoesNotExist:
             return Verdict.ALREADY if outcome.kind is Kind.DONE else Verdict.STALE
-        state = read_state(job["state"], str(job["nextRun"]), write_moment(self._clock.now()))
+        state = mapping.read_state(job["state"], str(job["nextRun"]), write_moment(self._clock.now()))
         return Verdict.STALE if state is State.RUNNING else Verdict.ALREADY
 
     def _report_end(self, hold: Hold, outcome: Outcome) -> Verdict:
@@ -140,13 +128,13 @@ class Exchanges:
             return [commands.fail_job(job_id)]
         delay, moment = self._when(outcome)
         if outcome.kind is Kind.MOVED:
-            queue, task = read_name(str(hold.found.name), self._tasks())
-            name = wire_name(outcome.queue or queue, outcome.task or task)
-            data = merge_data(outcome.body or hold.data, outcome.data)
+            queue, task = mapping.read_name(str(hold.found.name), self._tasks())
+            name = mapping.wire_name(outcome.queue or queue, outcome.task or task)
+            data = mapping.merge_data(outcome.body or hold.data, outcome.data)
             return [commands.retry_job(job_id, delay=delay, next_run=moment, name=name, data=data, ignore_repeat=True)]
         counts = outcome.charge is Charge.ATTEMPT or outcome.kind is Kind.CRASHED
         tries = hold.tries + 1 if counts else hold.tries
-        data = merge_data(hold.data, hold.said, outcome.data, tries=tries)
+        data = mapping.merge_data(hold.data, hold.said, outcome.data, tries=tries)
         if not tries or data is None:
             return [commands.retry_job(job_id, delay=delay, next_run=moment, data=data, ignore_repeat=True)]
         # RetryJob forgets the tries: they are put back, or a task's retries would never come to an end. Until then the
@@ -197,8 +185,8 @@ class Exchanges:
     def _names(self, session: Session, queues: Sequence[str]) -> list[str]:
         """All names that the worker's tasks have in these queues."""
         tasks = sorted(self._tasks() or (() if session.info is None else session.info.tasks))
-        names = [wire_name(queue, task) for queue in queues for task in tasks]
-        return name_lists(name for name in names if "," not in name)
+        names = [mapping.wire_name(queue, task) for queue in queues for task in tasks]
+        return mapping.name_lists(name for name in names if "," not in name)
 
     def _get(self, names: str, count: int) -> list[Found]:
         try:
@@ -208,11 +196,11 @@ class Exchanges:
 
     def _lease(self, session: Session, found: Found, *, spare: bool) -> Lease:
         tasks = self._tasks()
-        queue, name = read_name(str(found.name), tasks)
+        queue, name = mapping.read_name(str(found.name), tasks)
         task = tasks.get(name)
-        body, data, tries = split_data(bytes(found.data), task)
-        left = time_left(found, self._clock.now())
-        limit = time_limit(left, task)
+        body, data, tries = mapping.split_data(bytes(found.data), task)
+        left = mapping.time_left(found, self._clock.now())
+        limit = mapping.time_limit(left, task)
         token = next(_tokens)
         session.hold(found.job_id, Hold(found, token, tries, session.until(left)))
         return Lease(
@@ -227,8 +215,8 @@ class Exchanges:
             attempts=tries,
             attempt_limit=MOST_TRIES,
             priority=found.priority - DEFAULT_PRIORITY,
-            created=milliseconds_of(found.created) or 0,
-            due=milliseconds_of(found.next_run) or 0,
+            created=mapping.milliseconds_of(found.created) or 0,
+            due=mapping.milliseconds_of(found.next_run) or 0,
             spare=spare,
         )
 
@@ -244,14 +232,14 @@ class Exchanges:
             return hold is not None
         # The hand-out itself has counted a try: it stays counted, should this process die.
         tries = hold.tries + 1 if hold.found.retry_after else hold.tries
-        data = merge_data(hold.data, hold.said, report.data, tries=tries)
+        data = mapping.merge_data(hold.data, hold.said, report.data, tries=tries)
         if data is None:
             return False
         try:
             self._client.update_job(hold.found.job_id, data)
         except BedrockError:
             return False
-        hold.said = merge_data(hold.said or b"{}", report.data)
+        hold.said = mapping.merge_data(hold.said or b"{}", report.data)
         return True
 
     def close(self, session: Session, crashed: Sequence[Ref]) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.replies import DoesNotExist
-from headrace.dialects.bedrock.mapping import Tasks, milliseconds_of, read_name, read_state, split_data, wire_name
+from headrace.dialects.bedrock.mapping import Tasks, literal, milliseconds_of, read_name, read_state, split_data
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
@@ -28,18 +29,14 @@ _SQL_STATES = {
 
 
 def get(client: Client, ids: Sequence[str], tasks: Tasks, now: int) -> list[Snapshot | None]:
-    """One QueryJob each; those that are done are gone."""
-    found: list[Snapshot | None] = []
-    for job_id in ids:
-        try:
-            job = client.query_job(int(job_id)) if job_id.isdecimal() else None
-        except DoesNotExist:
-            job = None
-        if job is None:
-            found.append(None)
-            continue
-        columns = ("jobID", "name", "state", "priority", "created", "nextRun", "lastRun", "data")
-        found.append(_snapshot([job[name] for name in columns], tasks, now))
+    """One QueryJob each; jobs that are done are gone."""
+    columns = ("jobID", "name", "state", "priority", "created", "nextRun", "lastRun", "data")
+    found: list[Snapshot | None] = [None] * len(ids)
+    for place, job_id in enumerate(ids):
+        with suppress(DoesNotExist):
+            if job_id.isdecimal():
+                job = client.query_job(int(job_id))
+                found[place] = _snapshot([job[name] for name in columns], tasks, now)
     return found
 
 
@@ -54,8 +51,7 @@ def find(client: Client, wanted: Filter, tasks: Tasks, now: int) -> Page:
     if wanted.queue is not None:
         conditions.append(_of_queue(wanted.queue, tasks))
     if wanted.task is not None:
-        suffix = wanted.task.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
-        conditions.append(f"(name = {_quote(wanted.task)} OR name GLOB {_quote('*/' + suffix)})")
+        conditions.append(f"(name = {_quote(wanted.task)} OR name GLOB {_quote('*/' + literal(wanted.task))})")
     if wanted.after is not None:
         conditions.append(f"jobID < {int(wanted.after)}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -69,8 +65,7 @@ def _of_queue(queue: str, tasks: Tasks) -> str:
     known = ", ".join(_quote(name) for name in tasks)
     if queue == "default":
         return f"(name NOT GLOB '?*/?*' OR name IN ({known}))"
-    prefix = wire_name(queue, "").replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
-    return f"(name GLOB {_quote(prefix + '?*')} AND name NOT IN ({known}))"
+    return f"(name GLOB {_quote(literal(queue) + '/?*')} AND name NOT IN ({known}))"
 
 
 def counts(client: Client, tasks: Tasks, now: int) -> list[Counts]:

@@ -15,13 +15,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.dialects.bedrock.times import next_run, read_moment, write_moment
+from headrace.dialects.bedrock.times import next_run, read_moment, shift, write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.errors import Unsupported
 from headrace.options import decode_overrides
 from headrace.records import NewJob, State
-from headrace.schedule.errors import ScheduleError
-from headrace.schedule.repeat import parse_modifier
 from headrace.task import Task
 
 MARGIN = 15
@@ -72,7 +70,12 @@ def name_lists(names: Iterable[str]) -> list[str]:
         lists[-1].append(name)
         size += length
     # A name by itself is read as a pattern: what is special in one must not be.
-    return [",".join(found) if len(found) > 1 else re.sub(r"([*?[])", r"[\1]", found[0]) for found in lists]
+    return [",".join(found) if len(found) > 1 else literal(found[0]) for found in lists]
+
+
+def literal(text: str) -> str:
+    """A text as a GLOB that matches nothing else."""
+    return re.sub(r"([*?[])", r"[\1]", text)
 
 
 # -- new jobs --
@@ -192,15 +195,11 @@ def time_left(found: Found, now: int) -> int | None:
     if not found.retry_after:
         return None
     moment = datetime.fromtimestamp(now // 1000, UTC)
-    try:
-        again = [parse_modifier(str(found.retry_after)).apply(moment)]
-    except (ScheduleError, OverflowError, ValueError):
-        return None
-    if found.repeat:
+    again = [shift(str(found.retry_after), moment)]
+    if found.repeat and again[0] is not None:
         started = write_moment(now)
-        repeated = next_run(str(found.repeat), scheduled=str(found.next_run), started=started, finished=moment)
-        again += filter(None, [read_moment(repeated)])
-    left = [int((end - moment) / timedelta(milliseconds=1)) for end in again if end > moment]
+        again.append(next_run(str(found.repeat), scheduled=str(found.next_run), started=started, finished=moment))
+    left = [(end - moment) // timedelta(milliseconds=1) for end in map(read_moment, again) if end and end > moment]
     return min(left, default=None)
 
 

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace import __version__
 from headrace.dialects.bedrock.server.batch import Batch, Broken
 from headrace.dialects.bedrock.server.edit import cancel_job, delete_job, requeue_jobs, update_job
@@ -15,7 +17,7 @@ from headrace.dialects.bedrock.server.requests import Request
 from headrace.dialects.bedrock.server.settle import fail_job, finish_job, retry_job
 from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
-from headrace.dialects.bedrock.server.values import read_integer, read_list, render_object, render_text
+from headrace.dialects.bedrock.server.values import read_integer, read_list
 from headrace.dialects.bedrock.server.waiters import Waiter
 from headrace.dialects.bedrock.wire import Refused, compose
 
@@ -137,77 +139,53 @@ def _other(server: Server, batch: Batch, connection: Connection | None, request:
     if request.verb == "query" or request.line[:6].lower() == "query:":
         _query(server, batch, connection, request, last)
         return
-    act = _CONTROLS.get(request.verb)
-    if act is None:
-        raise Refused("430 Unrecognized command")
-    status, body = act(server, connection, request)
+    status, body = _control(server, connection, request)
     if connection is not None:
         batch.reply(connection, status, (), body, last=last)
 
 
-def _ping(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    return "200 OK", ""
-
-
-def _status(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    crashed = sorted(server.blacklist)
-    jobs = render_object(
-        [
-            ("crashedBedrockJobList", f"[{','.join(map(render_text, crashed))}]"),
-            ("crashedBedrockJobs", str(len(crashed))),
-            ("name", '"Jobs"'),
-        ]
-    )
-    members = [
-        ("commandCount", str(server.commands)),
-        ("CommitCount", str(server.commit_count)),
-        ("host", render_text(server.options.node_name)),
-        ("isDetached", "false"),
-        ("isLeader", "true"),
-        ("peerList", "[]"),
-        ("plugins", f'[{{"name":"DB"}},{jobs}]'),
-        ("priority", "100"),
-        ("queuedCommandList", "[]"),
-        ("state", '"LEADING"'),
-        ("version", render_text(f"headrace {__version__}")),
-        ("waitingCount", str(len(server.waits))),
-    ]
-    return "200 OK", render_object(members)
-
-
-def _load_balancer(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    path = [*request.line.split(), ""][1]
-    if path == "/status/handlingCommands":
-        return "HTTP/1.1 200 LEADING", ""
-    if path == "/status/isFollower":
-        return "HTTP/1.1 500 Not Following. State=LEADING", ""
+def _control(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
+    """The status line and the body for commands about the server itself."""
+    match request.verb, request.line.split()[1:2]:
+        case "ping", _:
+            return "200 OK", ""
+        case "status", _:
+            return "200 OK", _status(server)
+        case "get", ["/status/handlingCommands"]:  # load balancers ask this and the next
+            return "HTTP/1.1 200 LEADING", ""
+        case "get", ["/status/isFollower"]:
+            return "HTTP/1.1 500 Not Following. State=LEADING", ""
+        case ("crashbedrockjob" | "clearcrashedbedrockjobs") as verb, _:
+            if connection is None or not connection.local:
+                raise Refused("401 Unauthorized")
+            if verb == "crashbedrockjob":
+                server.blacklist.update(read_list(request.get("names")))
+            else:
+                server.blacklist.clear()
+            return "200 OK", ""
     raise Refused("430 Unrecognized command")
 
 
-def _crash(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    _check_local(connection)
-    server.blacklist.update(read_list(request.get("names")))
-    return "200 OK", ""
-
-
-def _clear(server: Server, connection: Connection | None, request: Request) -> tuple[str, str]:
-    _check_local(connection)
-    server.blacklist.clear()
-    return "200 OK", ""
-
-
-def _check_local(connection: Connection | None) -> None:
-    if connection is None or not connection.local:
-        raise Refused("401 Unauthorized")
-
-
-_CONTROLS: dict[str, Callable[[Server, Connection | None, Request], tuple[str, str]]] = {
-    "ping": _ping,
-    "status": _status,
-    "get": _load_balancer,
-    "crashbedrockjob": _crash,
-    "clearcrashedbedrockjobs": _clear,
-}
+def _status(server: Server) -> str:
+    crashed = sorted(server.blacklist)
+    status = {
+        "commandCount": server.commands,
+        "CommitCount": server.commit_count,
+        "host": server.options.node_name,
+        "isDetached": False,
+        "isLeader": True,
+        "peerList": [],
+        "plugins": [
+            {"name": "DB"},
+            {"crashedBedrockJobList": crashed, "crashedBedrockJobs": len(crashed), "name": "Jobs"},
+        ],
+        "priority": 100,
+        "queuedCommandList": [],
+        "state": "LEADING",
+        "version": f"headrace {__version__}",
+        "waitingCount": len(server.waits),
+    }
+    return msgspec.json.encode(status).decode()
 
 
 # -- queries --
