@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
-from headrace.options import editable, edited_fields, ids_of, named_in_text
+from headrace.options import CARRIED, editable, edited_fields, ids_of, named_in_text
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
@@ -368,8 +368,9 @@ class Job(Generic[R_co]):
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
         given = {"queue": queue, "priority": priority}
         said = {name: value for name, value in given.items() if value is not None}
+        before = self.snapshot.options if set(said) & set(CARRIED) else None
         change = Edit(
-            **edited_fields("edit()", said, editable("job"), None),
+            **edited_fields("edit()", said, editable("job"), before),
             run_at=run_at,
             delay=delay,
             data=None if data is ... else encode_value("data", data, app.payload_limit),

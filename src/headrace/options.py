@@ -147,7 +147,9 @@ class Option(Struct, frozen=True):
     """Its name on the command line, if that is not made of its own."""
     metavar: str | None = None
     edits: tuple[Literal["job", "schedule"], ...] = ()
-    """What can be edited about it: waiting jobs, or schedules."""
+    """Where it can be edited: in waiting jobs, or in schedules."""
+    travels: bool = False
+    """A job carries what its task has, too. (Most of what is in `Overrides` a worker finds in its task.)"""
 
 
 _JOB: tuple[Literal["job"]] = ("job",)
@@ -250,6 +252,17 @@ class CallOptions(JobOptions, total=False):
     """What to do when there is one already: return it, or let this call take its place if it still waits."""
     require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False, Facet.ROLL_CALL)]
     """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
+
+
+class ScheduledJobEdits(TypedDict, total=False):
+    """Options of a schedule's jobs that `StoredSchedule.edit` takes: those whose `edits` say so, for type checkers."""
+
+    queue: str
+    priority: int
+    retries: int
+    timeout: Duration | None
+    max_crashes: int
+    tags: Iterable[str]
 
 
 class DecoratorOptions(JobOptions, total=False):

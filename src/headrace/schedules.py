@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
-from headrace.options import JobOptions, declared, editable, edited_fields
+from headrace.options import JobOptions, ScheduledJobEdits, declared, editable, edited_fields
 from headrace.records import Definition, Misfire, Overlap, ScheduleRecord, spec_of
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
@@ -65,7 +65,7 @@ class ScheduleOptions(TypedDict, total=False):
     """What a run leaves with `current().update(...)`, the next one finds in `current().data`."""
 
 
-class ScheduleEdits(ScheduleOptions, total=False):
+class ScheduleEdits(ScheduleOptions, ScheduledJobEdits, total=False):
     """What `StoredSchedule.edit` takes: a rule, options of the schedule, options of its jobs, arguments."""
 
     every: str
@@ -74,12 +74,6 @@ class ScheduleEdits(ScheduleOptions, total=False):
     args: Sequence[Any]
     """Arguments by position; with `kwargs`, they replace all that were there."""
     kwargs: Mapping[str, Any]
-    queue: str
-    priority: int
-    retries: int
-    timeout: Duration | None
-    max_crashes: int
-    tags: Iterable[str]
 
 
 # -- options ------------------------------------------------------------------------------------------

@@ -71,20 +71,21 @@ class Using(Generic[P, R_co]):
         self._task = task
         self.given = tuple(options)
         """The names of the options that were given."""
-        self._fields = _call_fields(task.options, values)
+        self.fields = _call_fields(task.options, values)
+        """The fields of `NewJob` that differ from the default, but for those that depend on the arguments."""
         self._unique = _unique_fields(values)
-        self._needs = _needs(self._fields)
+        self._needs = _needs(self.fields)
         for facet, option in self._needs:
             if option in options:  # (what its task needs is known when a job is put)
                 task.app.require(facet, f"{option}=")
         self._words: str | None = None
         if "run_after" in options:
-            self._fields |= self._due(options["run_after"])
+            self.fields |= self._due(options["run_after"])
             self._words = options["run_after"] if isinstance(options["run_after"], str) else None
         self._named = named_in_text(options.get("after", ()))
-        self._queue = self._fields.get("queue", "default")
-        self._priority = self._fields.get("priority", 0)
-        self._plain = self._unique is None and set(self._fields) <= {"queue", "priority"}
+        self._queue = self.fields.get("queue", "default")
+        self._priority = self.fields.get("priority", 0)
+        self._plain = self._unique is None and set(self.fields) <= {"queue", "priority"}
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
@@ -94,7 +95,7 @@ class Using(Generic[P, R_co]):
             return Call(
                 task, NewJob(id=new_id(), task=task.name, body=body, queue=self._queue, priority=self._priority)
             )
-        fields = self._fields
+        fields = self.fields
         if self._words is not None:  # "7pm tomorrow" is meant as of the call
             fields = fields | self._due(self._words)
         if "lane" in fields:
@@ -166,7 +167,10 @@ def _call_fields(task: TaskOptions, values: Mapping[str, Any]) -> dict[str, Any]
     lane = lane_of(merged_lane(task.lane, values))
     if lane is not None:
         fields["lane"] = lane
-    overrides = {name: values[name] for name in CARRIED if name in values}
+    overrides = {name: values[name] for name in CARRIED if name in values and not OF_CALL[name].travels}
+    for name in CARRIED:
+        if OF_CALL[name].travels and (value := values.get(name, getattr(task, name))):
+            overrides[name] = value
     if overrides:
         fields["options"] = encode_overrides(Overrides(**overrides))
     return fields | _after_fields(values, in_sequence=lane is not None and lane.sequence)

@@ -11,6 +11,7 @@ import pytest
 
 from headrace import Backoff, Headrace, HeadraceError, State, current
 from headrace.errors import ConfigurationError
+from headrace.options import CallOptions
 from headrace.records import NewJob
 from headrace.values.clock import ManualClock
 
@@ -31,10 +32,7 @@ def new(app: Headrace, **options: Any) -> NewJob:
     return app.tasks["task"].using(**options).call().new
 
 
-KNOWN = (
-    "queue, priority, retries, timeout, max_crashes, keep_result, tags, lane, limit, rate, sequence, "
-    "run_after, after, if_failed, unique, unique_key, unique_for, on_clash, require_worker"
-)
+KNOWN = ", ".join(CallOptions.__annotations__)
 
 
 @pytest.mark.parametrize(

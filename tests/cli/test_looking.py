@@ -56,9 +56,9 @@ def test_jobs_newest_first(lived: Headrace, ask: Ask) -> None:
 def test_the_shape_of_a_job(lived: Headrace, ask: Ask) -> None:
     job = ask("jobs", "--task", "cli.shop:add", "--state", "done")["jobs"][0]
     assert set(job) == {
-        "id", "task", "queue", "state", "priority", "arguments", "created", "run_after", "started", "finished",
-        "attempts", "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error", "cancelling",
-        "unique_key", "after", "lane", "tags", "tracked", "schedule", "tick",
+        "id", "task", "queue", "state", "priority", "arguments", "options", "created", "run_after", "started",
+        "finished", "attempts", "crashes", "max_crashes", "worker", "progress", "data", "result", "group", "error",
+        "cancelling", "unique_key", "after", "lane", "tags", "tracked", "schedule", "tick",
     }  # fmt: skip
     assert (job["arguments"], job["result"], job["attempts"], job["error"]) == ({"a": 1}, 3, 1, None)
     assert job["created"].endswith("Z")

@@ -117,6 +117,7 @@ def show_job(job: Snapshot) -> None:
             ("", "has been asked to stop" if job.cancelling else ""),
             ("priority", str(job.priority) if job.priority else ""),
             ("arguments", text_of(job.body)),
+            ("options", text_of(job.options)),
             ("created", local(job.created, now)),
             (
                 "due",

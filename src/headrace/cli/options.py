@@ -131,7 +131,7 @@ def _kind(name: str) -> dict[str, Any]:
         return {"type": DURATION}
     if get_origin(hint) is Literal:
         return {"type": click.Choice(get_args(hint))}
-    return {"multiple": True} if get_origin(hint) in (Iterable, Sequence) else {}
+    return {"multiple": True} if get_origin(hint) in (Iterable, Sequence, Mapping) else {}
 
 
 def given_options(options: Mapping[str, Option], written: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,10 +142,24 @@ def given_options(options: Mapping[str, Option], written: Mapping[str, Any]) -> 
         if value is None or value == ():
             continue
         kind = _kind(name)
-        given[name] = (
-            not option.default if "is_flag" in kind else value / 1000 if kind.get("type") is DURATION else value
-        )
+        if "is_flag" in kind:
+            value = not option.default
+        elif kind.get("type") is DURATION:
+            value /= 1000
+        elif option.metavar == PAIR:
+            value = dict(map(_pair, value))
+        given[name] = value
     return given
+
+
+PAIR = "KEY=VALUE"
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{text!r} is not a key with its value. Write {PAIR}.")
+    return key, value
 
 
 # -- from options to stores and apps --

@@ -71,6 +71,7 @@ def job_document(job: Snapshot) -> dict[str, Any]:
         "state": job.state.value,
         "priority": job.priority,
         "arguments": value_of(job.body),
+        "options": value_of(job.options),
         "created": iso(job.created),
         "run_after": iso(job.due),
         "started": iso(job.started),

@@ -11,7 +11,7 @@ from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Job
 from headrace.ops.act import Acted, Verb
 from headrace.ops.forms import forms
-from headrace.options import ids_of, refuse_unknown
+from headrace.options import CARRIED, ids_of, refuse_unknown
 from headrace.records import Snapshot, State
 from headrace.store import Store
 from headrace.store.contract import Operation
@@ -87,12 +87,12 @@ def _steps(store: Store, edits: Mapping[str, Edit] | None, wanted: JobEdit) -> I
 
 def _edits(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[dict[str, Edit] | None]:
     """What is to change in each job, checked. Nothing for one that is not there; None: nothing in any."""
-    if wanted.arguments is None:
+    if wanted.arguments is None and not set(wanted.changes) & set(CARRIED):
         return dict.fromkeys(ids, Job(app, "").change(**wanted.changes)) if wanted.changes else None
     found: list[Snapshot | None] = yield app.store.get(ids)
     edits = {}
     for job in filter(None, found):
-        args, kwargs = wanted.arguments(job.task)
+        args, kwargs = (None, None) if wanted.arguments is None else wanted.arguments(job.task)
         edits[job.id] = Job[Any](app, job.id, snapshot=job).change(**wanted.changes, args=args, kwargs=kwargs)
     return edits
 
