@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -124,6 +124,7 @@ class Headrace(StoreHolder, Hooks):
         keep_result: bool = True,
         on_failure: Callable[[Context, BaseException], Any] | None = None,
         tags: Iterable[str] = (),
+        headers: Mapping[str, str] = ...,
         lane: str | None = None,
         limit: int | None = None,
         rate: str | tuple[int, Duration] | None = None,
@@ -139,8 +140,8 @@ class Headrace(StoreHolder, Hooks):
         `isolate`: run each job in a process of its own; with `scratch`, in an empty directory of its own too.
         `max_crashes`: how often the process may die under a job before it is failed. `on_failure`: called with the
         context and the exception when a job has failed for good. `keep_result`: False for a task whose result nobody
-        asks for; it is neither checked nor stored. `tags`: words to find its jobs by. `lane`, `limit`,
-        `rate`, `sequence`: whom its jobs wait for, see `JobOptions`.
+        asks for; it is neither checked nor stored. `tags`: words to find its jobs by. `headers`: text that its jobs
+        carry, for `current().headers`. `lane`, `limit`, `rate`, `sequence`: whom its jobs wait for, see `JobOptions`.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
-from headrace.options import CARRIED, editable, edited_fields, ids_of, named_in_text
+from headrace.options import CARRIED, decode_overrides, editable, edited_fields, ids_of, named_in_text
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
@@ -145,6 +145,12 @@ class Job(Generic[R_co]):
     def data(self) -> Any:
         """What the run last said with `current().update(data)`."""
         return decode_value(self.snapshot.data)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it carries for its run: `using(headers={...})`."""
+        options = self.snapshot.options
+        return (None if options is None else decode_overrides(options).headers) or {}
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -313,6 +319,7 @@ class Job(Generic[R_co]):
         queue: str | None = None,
         priority: int | None = None,
         run_after: Instant | None = None,
+        headers: Mapping[str, str] | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
@@ -332,7 +339,7 @@ class Job(Generic[R_co]):
         >>> job.refresh().state
         <State.SCHEDULED: 'scheduled'>
         """
-        change = self.change(queue, priority, run_after, data, args, kwargs)
+        change = self.change(queue, priority, run_after, headers, data, args, kwargs)
         return self.app.store.run(facet(self.app.store, Editing).edit([self.id], change))[0]
 
     async def aedit(
@@ -341,14 +348,15 @@ class Job(Generic[R_co]):
         queue: str | None = None,
         priority: int | None = None,
         run_after: Instant | None = None,
+        headers: Mapping[str, str] | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> bool:
         """The same, from async code."""
-        if self._snapshot is None and (args is not None or kwargs is not None):
+        if self._snapshot is None and not (args is None and kwargs is None and headers is None):
             await self.arefresh()
-        change = self.change(queue, priority, run_after, data, args, kwargs)
+        change = self.change(queue, priority, run_after, headers, data, args, kwargs)
         return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
 
     def change(
@@ -356,6 +364,7 @@ class Job(Generic[R_co]):
         queue: str | None = None,
         priority: int | None = None,
         run_after: Instant | None = None,
+        headers: Mapping[str, str] | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
@@ -366,7 +375,7 @@ class Job(Generic[R_co]):
         run_at, delay = None, None
         if run_after is not None:
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
-        given = {"queue": queue, "priority": priority}
+        given = {"queue": queue, "priority": priority, "headers": headers}
         said = {name: value for name, value in given.items() if value is not None}
         before = self.snapshot.options if set(said) & set(CARRIED) else None
         change = Edit(
@@ -377,7 +386,9 @@ class Job(Generic[R_co]):
             body=None if args is None and kwargs is None else self._body(args or (), kwargs or {}),
         )
         if change == Edit():
-            raise ConfigurationError("edit() changes nothing: say queue=, priority=, run_after=, data= or args=.")
+            raise ConfigurationError(
+                "edit() changes nothing: say queue=, priority=, run_after=, headers=, data= or args=."
+            )
         return change
 
     def _body(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

@@ -8,6 +8,7 @@ it by tests/app/test_declaration.py. Rules about several options at once stand b
 # Annotations are evaluated here: the declaration is read from them. Hence no `from __future__ import annotations`.
 
 import re
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast, get_args
@@ -37,6 +38,8 @@ Needs = tuple[tuple[Facet, str], ...]
 ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 
 MOST_STARTS = 10_000
+MOST_HEADERS = 32
+LONGEST_HEADER = 2_000
 ASKED_RETRIES = 25
 """How often a task may ask for another run with `raise Retry(...)` where neither task nor call set `retries`."""
 
@@ -96,6 +99,28 @@ def _check_choice(what: str, value: object, choices: Any) -> str:
         *first, last = map(repr, words)
         raise ConfigurationError(f"{what} is {', '.join(first)} or {last}, not {value!r}.")
     return cast("str", value)
+
+
+def _check_headers(what: str, value: object) -> dict[str, str]:
+    """
+    >>> _check_headers("headers", {"trace": 7})
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: The header 'trace' is text, not 7.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{what} is a mapping of names to text, as in {{'trace': '4bf92f'}}, not {value!r}.")
+    if len(value) > MOST_HEADERS:
+        raise ConfigurationError(f"A job carries {MOST_HEADERS} headers at most, not {len(value)}.")
+    for name, text in value.items():
+        check_name("header", name)
+        if not isinstance(text, str):
+            raise ConfigurationError(f"The header {name!r} is text, not {text!r}.")
+        size = len(text.encode(errors="replace"))
+        if size > LONGEST_HEADER:
+            raise ConfigurationError(f"The header {name!r} takes {size:,} bytes; the most is {LONGEST_HEADER:,}.")
+        if clean(text) != text:
+            raise ConfigurationError(f"The header {name!r} is not text that can be encoded: {text!r}.")
+    return dict(value)
 
 
 def _check_time_limit(what: str, value: Any) -> int:
@@ -191,6 +216,17 @@ class JobOptions(TypedDict, total=False):
         ),
     ]
     """Words to find the job by; those of a call replace those of its task."""
+    headers: Annotated[
+        Mapping[str, str],
+        Option(
+            *(_check_headers, "Text that it carries for its run. May be repeated.", types.MappingProxyType({})),
+            flag="--header",
+            metavar="KEY=VALUE",
+            edits=_BOTH,
+            travels=True,
+        ),
+    ]
+    """A small mapping of text that the run finds in `current().headers`; that of a call replaces that of its task."""
     lane: Annotated[
         str, Option(_unless_none(check_name), "Take turns with jobs of other keys.", facet=Facet.LANES, metavar="KEY")
     ]
@@ -263,6 +299,7 @@ class ScheduledJobEdits(TypedDict, total=False):
     timeout: Duration | None
     max_crashes: int
     tags: Iterable[str]
+    headers: Mapping[str, str]
 
 
 class DecoratorOptions(JobOptions, total=False):
@@ -320,6 +357,7 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     timeout: int | None = None
     """0: no time limit."""
     keep_result: bool | None = None
+    headers: dict[str, str] | None = None
 
 
 CARRIED = Overrides.__struct_fields__
@@ -421,6 +459,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     keep_result: bool
     on_failure: Callable[..., Any] | None
     tags: tuple[str, ...]
+    headers: Mapping[str, str]
     lane: dict[str, Any]
     """Of lane, limit, rate and sequence those that it sets."""
 

@@ -39,13 +39,13 @@ WITHOUT_IO: dict[type, set[str]] = {
     Worker: set(),
     # What a handle shows is what the last look has found: `arefresh` looks from async code.
     Job: {
-        "attempts", "change", "crashes", "data", "progress", "queue", "returned", "run_after", "saw", "snapshot",
-        "state", "tags", "task", "tracked",
+        "attempts", "change", "crashes", "data", "headers", "progress", "queue", "returned", "run_after", "saw",
+        "snapshot", "state", "tags", "task", "tracked",
     },
     # What a run says goes to the pump of its process, which tells the store.
     Context: {
-        "after", "attempt", "cancelled", "check", "children", "crashes", "data", "heartbeat", "id", "job", "log",
-        "progress", "queue", "task", "tick", "token", "update",
+        "after", "attempt", "cancelled", "check", "children", "crashes", "data", "headers", "heartbeat", "id", "job",
+        "log", "progress", "queue", "task", "tick", "token", "update",
     },
 }  # fmt: skip
 """What needs no async form, or is one of what has no name."""

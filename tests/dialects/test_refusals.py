@@ -50,6 +50,7 @@ USES: dict[str, dict[str, Any]] = {
     "retries": {"options": b'{"retries":1}'},
     "timeout": {"options": b'{"timeout":0}'},
     "keep_result": {"options": b'{"keep_result":false}'},
+    "headers": {"options": b'{"headers":{"trace":"7"}}'},
     "max_crashes": {"max_crashes": 9},
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},

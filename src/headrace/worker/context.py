@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -91,6 +92,11 @@ class Context:
         """What an earlier attempt, or this one, left with `update`."""
         said = self._run.said
         return decode_value(self._run.lease.data if said is None or said.data is None else said.data)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the call, or else the task, gave the job to carry: `using(headers={...})`."""
+        return self._run.override("headers") or {}
 
     @property
     def after(self) -> list[Job[Any]]:
