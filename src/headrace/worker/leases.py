@@ -81,7 +81,8 @@ class Leases:
             self._give_back(run)
             return False
         limit = None
-        if run.lease.options is not None or (run.task is not None and run.task.limited):
+        options = run.lease.options  # most jobs with some have no time-out of their own: a look spares decoding them
+        if (options is not None and b'"timeout"' in options) or (run.task is not None and run.task.limited):
             limit = run.time_limit
             self.deadlines.watch(run)
             self.wake()
