@@ -19,8 +19,9 @@ from headrace.cli import exits
 from headrace.cli.output import console, show_table
 from headrace.errors import HeadraceError
 from headrace.job import Job
+from headrace.ops import look
 from headrace.ops.doctor import SURVIVES
-from headrace.records import HistoryRecord, SessionSnapshot, State
+from headrace.records import HistoryRecord, State
 from headrace.values.text import length
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Tour:
         self._title("A job fails, and is tried again")
         job = fetch.enqueue("https://example.org")
         answer = job.result(timeout=PATIENCE)
-        for event in self._app.store.run(self._app.store.history(job.id)):
+        for event in look.job(self._app, job.id).history or ():
             self._say(f"{_clock(event)}  {event.what:<9}{event.detail}", style="dim")
         self._say(f"-> {answer!r}")
 
@@ -171,17 +172,15 @@ class Tour:
                 process.kill()
                 process.wait()
 
-    def _sessions(self, workers: tuple[subprocess.Popen[bytes], ...]) -> list[SessionSnapshot]:
+    def _sessions(self, workers: tuple[subprocess.Popen[bytes], ...]) -> list[look.WorkerFigures]:
         pids = {worker.pid for worker in workers}
-        store = self._app.store
-        return [session for session in store.run(store.sessions()) if session.info.pid in pids and session.alive]
+        return [found for found in look.workers(self._app) if found.alive and (found.supervisor or found.pid) in pids]
 
     def _held_by(self, worker: subprocess.Popen[bytes]) -> int:
         return sum(session.running for session in self._sessions((worker,)))
 
     def _delivered(self) -> int:
-        counts = self._app.store.run(self._app.store.counts())
-        return sum(count.by_state.get(State.DONE, 0) for count in counts if count.queue == "parcels")
+        return sum(queue.done for queue in look.queues(self._app) if queue.queue == "parcels")
 
     # -- waiting and telling --
 

@@ -8,11 +8,15 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.dialects.qless import Client
+    from headrace.dialects.qless.workers import ForkingWorker, ForkPerJobWorker
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -86,20 +90,13 @@ def script_command(lib: bool) -> None:
 def worker_command(
     host: str,
     name: str | None,
-    queues: tuple[str, ...],
     allowed: tuple[str, ...],
-    workers: int,
-    coroutines: int,
-    fork_per_job: bool,
-    ordered: bool,
-    interval: float,
-    resume: bool,
-    complete: bool,
     paths: tuple[str, ...],
     imports: tuple[str, ...],
     workdir: Path,
     log_file: str | None,
     verbose: bool,
+    **given: Any,
 ) -> None:
     """Run jobs by the names of their classes.
 
@@ -111,30 +108,12 @@ def worker_command(
       headrace qless worker -q mail -q default --allow shop.jobs -w 4
     """
     from headrace.dialects.qless import Client
-    from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker
+    from headrace.dialects.qless.workers import ForkPerJobWorker
     from headrace.dialects.qless.workers.sandbox import BASE
 
-    if coroutines and fork_per_job:
-        raise click.UsageError("--coroutines share a process, --fork-per-job gives each job its own: choose one.")
     client = Client(host, hostname=name)
-    common: dict[str, Any] = {
-        "workers": workers,
-        "interval": interval,
-        "ordered": ordered,
-        "resume": resume,
-        "allowed": allowed,
-        "complete": complete,
-    }
-    worker: ForkPerJobWorker | ForkingWorker
     try:
-        if fork_per_job:
-            worker = ForkPerJobWorker(queues, client, sandbox=workdir / BASE, **common)
-        elif coroutines:
-            worker = ForkingWorker(
-                queues, client, klass=CoroutineWorker, greenlets=coroutines, workdir=workdir, **common
-            )
-        else:
-            worker = ForkingWorker(queues, client, workdir=workdir, **common)
+        worker = _worker(client, workdir, allowed=allowed, **given)
     except ConfigurationError as error:
         raise click.UsageError(str(error)) from error
     _try_directory(workdir / BASE)
@@ -151,6 +130,21 @@ def worker_command(
     if isinstance(worker, ForkPerJobWorker):
         worker.handle_signals()
     worker.run()
+
+
+def _worker(
+    client: Client, workdir: Path, *, queues: tuple[str, ...], coroutines: int, fork_per_job: bool, **common: Any
+) -> ForkPerJobWorker | ForkingWorker:
+    from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker
+    from headrace.dialects.qless.workers.sandbox import BASE
+
+    if coroutines and fork_per_job:
+        raise click.UsageError("--coroutines share a process, --fork-per-job gives each job its own: choose one.")
+    if fork_per_job:
+        return ForkPerJobWorker(queues, client, sandbox=workdir / BASE, **common)
+    if coroutines:
+        return ForkingWorker(queues, client, klass=CoroutineWorker, greenlets=coroutines, workdir=workdir, **common)
+    return ForkingWorker(queues, client, workdir=workdir, **common)
 
 
 def _try_directory(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from headrace.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
+    from headrace.worker.logs import LogChoice
     from headrace.worker.supervisor import Settings
 
 log = logging.getLogger("headrace.worker")
@@ -56,24 +57,7 @@ GRACE = 30_000
     default=None,
     help="A line for each job that is done. Default: if standard error is a terminal.",
 )
-def worker_command(
-    app_path: str,
-    store: str | None,
-    queues: tuple[str, ...] | None,
-    round_robin: bool,
-    processes: int,
-    slots: int | None,
-    burst: bool,
-    grace: int | None,
-    session_timeout: int | None,
-    no_monitor: bool,
-    max_jobs: int | None,
-    max_memory: int | None,
-    reload: bool,
-    log_json: bool,
-    log_level: str,
-    log_jobs: bool | None,
-) -> None:
+def worker_command(app_path: str, store: str | None, reload: bool, **given: Any) -> None:
     """Run the jobs of an app until told to stop.
 
     APP is module:app, or path/to/file.py:app. SIGTERM or Ctrl-C once: take no more jobs and let those that run finish;
@@ -85,53 +69,65 @@ def worker_command(
       headrace worker shop.tasks:app --queues urgent,default --processes 4
       headrace worker shop.tasks:app --reload
     """
-    if burst and reload:
+    if given["burst"] and reload:
         raise click.UsageError("--burst stops when all is done, --reload goes on: choose one.")
-    if session_timeout is not None and session_timeout < 1000:
+    if given["session_timeout"] is not None and given["session_timeout"] < 1000:
         raise click.BadParameter("at least a second.", param_hint="'--session-timeout'")
 
     from headrace.worker.logs import LogChoice, finish_logging, prepare_logging
-    from headrace.worker.supervisor import Settings, Supervisor
 
-    logging_choice = LogChoice(log_level.upper(), log_json, sys.stderr.isatty() if log_jobs is None else log_jobs)
-    prepare_logging(logging_choice)
+    log_jobs = sys.stderr.isatty() if given["log_jobs"] is None else given["log_jobs"]
+    choice = LogChoice(given["log_level"].upper(), given["log_json"], log_jobs)
+    prepare_logging(choice)
+    app = _load(app_path, reload)
+    finish_logging()
+    _settle_store(app, store)
+    grace = (RELOAD_GRACE if reload else GRACE) if given["grace"] is None else given["grace"]
+    code = _supervise(app, _settings(app, app_path, choice, grace, given), reload)
+    app.close()
+    click.get_current_context().exit(code)
+
+
+def _load(app_path: str, reload: bool) -> Headrace:
     if reload:
         from headrace.cli.reload import load_or_wait
 
-        app = load_or_wait(app_path)
-    else:
-        from headrace.loading import load_app
+        return load_or_wait(app_path)
+    from headrace.loading import load_app
 
-        app = load_app(app_path)
-    finish_logging()
-    _settle_store(app, store)
+    return load_app(app_path)
 
+
+def _settings(app: Headrace, app_path: str, logging: LogChoice, grace: int, given: dict[str, Any]) -> Settings:
     from headrace.worker.embedded import default_queues, default_slots
+    from headrace.worker.supervisor import Settings
 
-    settings = Settings(
+    return Settings(
         app_path=app_path,
         store=app.url,
-        queues=queues or default_queues(app),
-        slots=slots or default_slots(app),
-        round_robin=round_robin or queues is None,
-        processes=processes,
-        burst=burst,
-        monitor=not no_monitor,
-        timeout=session_timeout,
-        grace=((RELOAD_GRACE if reload else GRACE) if grace is None else grace) / 1000,
-        max_jobs=max_jobs,
-        max_memory=max_memory,
-        logging=logging_choice,
+        queues=given["queues"] or default_queues(app),
+        slots=given["slots"] or default_slots(app),
+        round_robin=given["round_robin"] or given["queues"] is None,
+        processes=given["processes"],
+        burst=given["burst"],
+        monitor=not given["no_monitor"],
+        timeout=given["session_timeout"],
+        grace=grace / 1000,
+        max_jobs=given["max_jobs"],
+        max_memory=given["max_memory"],
+        logging=logging,
     )
+
+
+def _supervise(app: Headrace, settings: Settings, reload: bool) -> int:
     _announce(app, settings)
     if reload:
         from headrace.cli.reload import supervise_and_reload
 
-        code = supervise_and_reload(app, settings)
-    else:
-        code = Supervisor(app, settings).run()
-    app.close()
-    click.get_current_context().exit(code)
+        return supervise_and_reload(app, settings)
+    from headrace.worker.supervisor import Supervisor
+
+    return Supervisor(app, settings).run()
 
 
 def _settle_store(app: Headrace, store: str | None) -> None:
