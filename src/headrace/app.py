@@ -204,10 +204,11 @@ class Headrace(StoreHolder, Hooks):
     def _put(self, jobs: list[NewJob]) -> list[Put]:
         if loading.under_way:
             loading.warn_of_enqueue()
-        operation = self.store.put(jobs)
+        store = self._store or self.store
+        operation = store.put(jobs)
         if crashpoints.armed:
             crashpoints.reach("put.before")
-        puts = self.store.run(operation)
+        puts = store.run(operation)
         if crashpoints.armed:
             crashpoints.reach("put.after")
         return puts

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -23,9 +25,8 @@ def reentrant_lock() -> RLock:
     return lock
 
 
-def is_mine(lock: RLock) -> bool:
-    """Whether this thread holds it: then this code has interrupted what it protects."""
-    return lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+is_mine: Callable[[RLock], bool] = methodcaller("_is_owned")
+"""Whether this thread holds a lock: then this code has interrupted what the lock protects."""
 
 
 def _after_fork() -> None:
