@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.worker.lookahead import Lookahead
+from headrace.records import Kind, Outcome
+from headrace.worker.lookahead import Asking, Lookahead
 
 
 def settled(ahead: Lookahead, rate: float, exchange: float) -> int:
@@ -55,3 +56,29 @@ def test_nothing_is_held_ready_behind_slow_jobs() -> None:
     assert settled(ahead, 10_000, 0.001) > 0
     ahead.stuck()
     assert ahead.spare() == 0
+
+
+def grace_after(*takes: list[int]) -> int:
+    """What a worker asks for after takes whose jobs of a lane with a rate started so many milliseconds later."""
+    asking = Asking(["default"], round_robin=False)
+    for number, delays in enumerate(takes):
+        asked = 10_000 * number
+        for delay in delays:
+            asking.started(asked, Outcome(ref=1, token=1, id="1", kind=Kind.DONE, began=asked + delay))
+    return asking.take(1, 0).grace
+
+
+def test_one_late_take_costs_the_rate_nothing() -> None:
+    """Twice the time that a worker asks for is lost to the rate: it must not grow because a machine was busy once."""
+    assert grace_after([300]) == 0
+    assert grace_after([3], [3], [110, 111, 112, 110], [3]) == 4
+
+
+def test_a_worker_that_is_always_late_asks_for_the_time_that_it_needs() -> None:
+    assert grace_after([40], [50]) == 60
+    assert grace_after(*[[50, 40]] * 20) == 75
+    assert grace_after(*[[9_000]] * 3) == 1_000
+
+
+def test_a_worker_that_was_slow_forgets_it() -> None:
+    assert grace_after(*[[50]] * 9, *[[2]] * 4) == 3

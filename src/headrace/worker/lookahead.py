@@ -5,10 +5,12 @@ Enough for quick jobs not to wait for the store, few enough for urgent ones.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
-from headrace.records import Kind, Lease, Outcome, Take
+from headrace.records import Lease, Outcome, Take
 from headrace.values.glob import fits, is_glob
 
 SECONDS, MOST_SECONDS = 0.010, 0.025
@@ -23,6 +25,8 @@ CALM = 0.25
 """Outcomes wait for company when round trips for each of them would take more than this share of the time."""
 LONGEST_GRACE = 1_000
 """Milliseconds that a worker which was late asks for, at most, to start jobs of lanes with a rate."""
+DELAYS = 6
+"""How many takes a worker goes by to tell how long it needs to start such jobs."""
 
 
 class Lookahead:
@@ -89,6 +93,10 @@ class Asking:
         self._named = frozenset(() if any(map(is_glob, queues)) else queues)
         """The queues, if they are named one by one: there may be thousands."""
         self._round_robin = round_robin
+        self._delays: deque[tuple[int, int]] = deque(maxlen=DELAYS)
+        """Of the last takes from lanes with a rate: when they were asked for, and how many milliseconds after that the
+        last of their jobs started, or would have."""
+        self._learning = threading.Lock()
         self._grace = 0
         """How long it may take here from asking for a job to its start, in milliseconds. 0: no longer than usual."""
 
@@ -106,8 +114,16 @@ class Asking:
         self._queues = self._queues[place:] + self._queues[:place]
 
     def started(self, asked: int, outcome: Outcome) -> None:
-        """A job of a lane with a rate was in time, or not: ask for as much time as it takes here, and some more."""
-        if outcome.kind is Kind.RELEASED and outcome.began is None:
-            self._grace = min(2 * ((outcome.ended or 0) - asked), LONGEST_GRACE)
-        elif outcome.began is not None:
-            self._grace = min(self._grace, 4 * (outcome.began - asked))
+        """A job of a lane with a rate was in time, or not: ask for the time that it usually takes here, and some more.
+
+        Called by executors, in any thread. The rate loses twice the time that is asked for, a job that comes late no
+        more than its delay: one late take among several in time is no reason to ask for more.
+        """
+        moment = outcome.ended if outcome.began is None else outcome.began
+        delay = (moment or 0) - asked
+        with self._learning:
+            if self._delays and self._delays[-1][0] == asked:
+                delay = max(delay, self._delays.pop()[1])
+            self._delays.append((asked, delay))
+            known = sorted(delay for _, delay in self._delays)
+        self._grace = min(3 * known[len(known) // 2 - 1] // 2, LONGEST_GRACE) if len(known) > 1 else 0
