@@ -195,7 +195,7 @@ class Headrace(StoreHolder, Hooks):
     def _enqueue(self, call: Call[R]) -> Job[R]:
         """The same for a single call of one of this app's tasks."""
         for needed, option in call.needs:
-            self.require(needed, f"{option}=")
+            self.require_option(needed, option)
         if call.named:
             self._require_known(call.named)
         put = self._put([call.new])[0]
@@ -271,7 +271,7 @@ class Headrace(StoreHolder, Hooks):
             if call.task.app is not self:
                 raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
             for needed, option in call.needs:
-                self.require(needed, f"{option}=")
+                self.require_option(needed, option)
         jobs = [call.new for call in calls]
         if len({job.id for job in jobs}) < len(jobs):
             raise ArgumentsError(

@@ -77,7 +77,7 @@ class Using(Generic[P, R_co]):
         self._needs = _needs(self.fields)
         for facet, option in self._needs:
             if option in options:  # (what its task needs is known when a job is put)
-                task.app.require(facet, f"{option}=")
+                task.app.require_option(facet, option)
         self._words: str | None = None
         if "run_after" in options:
             self.fields |= self._due(options["run_after"])

@@ -41,7 +41,10 @@ SHOWN = {
 }
 """What users write for an option or an operation, where that is not the option's name."""
 
-PARTLY: dict[type, dict[str, str]] = {QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"}}
+PARTLY: dict[type, dict[str, str]] = {
+    BedrockStore: {"lane": "`lane=`, `limit=`, `rate=`", "priority": "`priority=`, other ones"},
+    QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"},
+}
 """The same where a wire carries some of it."""
 
 USES: dict[str, dict[str, Any]] = {

@@ -40,6 +40,9 @@ class DialectStore:
     REFUSES: ClassVar[Mapping[str, str]] = {}
     """An option of a job or an operation, and the sentence with which it is refused."""
 
+    CARRIES: ClassVar[frozenset[str]] = frozenset()
+    """Options that need a facet which the store lacks, and that its wire carries all the same."""
+
     url = HiddenUrl()
     leases_in_jobs = True
     batch = 500

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from headrace import Headrace
 from headrace.dialects.bedrock.mapping import Found, name_lists, read_name, time_left, time_limit
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.records import Filter, Kind, NewJob, Outcome, SessionInfo, State, Take, Verdict
+from headrace.records import Filter, Kind, Lane, NewJob, Outcome, SessionInfo, State, Take, Verdict
 from headrace.values.clock import ManualClock
 
 from .harness import InProcess
@@ -61,6 +62,41 @@ def test_put(store: BedrockStore, server: InProcess, clock: ManualClock) -> None
         ["t", 850, "2026-03-01 10:01:00.123", "+3615 SECONDS", {"a": 1}],
     ]
     assert store.run(store.put([])) == []
+
+
+def test_a_sequence_runs_one_job_at_a_time_in_order(store: BedrockStore, server: InProcess) -> None:
+    store.run(store.open(SessionInfo(id="s", name="s", tasks=("t", "u"))))
+    in_sequence = Lane("acct-7", limit=1, sequence=True)
+    store.run(store.put([new(lane=in_sequence), new(task="u", lane=in_sequence), new()]))
+    store.run(store.put([new(lane=in_sequence)]))
+    keys = server.ask("Query", query="SELECT sequentialKey FROM jobs;").json
+    assert keys == [["acct-7"], ["acct-7"], [""], ["acct-7"]]
+    ends: list[Outcome] = []
+    taken = []
+    for number, kind in enumerate((Kind.AGAIN, Kind.FAILED, Kind.DONE, Kind.DONE), 1):
+        leases = store.run(store.exchange("s", number, ends, Take(("default",), 9))).leases
+        taken.append([lease.ref for lease in leases])
+        ends = [Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=kind) for lease in leases]
+    # A retry keeps its place; a failure is an end.
+    assert taken == [[1, 3], [1, 3], [2], [4]]
+
+
+def test_a_task_in_a_sequence(server: InProcess) -> None:
+    app = Headrace(f"bedrock://127.0.0.1:{server.port}")
+    with closing(app):
+
+        @app.task(name="charge", sequence="{account}")
+        def charge(account: str) -> None: ...
+
+        @app.task(name="plain")
+        def plain() -> None: ...
+
+        charge.enqueue("a")
+        plain.using(sequence="b").enqueue()
+        keys = server.ask("Query", query="SELECT name, sequentialKey FROM jobs;").json
+        assert keys == [["charge", "a"], ["plain", "b"]]
+        with pytest.raises(Unsupported, match="lanes"):
+            plain.using(lane="c")
 
 
 def test_looking(store: BedrockStore, server: InProcess, clock: ManualClock) -> None:

@@ -105,6 +105,8 @@ def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any
     }
     if job.priority:
         parameters["jobPriority"] = job.priority + DEFAULT_PRIORITY
+    if job.lane is not None:
+        parameters["sequentialKey"] = job.lane.key
     if job.run_at is not None or job.delay:
         # A delay is counted from our own clock: Bedrock's cannot be asked.
         parameters["firstRun"] = write_moment(now + (job.delay or 0) if job.run_at is None else job.run_at)

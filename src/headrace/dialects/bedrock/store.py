@@ -68,6 +68,7 @@ class BedrockStore(OwnerlessStore[Session]):
     """
 
     facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE})
+    CARRIES: ClassVar = frozenset({"sequence"})
     REFUSES: ClassVar = {
         "priority": "Bedrock has six priorities: "
         f"{', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} (for its 0 to 1000).",
@@ -78,6 +79,7 @@ class BedrockStore(OwnerlessStore[Session]):
         ),
         "max_crashes": "Bedrock does not have a limit of crashes: the eleventh hand-out without a finish fails a job.",
         "unique": "Bedrock does not have unique jobs by a key of their own: its `unique` compares names.",
+        "lane": "Bedrock does not have lanes but for sequences (sequence=).",
         "require_worker": "Bedrock does not have a list of workers, so none can be required.",
     }
 
@@ -130,6 +132,8 @@ class BedrockStore(OwnerlessStore[Session]):
     def carries(self, option: str, job: NewJob) -> bool:
         if option == "priority":
             return job.priority + DEFAULT_PRIORITY in PRIORITIES
+        if option == "lane":
+            return job.lane is not None and job.lane.sequence
         return option == "timeout" and mapping.carries_timeout(job, self._tasks)
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
