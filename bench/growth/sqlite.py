@@ -199,12 +199,24 @@ def _put(**options: object) -> Callable[[SqliteStore], Callable[[], object]]:
     return scene
 
 
+def _unique(store: SqliteStore) -> Callable[[], object]:
+    jobs = [replace(job, unique_key=job.id) for job in new_jobs(1_000)]
+    return lambda: store.run(store.put(jobs))
+
+
+def _plain(store: SqliteStore) -> Callable[[], object]:
+    jobs = new_jobs(10_000)
+    return lambda: store.run(store.put(jobs))
+
+
 LONGEST: dict[str, Callable[[SqliteStore], Callable[[], object]]] = {
     "a chain of 10,000 put at once": _chain,
     "one job after 10,000": _after_many,
     "a close with 10,000 leases": _close,
     "1,000 jobs with a lane": _put(lane=Lane("key", limit=1)),
     "1,000 jobs with three tags": _put(tags=("a", "b", "c")),
+    "1,000 jobs with unique keys": _unique,
+    "10,000 plain jobs": _plain,
 }
 
 

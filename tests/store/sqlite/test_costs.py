@@ -21,6 +21,7 @@ from volume import volume
 from .helpers import Session, jobs
 
 WHOLE_INDEXES = {
+    "batch_first": "reads the first row",
     "damaged": "looks at all jobs when a request has met a damaged one",
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
@@ -47,6 +48,7 @@ WHOLE_INDEXES = {
 }
 SORTED = {
     "counts": "groups what it counts",
+    "culprit_first": "sorts the culprits of one job",
     "failures": "sorts the groups by their sizes",
     "stat_flatten": "groups the histograms of a day",
     "held": "sorts what one session holds",

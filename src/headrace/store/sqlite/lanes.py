@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from headrace.records import Lane, NewJob, Ref
 from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
@@ -128,9 +130,14 @@ def _put_at(
 
 def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
+    clash: dict[tuple[str, Lane], bool] = {}
     for job in jobs:
-        if job.lane is not None and find_job(tx, job.id) is None and clashes(tx, job.queue, job.lane):
-            raise limits.not_both(job.queue, job.lane)
+        if job.lane is not None:
+            wanted = (job.queue, job.lane)
+            if wanted not in clash:
+                clash[wanted] = clashes(tx, *wanted)
+            if clash[wanted] and find_job(tx, job.id) is None:
+                raise limits.not_both(*wanted)
 
 
 def clashes(tx: Transaction, queue: str, wanted: Lane) -> bool:
@@ -141,8 +148,10 @@ def clashes(tx: Transaction, queue: str, wanted: Lane) -> bool:
 
 def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
     """A new job says what its lane is. Who stands in line by the old rules is looked at anew."""
-    tx.execute(SQL["laned_put"], (seq, wanted.key, wanted.limit, wanted.rate, wanted.per, wanted.sequence))
     lane = _record(tx, queue, wanted)
+    if lane.unfinished and bool(lane.sequence) != wanted.sequence:  # since the job's batch was staged
+        wanted = replace(wanted, sequence=bool(lane.sequence))
+    tx.execute(SQL["laned_put"], (seq, wanted.key, wanted.limit, wanted.rate, wanted.per, wanted.sequence))
     lane.unfinished += 1
     if lane.definition != wanted:
         lane.limit, lane.rate, lane.per, lane.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)

@@ -29,7 +29,6 @@ from headrace.store.sqlite.codes import (
     UNIQUE,
 )
 from headrace.store.sqlite.lanes import Placement, find_job
-from headrace.store.sqlite.relations import KeyHolder
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.step import EVERYONE, INLINE, Transaction
@@ -77,15 +76,21 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
+    if not all(map(plain, jobs)):
+        limits.check_batch(jobs)
+        roll_call(tx, jobs, run_folder)
+        lanes.check(tx, jobs)
+    return bring_in(tx, jobs, tx.now)
+
+
+def bring_in(tx: Transaction, jobs: Sequence[NewJob], now: int, parents: int = limits.MOST_PARENTS) -> list[Put]:
+    """Insert jobs that were accepted `now`. One that comes after more than so many `parents` waits for more links."""
     for job in jobs:
         tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
     if not tx.listened and all(map(plain, jobs)):
-        tx.connection.executemany(SQL["put"], [plain_row(job, tx.now) for job in jobs])
+        tx.connection.executemany(SQL["put"], [plain_row(job, now) for job in jobs])
         return [Put(job.id, True) for job in jobs]
-    limits.check_batch(jobs)
-    roll_call(tx, jobs, run_folder)
-    lanes.check(tx, jobs)
-    answers = [_put_one(tx, job) for job in jobs]
+    answers = [_put_one(tx, job, now, parents) for job in jobs]
     relations.work_off(tx)
     return answers
 
@@ -96,14 +101,14 @@ def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
             raise NoWorkers(f"No live worker listens to queue {queue!r} and knows task {task!r}. Nothing was enqueued.")
 
 
-def _put_one(tx: Transaction, job: NewJob) -> Put:
+def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
     if job.unique_key is not None:
         if find_job(tx, job.id) is not None:
             return Put(job.id, True)  # a repeat, whatever has become of the job or its key
         clash = _make_way(tx, job)
         if clash is not None:
             return Put(clash, False)
-    tx.execute(SQL["put"], _row(job, tx.now))
+    tx.execute(SQL["put"], _row(job, now))
     if tx.connection.changes():
         tx.happened(tx.connection.last_insert_rowid(), "created")
         if len(job.body) > INLINE:
@@ -115,16 +120,16 @@ def _put_one(tx: Transaction, job: NewJob) -> Put:
         if job.data is not None:
             tx.execute(SQL["set_data"], (job.id, job.data))
         if job.lane is not None or relations.is_related(job):
-            relations.arrive(tx, tx.row(Placement, SQL["placement_by_id"], (job.id,)), job)
+            relations.arrive(tx, tx.row(Placement, SQL["placement_by_id"], (job.id,)), job, parents)
     if job.unique_key is not None:
-        until = None if job.unique_for is None else tx.now + job.unique_for
+        until = None if job.unique_for is None else now + job.unique_for
         tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
     return Put(job.id, True)
 
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (job.unique_key,))
+    holder = tx.maybe_row(relations.KeyHolder, SQL["unique_holder"], (job.unique_key,))
     if holder is not None and (holder.state < DONE or (holder.until is not None and holder.until > tx.now)):
         if not job.replace or holder.state == RUNNING or holder.state >= DONE:
             return holder.id

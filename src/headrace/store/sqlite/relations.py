@@ -85,22 +85,52 @@ def is_related(new: NewJob) -> bool:
     return bool(new.after) or new.if_failed is not IfFailed.FAIL
 
 
-def arrive(tx: Transaction, job: Placement, new: NewJob) -> None:
-    """A new job that comes after others, or into a lane, finds its place."""
-    seq = job.seq
+def arrive(tx: Transaction, job: Placement, new: NewJob, parents: int) -> None:
+    """A new job that comes after others, or into a lane, finds its place.
+
+    One that comes after more than so many `parents` is blocked until `link` has linked the others to it.
+    """
     if new.lane is not None:
-        lanes.arrive(tx, seq, new.queue, new.lane)
+        lanes.arrive(tx, job.seq, new.queue, new.lane)
     culprit = None
     if is_related(new):
         policy = POLICIES[new.if_failed]
-        tx.execute(SQL["relation_put"], (seq, _encoded(new.after), policy, None))
-        culprit = _come_after(tx, seq, new.after, policy)
-        if new.run_at is None and waits(tx, seq):
-            tx.execute(SQL["relation_delay"], (seq, new.delay or 0))
+        tx.execute(SQL["relation_put"], (job.seq, _encoded(new.after), policy, None))
+        culprit = _come_after(tx, job.seq, new.after[:parents], policy)
+        if len(new.after) > parents:
+            tx.execute(SQL["edge_open"], (job.seq,))
+            tx.execute(SQL["stand"], (job.seq, BLOCKED, job.due))
+            return
+    _find_place(tx, job, new, culprit)
+
+
+def _find_place(tx: Transaction, job: Placement, new: NewJob, culprit: Ended | None) -> None:
+    """All that a new job comes after is known."""
+    if is_related(new) and new.run_at is None and waits(tx, job.seq):
+        tx.execute(SQL["relation_delay"], (job.seq, new.delay or 0))
     if culprit is not None:
         fail_with(tx, job, culprit)
     else:
         admission.enter(tx, job, job.due)
+
+
+def is_arriving(tx: Transaction, job_id: str) -> bool:
+    """Whether more parents are to be linked to a job."""
+    job = find_job(tx, job_id)
+    return job is not None and bool(tx.rows(SQL["is_open"], (job.seq,)))
+
+
+def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
+    """Link some more parents to a job that is there, if it still is and `depend` has not removed them."""
+    job = find_job(tx, new.id)
+    if job is None or not is_arriving(tx, new.id):
+        return
+    named = set(parents(tx, job.seq))
+    _come_after(tx, job.seq, [i for i in new.after[first:behind] if i in named], POLICIES[new.if_failed])
+    if behind >= len(new.after):
+        tx.execute(SQL["edge_close"], (job.seq,))
+        if job.state == BLOCKED:
+            _find_place(tx, job, new, tx.maybe_row(Ended, SQL["culprit_first"], (job.seq,)))
 
 
 def _encoded(ids: Sequence[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 import apsw
 
+from headrace.errors import HeadraceError
 from headrace.records import NewJob, Put, Ref
 from headrace.store.contract import Operation
 from headrace.store.facets import DETAIL
@@ -138,6 +139,28 @@ class Step(Operation[T], Generic[T]):
         self.writes = writes
         self.try_read_only = try_read_only
         self.then = then
+
+
+class Steps(Operation[T], Generic[T]):
+    """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[], Generator[Step[Any], Any, T]]) -> None:
+        self.begin = begin
+
+    def run(self, run: Callable[[Step[Any]], Any]) -> T:
+        steps, answer, trouble = self.begin(), None, None
+        while True:
+            try:
+                step = steps.send(answer) if trouble is None else steps.throw(trouble)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                answer, trouble = run(step), None
+            except HeadraceError as error:
+                trouble = error
 
 
 class Redo(Exception):

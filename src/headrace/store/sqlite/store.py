@@ -49,6 +49,7 @@ from headrace.store.facets import (
 )
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sqlite import (
+    batches,
     edit,
     events,
     find,
@@ -64,7 +65,7 @@ from headrace.store.sqlite import (
 )
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import PutOne, Redo, Step, Transaction
+from headrace.store.sqlite.step import PutOne, Redo, Step, Steps, Transaction
 from headrace.store.sqlite.take import Names, has_work
 from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
 from headrace.values.clock import Clock, SystemClock
@@ -134,6 +135,8 @@ class SqliteStore:
         try:
             if isinstance(operation, PutOne) and self._wakeups.is_listened(self._clock) is False:
                 return self._put_one(operation)  # type: ignore[return-value]  # T is what a put answers
+            if isinstance(operation, Steps):
+                return cast("Steps[T]", operation).run(self._run_on)
             return self._run_on(cast("Step[T]", operation))
         except StoreReplaced:
             self._wakeups.file_is_replaced()
@@ -220,7 +223,7 @@ class SqliteStore:
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         if len(jobs) == 1 and put.plain(jobs[0]):
             return PutOne(jobs[0])
-        return Step(lambda tx: put.put(tx, jobs, self._run_folder))
+        return batches.put(jobs, self._run_folder)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return Step(lambda tx: find.get(tx, ids), writes=False)
@@ -402,16 +405,7 @@ class SqliteStore:
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         self._unrecorded.pop(session, None)
-
-        def then(given_back: list[str]) -> None:
-            """Several transactions where there are many leases; should this process die, sweeps go on."""
-            more = len(given_back) >= sessions.LEASES_AT_ONCE
-            while more:
-                some = self._run(Step(lambda tx: sweep.give_back(tx, session)))
-                given_back += some
-                more = bool(some)
-
-        return Step(lambda tx: sweep.close_session(tx, session, crashed, self._run_folder), then=then)
+        return Steps(lambda: sweep.close(session, crashed, self._run_folder))
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)

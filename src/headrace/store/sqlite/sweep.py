@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from headrace.records import Ref, Swept
 from headrace.store import damaged
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sqlite import admission, history, lanes, queues, relations, stats
+from headrace.store.sqlite import admission, batches, history, lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
 from headrace.store.sqlite.events import forgotten, newest
@@ -19,7 +19,7 @@ from headrace.store.sqlite.put import erase
 from headrace.store.sqlite.schedules import next_tick
 from headrace.store.sqlite.settle import take_away
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
+from headrace.store.sqlite.step import Step, Transaction
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -215,13 +215,26 @@ def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> 
     bounds = _bounds(tx, overrides)
     if not all(_nothing_to_purge(tx, state, bounds) for state in _RETAINED) or not _no_surplus(tx, bounds):
         return None
-    if _results_to_drop(tx) is not None:
+    if _results_to_drop(tx) is not None or batches.left_behind(tx) is not None:
         return None
     if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
     if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)) or forgotten(tx):
         return None
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
+
+
+def close(
+    session: str, crashed: Sequence[Ref] | None, run_folder: str
+) -> Generator[Step[list[str]], list[str], list[str]]:
+    """Several transactions where there are many leases; should this process die, sweeps go on."""
+    given_back = yield Step(lambda tx: close_session(tx, session, crashed, run_folder))
+    more = len(given_back) >= table.LEASES_AT_ONCE
+    while more:
+        some = yield Step(lambda tx: give_back(tx, session))
+        given_back += some
+        more = bool(some)
+    return given_back
 
 
 def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
@@ -269,6 +282,9 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
         tx.execute(SQL["drop_blobs"], (*step, needed))
         tx.execute(SQL["drop_results"], (*step, needed))
         tx.execute(SQL["progress_set"], ("results", step.until))
+    if (batch := batches.left_behind(tx)) is not None:
+        batches.see_to(tx, batch)
+        more = True
     stats.forget(tx)
     tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
     if forgotten(tx):

@@ -7,6 +7,22 @@ CREATE TABLE culprit (
     PRIMARY KEY (child, parent)
 ) STRICT, WITHOUT ROWID;
 
+-- Batches that cost more than one transaction should: their jobs are staged in parts and come in part by part, once all
+-- of them are there. (AUTOINCREMENT: a client must not take a batch for its own that is not.)
+CREATE TABLE batch (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    staged INTEGER NOT NULL,         -- when its last part was, on the steady clock
+    put INTEGER                      -- when all of it was there and the batch was accepted
+) STRICT;
+CREATE TABLE part (
+    seq INTEGER PRIMARY KEY,
+    batch INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    jobs BLOB NOT NULL,              -- msgpack
+    linked INTEGER NOT NULL          -- how many of those that its last job comes after are linked, if these are many
+) STRICT;
+CREATE INDEX part_batch ON part (batch, seq);
+
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 

@@ -36,6 +36,18 @@ UPDATE job SET flags = flags | {PRECEDES} WHERE seq = ?1 AND flags & {PRECEDES} 
 -- One job waits for another.
 INSERT INTO edge (parent, child, if_failed) VALUES (?1, ?2, ?3) ON CONFLICT (child, parent) DO NOTHING
 
+-- name: edge_open
+-- More parents are to be linked to a job: as long as this edge is there, it waits.
+INSERT INTO edge (parent, child, if_failed) VALUES (0, ?1, {WAIT}) ON CONFLICT (child, parent) DO NOTHING
+
+-- name: is_open
+-- Are more parents to be linked to a job?
+SELECT 1 FROM edge WHERE child = ?1 AND parent = 0
+
+-- name: edge_close
+-- All of them are linked.
+DELETE FROM edge WHERE child = ?1 AND parent = 0
+
 -- name: edge_delete
 -- It waits no more.
 DELETE FROM edge WHERE seq = ?1
@@ -64,11 +76,11 @@ ORDER BY edge.seq LIMIT ?4
 SELECT
     edge.seq, coalesce(job.id, (SELECT id FROM ended WHERE ended.parent = edge.parent LIMIT 1)), job.state
 FROM edge LEFT JOIN job ON job.seq = edge.parent
-WHERE child = ?1
+WHERE child = ?1 AND edge.parent > 0
 
 -- name: edges_count
 -- How many others a job waits for.
-SELECT count(*) FROM edge WHERE child = ?1
+SELECT count(*) FROM edge WHERE child = ?1 AND parent > 0
 
 -- name: waits_for
 -- Some of what a job waits for.
@@ -117,6 +129,15 @@ DELETE FROM culprit WHERE child = ?1 AND parent = ?2
 -- name: culprits_delete
 -- A job is gone, or was revived by hand: nothing is held against those that it comes after.
 DELETE FROM culprit WHERE child = ?1
+
+-- name: culprit_first
+-- The first of those because of which a job fails, in the order in which it names them, and how that one ended.
+SELECT job.seq, job.id, job.state
+FROM edge
+JOIN culprit ON culprit.child = edge.child AND culprit.parent = edge.parent
+JOIN job ON job.seq = edge.parent
+WHERE edge.child = ?1
+ORDER BY edge.seq LIMIT 1
 
 -- name: has_culprits
 -- Has a job failed because of others that were not revived?

@@ -192,7 +192,8 @@ CREATE TABLE relation (
     delay INTEGER                    -- to count from when the last one is met
 ) STRICT;
 
--- Which job still waits for which. A parent may be gone: then it is in `ended`. (AUTOINCREMENT: `ended` goes by numbers.)
+-- Which job still waits for which. A parent may be gone: then it is in `ended`. Parent 0: more parents are
+-- to be linked. (AUTOINCREMENT: `ended` goes by numbers.)
 CREATE TABLE edge (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     parent INTEGER NOT NULL,
@@ -228,6 +229,22 @@ CREATE TABLE ended (
     upto INTEGER NOT NULL            -- those up to this one are to be
 ) STRICT;
 CREATE INDEX ended_parent ON ended (parent);
+
+-- Batches that cost more than one transaction should: their jobs are staged in parts and come in part by part, once all
+-- of them are there. (AUTOINCREMENT: a client must not take a batch for its own that is not.)
+CREATE TABLE batch (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    staged INTEGER NOT NULL,         -- when its last part was, on the steady clock
+    put INTEGER                      -- when all of it was there and the batch was accepted
+) STRICT;
+CREATE TABLE part (
+    seq INTEGER PRIMARY KEY,
+    batch INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    jobs BLOB NOT NULL,              -- msgpack
+    linked INTEGER NOT NULL          -- how many of those that its last job comes after are linked, if these are many
+) STRICT;
+CREATE INDEX part_batch ON part (batch, seq);
 
 -- A lane that has unfinished jobs, or whose rate remembers some starts.
 CREATE TABLE lane (

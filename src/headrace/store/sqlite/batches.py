@@ -1,0 +1,216 @@
+"""Batches: one transaction for a batch that takes some milliseconds, several for one that takes more.
+
+A large batch is staged in parts. No job of it is there before all parts are and the batch is accepted; from then on all
+of it is certain to come in, part by part: its client brings it in, and sweeps do if the client dies on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.errors import ConfigurationError, NoWorkers
+from headrace.records import NewJob, Put
+from headrace.store import limits
+from headrace.store.contract import Operation
+from headrace.store.sqlite import lanes, relations
+from headrace.store.sqlite import put as puts
+from headrace.store.sqlite.lanes import find_job
+from headrace.store.sqlite.relations import KeyHolder
+from headrace.store.sqlite.sessions import run_out
+from headrace.store.sqlite.statements import SQL
+from headrace.store.sqlite.step import Step, Steps, Transaction
+
+AT_ONCE = 1_000
+"""What one transaction puts, in plain jobs: about 10 ms."""
+PARENTS_AT_ONCE = 500
+"""How many parents one transaction links to a job."""
+BYTES = 1_000_000
+"""How much one transaction stages, unless it is a single part."""
+FORGOTTEN_AFTER = 60_000
+"""Milliseconds after which parts of a batch that was never accepted are forgotten."""
+ADOPTED_AFTER = 5_000
+"""Milliseconds after which sweeps bring in what a client has not."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[NewJob]).decode
+
+
+class _Part(NamedTuple):
+    """The next part of a batch, how many parents of its job are linked, and when the batch was put."""
+
+    seq: int
+    number: int
+    jobs: bytes
+    linked: int
+    put: int
+
+
+class Admitted(NamedTuple):
+    """The number of a part that came in, and what became of its jobs."""
+
+    part: int
+    puts: list[Put]
+
+
+class Batch(NamedTuple):
+    """A row of `batch`: when its last part was staged, on the steady clock, and when it was put."""
+
+    seq: int
+    staged: int
+    put: int | None
+
+
+def weight(job: NewJob) -> int:
+    """What a job costs, in plain jobs of 10 µs.
+
+    >>> weight(NewJob(id="1", task="t", body=b""))
+    1
+    >>> weight(NewJob(id="1", task="t", body=b"", after=("2", "3"), tags=("blue",)))
+    16
+    """
+    cost = 1 + (len(job.body) + len(job.data or b"")) // 1_000
+    if not puts.plain(job):
+        cost += 2 + 3 * len(job.tags) + 3 * (job.unique_key is not None) + 10 * (job.lane is not None)
+        if relations.is_related(job):
+            cost += 6 + 2 * len(job.after)
+    return cost
+
+
+def put(jobs: Sequence[NewJob], run_folder: str) -> Operation[list[Put]]:
+    """Insert a batch, all of it or nothing."""
+    parts = _parts(jobs)
+    if len(parts) == 1 and (len(jobs) != 1 or len(jobs[0].after) <= PARENTS_AT_ONCE):
+        return Step(lambda tx: puts.put(tx, jobs, run_folder))
+    limits.check_batch(jobs)
+    return Steps(lambda: _in_parts(jobs, parts, run_folder))
+
+
+def _parts(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
+    """The jobs in order. None of the parts costs more than one transaction should; many parents are a part alone."""
+    parts: list[list[NewJob]] = [[]]
+    left = AT_ONCE
+    for job in jobs:
+        cost = weight(job)
+        if parts[-1] and cost > left:
+            parts.append([])
+            left = AT_ONCE
+        parts[-1].append(job)
+        left -= cost if len(job.after) <= PARENTS_AT_ONCE else AT_ONCE + cost
+    return parts
+
+
+def _in_parts(
+    jobs: Sequence[NewJob], parts: Sequence[list[NewJob]], run_folder: str
+) -> Generator[Step[Any], Any, list[Put]]:
+    accepted = False
+    while not accepted:  # sweeps have forgotten the batch of a client that was stopped for a minute
+        batch = yield Step(partial(_begin, jobs=jobs, run_folder=run_folder))
+        try:
+            for some, numbered in _groups(parts):
+                yield Step(partial(_stage, batch=batch, jobs=some, parts=numbered))
+            accepted = yield Step(partial(_accept, batch=batch, jobs=jobs, run_folder=run_folder))
+        except (ConfigurationError, NoWorkers):
+            while (yield Step(partial(_forget, batch=batch))):
+                pass
+            raise
+    answers: dict[int, list[Put]] = {}
+    while (admitted := (yield Step(partial(admit, batch=batch)))) is not None:
+        answers.setdefault(*admitted)
+    for number, part in enumerate(parts):
+        if not answers.get(number):  # another process has brought it in
+            answers[number] = yield Step(partial(_found, jobs=part), writes=False)
+    return [put for number in range(len(parts)) for put in answers[number]]
+
+
+def _begin(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> int:
+    puts.roll_call(tx, jobs, run_folder)
+    tx.execute(SQL["batch_begin"], (tx.steady,))
+    return tx.connection.last_insert_rowid()
+
+
+def _groups(parts: Sequence[list[NewJob]]) -> Iterator[tuple[list[NewJob], dict[int, bytes]]]:
+    """What one transaction stages: jobs, and the same in encoded parts by number. To bring them in costs more."""
+    jobs: list[NewJob] = []
+    encoded: dict[int, bytes] = {}
+    for number, part in enumerate(parts):
+        one = _encode(part)
+        if encoded and (len(jobs) + len(part) > AT_ONCE or sum(map(len, encoded.values())) + len(one) > BYTES):
+            yield jobs, encoded
+            jobs, encoded = [], {}
+        jobs += part
+        encoded[number] = one
+    yield jobs, encoded
+
+
+def _stage(tx: Transaction, batch: int, jobs: Sequence[NewJob], parts: dict[int, bytes]) -> None:
+    lanes.check(tx, jobs)
+    tx.execute(SQL["batch_staged"], (batch, tx.steady))
+    tx.connection.executemany(SQL["part_put"], [(batch, number, part) for number, part in parts.items()])
+
+
+def _accept(tx: Transaction, batch: int, jobs: Sequence[NewJob], run_folder: str) -> bool:
+    puts.roll_call(tx, jobs, run_folder)
+    tx.execute(SQL["batch_accept"], (batch, tx.now))
+    return tx.connection.changes() > 0
+
+
+def admit(tx: Transaction, batch: int) -> Admitted | None:
+    """Bring in the next part of a batch, or some more parents of its job. None: all of it has come in."""
+    part = tx.maybe_row(_Part, SQL["part_first"], (batch,))
+    if part is None:
+        tx.execute(SQL["batch_delete"], (batch,))
+        return None
+    jobs = _decode(part.jobs)
+    last, linked = jobs[-1], part.linked + PARENTS_AT_ONCE
+    answers: list[Put] = []
+    if part.linked:
+        relations.link(tx, last, part.linked, linked)
+    else:
+        answers = puts.bring_in(tx, jobs, part.put, PARENTS_AT_ONCE)
+    if len(last.after) > linked and relations.is_arriving(tx, last.id):
+        tx.execute(SQL["part_linked"], (part.seq, linked))
+    else:
+        tx.execute(SQL["part_delete"], (part.seq,))
+    return Admitted(part.number, answers)
+
+
+def _forget(tx: Transaction, batch: int) -> bool:
+    """Forget some parts of a batch that does not come in. False: that was all of it."""
+    tx.execute(SQL["parts_forget"], (batch,))
+    if tx.connection.changes():
+        return True
+    tx.execute(SQL["batch_delete"], (batch,))
+    return False
+
+
+def _found(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
+    """What became of jobs that another process has brought in."""
+    answers = []
+    for job in jobs:
+        holder = None
+        if job.unique_key is not None and find_job(tx, job.id) is None:
+            holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (job.unique_key,))
+        answers.append(Put(job.id, True) if holder is None else Put(holder.id, False))
+    return answers
+
+
+# -- sweeps ------------------------------------------------------------------------------------------
+
+
+def left_behind(tx: Transaction) -> Batch | None:
+    """The oldest batch whose client seems to be dead."""
+    batch = tx.maybe_row(Batch, SQL["batch_first"])
+    patience = ADOPTED_AFTER if batch is not None and batch.put is not None else FORGOTTEN_AFTER
+    return batch if batch is not None and run_out(tx, batch.staged, patience) else None
+
+
+def see_to(tx: Transaction, batch: Batch) -> None:
+    """Bring in a part of it if it was accepted, else forget some parts."""
+    if batch.put is not None:
+        admit(tx, batch.seq)
+    else:
+        _forget(tx, batch.seq)
