@@ -14,6 +14,7 @@ from headrace.cli.options import DURATION, existing_app, given_options, job_opti
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
 from headrace.ops import schedules as ops
+from headrace.ops.documents import epoch_ms
 from headrace.options import editable
 from headrace.values.text import length, local
 
@@ -118,7 +119,7 @@ def show_command(name: str, store: str | None, app_path: str | None, as_json: bo
             ("options", text_of(definition.options)),
             ("tags", ", ".join(definition.tags)),
             ("state", schedule.state),
-            ("next", "\n".join(local(run) for run in schedule.upcoming)),
+            ("next", "\n".join(local(epoch_ms(run)) for run in schedule.upcoming)),
             ("runs", f"{record.runs}" + (f" of {definition.max_runs}" if definition.max_runs else "")),
             ("last tick", local(record.last_tick)),
             ("last job", record.last_job or ""),

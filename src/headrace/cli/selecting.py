@@ -85,7 +85,7 @@ class Filters(Struct, frozen=True):
             tag=self.tag,
             **more,
         )
-        return Selection(wanted=wanted, put_before=self.before, put_after=self.after, error=self.error)
+        return Selection(wanted=wanted, put_before_ms=self.before, put_after_ms=self.after, error=self.error)
 
 
 def filter_options(command: F) -> F:

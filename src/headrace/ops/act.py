@@ -206,7 +206,7 @@ count_at_most, acount_at_most = forms(count_at_most_course)
 
 
 def purge_course(
-    app: Headrace, wanted: Filter, finished_before: int, *, advance: Callable[[int], Any] = lambda number: None
+    app: Headrace, wanted: Filter, finished_before_ms: int, *, advance: Callable[[int], Any] = lambda number: None
 ) -> Course[Purged]:
     """Delete jobs that finished before a moment, in milliseconds since 1970.
 
@@ -218,7 +218,7 @@ def purge_course(
         more: Filter | None = replace(wanted, limit=PAGE)
         while more is not None:
             page: Page = yield app.store.find(more)
-            ids = [job.id for job in page.jobs if job.finished is not None and job.finished <= finished_before]
+            ids = [job.id for job in page.jobs if job.finished is not None and job.finished <= finished_before_ms]
             done = yield from delete_unneeded(app.store, ids)
             gone += sum(done)
             kept += len(done) - sum(done)

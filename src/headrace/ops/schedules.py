@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -31,8 +32,8 @@ class ScheduleDetails(Struct, frozen=True):
     record: ScheduleRecord
     state: str
     """In a word: ticking, paused, over, or after its job."""
-    upcoming: list[int]
-    """Its next runs, in milliseconds since 1970."""
+    upcoming: list[datetime]
+    """Its next runs."""
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ class ScheduleDetails(Struct, frozen=True):
             "state": self.state,
             "paused": record.paused,
             "next": iso(record.next),
-            "upcoming": [iso(run) for run in self.upcoming],
+            "upcoming": [iso(epoch_ms(run)) for run in self.upcoming],
             "runs": record.runs,
             "max_runs": definition.max_runs,
             "last_tick": iso(record.last_tick),
@@ -91,8 +92,7 @@ class ScheduleActed(Struct, frozen=True):
 
 
 def _details(app: Headrace, record: ScheduleRecord) -> ScheduleDetails:
-    upcoming = [epoch_ms(run) for run in StoredSchedule(app, record).upcoming(RUNS)]
-    return ScheduleDetails(record, _state(record), upcoming)
+    return ScheduleDetails(record, _state(record), StoredSchedule(app, record).upcoming(RUNS))
 
 
 def _state(record: ScheduleRecord) -> str:

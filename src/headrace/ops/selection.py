@@ -33,8 +33,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     """Which jobs: what a store's own filter finds, and of those the ones that fit the rest."""
 
     wanted: Filter
-    put_before: int | None = None
-    put_after: int | None = None
+    put_before_ms: int | None = None
+    put_after_ms: int | None = None
     error: str | None = None
     """Part of the error's type or message, in any case."""
     not_group: str | None = None
@@ -42,9 +42,9 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     def fits(self, job: Snapshot) -> bool:
         """Whether it fits what the store's filter does not know."""
-        if self.put_before is not None and job.created >= self.put_before:
+        if self.put_before_ms is not None and job.created >= self.put_before_ms:
             return False
-        if self.put_after is not None and job.created <= self.put_after:
+        if self.put_after_ms is not None and job.created <= self.put_after_ms:
             return False
         if self.not_group is not None and job.group == self.not_group:
             return False
