@@ -158,7 +158,7 @@ def test_async_readers_wait_without_a_thread_each(app: Headrace) -> None:
 
 
 def test_a_reader_goes_on_when_its_server_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.store.redis.troubles import Journey
+    from headrace.store.redis.driver import Journey
 
     monkeypatch.setattr(Journey, "PATIENCE", 0.05)
     monkeypatch.setattr(events, "LONGEST_PAUSE", 0.1)

@@ -16,7 +16,7 @@ import pytest
 from headrace.dialects import hworker
 from headrace.dialects.hworker import Failure, Retry, Success
 from headrace.errors import ArgumentsError, ConfigurationError, StoreUnavailable
-from headrace.store.redis.troubles import Journey
+from headrace.store.redis.driver import Journey
 from processes import environment, eventually
 from store.redis.servers import Server
 

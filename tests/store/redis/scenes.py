@@ -25,7 +25,7 @@ from headrace.records import (
 )
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit
-from headrace.store.redis import damage, requests
+from headrace.store.redis import requests, troubles
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
 from headrace.store.redis.troubles import DamagedJob, UnknownList
@@ -334,7 +334,7 @@ class Crowd(Scene):
             "controls": store.controls,
             "lane": lambda: store.lane("crowd", "l"),
             "peek": lambda: store.peek("default", 10),
-            "set_aside": lambda: damage.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), set(), store.keys.prefix),
+            "set_aside": lambda: troubles.set_aside(DamagedJob(f"{b'damaged'.hex()},,"), set(), store.keys.prefix),
             "circumstances": lambda: store.circumstances("limited 2"),
         }
 

@@ -17,8 +17,8 @@ from conformance.helpers import Worker, exists, new, outcome, put
 from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.records import NewJob, Take, Verdict
 from headrace.store.redis import connections, wakeup
+from headrace.store.redis.driver import Journey
 from headrace.store.redis.store import RedisStore
-from headrace.store.redis.troubles import Journey
 from headrace.values.clock import ManualClock
 from processes import eventually
 from volume import volume

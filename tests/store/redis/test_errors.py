@@ -22,8 +22,8 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from headrace.store.redis.driver import Journey
 from headrace.store.redis.store import RedisStore
-from headrace.store.redis.troubles import Journey
 
 from .servers import Server
 

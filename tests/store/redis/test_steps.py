@@ -14,7 +14,7 @@ from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
 from headrace.errors import ConfigurationError, NoWorkers, SessionGone
 from headrace.records import Filter, IfFailed, Kind, Lane, Lease, NewJob, Put, Ref, State
 from headrace.store.contract import Operation
-from headrace.store.redis import batches
+from headrace.store.redis import put as putting
 from headrace.store.redis.operation import Script, Steps
 from headrace.store.redis.store import RedisStore
 from headrace.values.clock import Clock, ManualClock
@@ -143,7 +143,7 @@ def test_a_session_that_is_being_closed_is_told_of_no_work(store: RedisStore, cl
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs of a chain are as much as one step puts."""
-    monkeypatch.setattr(batches, "PUT_AT_ONCE", 35)
+    monkeypatch.setattr(putting, "PUT_AT_ONCE", 35)
 
 
 def chain(number: int) -> list[NewJob]:
@@ -321,7 +321,7 @@ def run_into(answers: list[Any], store: RedisStore, script: Script[Any]) -> None
 def test_in_small_steps_histories_are_the_same(
     program: str, small_steps: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "PARENTS_AT_ONCE", 1)
+    monkeypatch.setattr(putting, "PARENTS_AT_ONCE", 1)
 
     def make(clock: Clock) -> RedisStore:
         return RedisStore(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
@@ -335,7 +335,7 @@ def test_in_small_steps_histories_are_the_same(
 @pytest.fixture
 def few_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are as many as one step sees to."""
-    monkeypatch.setattr(batches, "PARENTS_AT_ONCE", 2)
+    monkeypatch.setattr(putting, "PARENTS_AT_ONCE", 2)
 
 
 PARENTS = tuple(f"parent {i}" for i in range(7))

@@ -22,7 +22,7 @@ U = TypeVar("U")
 class Command(Script[T]):
     """A plain command of Redis. `reads`: it changes nothing, and may be sent again."""
 
-    __slots__ = ("answers", "packed", "reads")
+    __slots__ = ("packed", "reads")
 
     def __init__(
         self,
@@ -35,7 +35,6 @@ class Command(Script[T]):
         encoded = (word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
         self.packed = pack(*encoded)
         self.reads = reads
-        self.answers = 1
 
     def then(self, second: Command[U]) -> Command[tuple[T, U]]:
         """Both, sent at once; the server turns to the second when it has answered the first."""

@@ -7,6 +7,7 @@ answer got lost is sent again. A connection with an answer outstanding is never 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 from redis import exceptions as wire
 
-from headrace.errors import StoreCorrupt
-from headrace.store.redis import damage, requests, scripts
-from headrace.store.redis.addresses import Place
+from headrace.errors import MaybeApplied, StoreCorrupt
+from headrace.store.redis import requests, scripts, troubles
+from headrace.store.redis.addresses import Address, Place
 from headrace.store.redis.connections import LoopShelf, Opener, Shelf, pack, strings
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.lists import Lists
@@ -25,7 +26,6 @@ from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.troubles import (
     BROKEN,
     DamagedJob,
-    Journey,
     Replica,
     Trouble,
     UnknownList,
@@ -47,6 +47,54 @@ def is_write(operation: object) -> bool:
 
 def _only_asks(script: Script[Any]) -> bool:
     return script.name in scripts.READS or script.name in scripts.ASKS
+
+
+class Journey:
+    """One request on its way: how often it was tried, and whether it may have been done already."""
+
+    PATIENCE = 3.0
+    """Seconds for which trouble that may pass is waited out."""
+
+    def __init__(self, where: str, *, repeatable: bool, reads: bool) -> None:
+        self.where = where
+        self.sent = False
+        """All of it is on its way: from now on a broken connection leaves us unsure."""
+        self.unsure = False
+        self.asking: Address | None = None
+        """A node that is to be asked this once."""
+        self.known = False
+        """Whether the server was ever reached: what does not answer then may come back."""
+        self.redirects = 0
+        self._repeatable = repeatable or reads
+        self._reads = reads
+        self._began = time.monotonic()
+        self._attempt = 0
+
+    def set_out(self) -> Address | None:
+        """The next attempt begins; at the node named, if one is to be asked this once."""
+        self.sent = False
+        asking, self.asking = self.asking, None
+        return asking
+
+    def stumble(self, error: Exception) -> tuple[float, bool]:
+        """How long to pause before the next attempt, and whether to hang up. Raises if there is to be none."""
+        self._attempt += 1
+        if self.redirects < 5 and redirection(error):
+            self.redirects += 1
+            return 0.0, True
+        self.redirects = 0
+        trouble = diagnose(error, self.where)
+        if self.sent and isinstance(error, BROKEN) and not isinstance(error, wire.BusyLoadingError):
+            self.unsure = True
+        patient = self.known and (time.monotonic() - self._began < self.PATIENCE or self._attempt == 1)
+        unsure = self.unsure and not self._reads
+        if trouble.passes and patient and (self._repeatable or not unsure):
+            return min(0.01 * 2.0**self._attempt, 0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311
+        if unsure and trouble.passes:
+            raise MaybeApplied(
+                f"{self.where}: the connection broke before the answer came. It may or may not have been done."
+            ) from error
+        raise trouble.error from error
 
 
 class Driver:
@@ -107,7 +155,7 @@ class Driver:
             try:
                 return self._travel(script)
             except DamagedJob as damaged:
-                self._travel(damage.set_aside(damaged, met, self.keys.prefix))
+                self._travel(troubles.set_aside(damaged, met, self.keys.prefix))
             except UnknownList as unknown:
                 self._travel(self.lists.keep(unknown, sent))
 
@@ -204,7 +252,7 @@ class Driver:
             try:
                 return await self._atravel(script)
             except DamagedJob as damaged:
-                await self._atravel(damage.set_aside(damaged, met, self.keys.prefix))
+                await self._atravel(troubles.set_aside(damaged, met, self.keys.prefix))
             except UnknownList as unknown:
                 await self._atravel(self.lists.keep(unknown, sent))
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 
 from headrace.store.redis import requests
 from headrace.store.redis.operation import Script
+from headrace.store.redis.requests import SHORT
 from headrace.store.redis.troubles import UnknownList
 from headrace.values.glob import is_glob
 
-SHORT = 100
-"""As many names are sent with each request."""
 LONG = 10_000
 """More than that are not kept as a list."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from headrace.store.contract import Operation
@@ -19,35 +20,23 @@ PUT_AT_ONCE, PUT_AT_MOST = 1_000, 10_000
 """How many plain jobs to put with one script, or others that weigh as much; and how many of a batch are not refused."""
 
 
+@dataclass(slots=True, eq=False)
 class Script(Operation[T], Generic[T]):
     """One call of one script. `read` makes sense of the reply; it is told when the request had to be sent again."""
 
-    __slots__ = ("arguments", "name", "read", "repeatable")
-
-    answers: int = 1
+    name: str
+    arguments: tuple[bytes, ...]
+    read: Callable[[Reply, bool], T]
+    repeatable: bool = field(default=True, kw_only=True)
+    """Whether a second call gives the same answer. If not, a lost reply is reported as `MaybeApplied`."""
+    answers: int = field(default=1, kw_only=True)
     """How many the server gives: several commands may be sent at once, and the reply is a list then."""
 
-    def __init__(
-        self,
-        name: str,
-        arguments: tuple[bytes, ...],
-        read: Callable[[Reply, bool], T],
-        *,
-        repeatable: bool = True,
-    ) -> None:
-        self.name = name
-        self.arguments = arguments
-        self.read = read
-        self.repeatable = repeatable
-        """Whether a second call gives the same answer. If not, a lost reply is reported as `MaybeApplied`."""
 
-
+@dataclass(slots=True, eq=False)
 class Steps(Operation[T], Generic[T]):
     """Something that goes on in bounded steps: a generator of scripts that gets their answers."""
 
-    __slots__ = ("begin", "writes")
-
-    def __init__(self, begin: Callable[[], Generator[Script[Any], Any, T]], *, writes: bool = False) -> None:
-        self.begin = begin
-        self.writes = writes
-        """Whether it may be the first operation of a store that writes something."""
+    begin: Callable[[], Generator[Script[Any], Any, T]]
+    writes: bool = field(default=False, kw_only=True)
+    """Whether it may be the first operation of a store that writes something."""

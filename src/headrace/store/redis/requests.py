@@ -26,6 +26,8 @@ _ONE = Struct(">d").pack
 _TWO = Struct(">dd").pack
 _TAKE = Struct(">ddB").pack
 
+SHORT = 100
+"""As many names of queues are sent with each request; more of them are a list (lists.py)."""
 READY = 1
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 LATEST = 2**48 - 1
@@ -240,7 +242,8 @@ def wanted(take: Take | None, shortened: Callable[[Sequence[str]], Sequence[str]
     """What to take, if anything."""
     if take is None:
         return b""
-    queues = b"".join(map(_name, dict.fromkeys(shortened(take.queues))))
+    named = take.queues if len(take.queues) <= SHORT else shortened(take.queues)
+    queues = b"".join(map(_name, dict.fromkeys(named)))
     if not take.grace:
         return _TAKE(take.slots, take.spare, take.round_robin) + queues
     return _TAKE(take.slots, take.spare, take.round_robin | 2) + _ONE(take.grace) + queues

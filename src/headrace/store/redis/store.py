@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -37,10 +37,10 @@ from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
 from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, ScheduleLook, Ticked
 from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
-from headrace.store.redis import batches, find, migration, records, requests, schedules, stats
+from headrace.store.redis import find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
-from headrace.store.redis.operation import Reply, Script, Steps
+from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
 from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
@@ -100,23 +100,23 @@ class RedisStore(OnRedis):
 
     def run(self, operation: Operation[T]) -> T:
         if not self._may_write and is_write(operation):
-            self._judge(self.driver.run(_RIGHTS))
-        return super().run(operation)
+            self._check_rights(self.driver.run(_RIGHTS))
+        return self.driver.run(cast("Script[T] | Steps[T]", operation))
 
     async def arun(self, operation: Operation[T]) -> T:
         if not self._may_write and is_write(operation):
-            self._judge(await self.driver.arun(_RIGHTS))
-        return await super().arun(operation)
+            self._check_rights(await self.driver.arun(_RIGHTS))
+        return await self.driver.arun(cast("Script[T] | Steps[T]", operation))
 
     def advice(self) -> list[str]:
         found = [*super().advice(), *damaged.advice(whole_page(self, damaged.ANY).jobs)]
         try:
-            self._judge(self.driver.run(_RIGHTS))
+            self._check_rights(self.driver.run(_RIGHTS))
         except StoreReadOnly as error:
             found.append(str(error))
         return found + doctor.purged_early(self.driver)
 
-    def _judge(self, denied: list[str]) -> None:
+    def _check_rights(self, denied: list[str]) -> None:
         """A script that meets a command which is denied half way leaves half of its work behind: none is begun."""
         if denied:
             raise may_not(self.driver.where, denied)
@@ -127,13 +127,16 @@ class RedisStore(OnRedis):
 
         Nothing else can use it meanwhile. One that was killed is taken up where it was.
         """
-        self._judge(self.driver.run(_RIGHTS))
+        self._check_rights(self.driver.run(_RIGHTS))
         return Steps(migration.migrate)
 
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        return batches.put(jobs)
+        requests.check_size(jobs)
+        if len(jobs) <= PUT_AT_ONCE and (batch := requests.plain_jobs(jobs)) is not None:
+            return Script("put_plain", (batch,), lambda _, __: [Put(job.id, True) for job in jobs])
+        return put.special(jobs)
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return _get(ids)

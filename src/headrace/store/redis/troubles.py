@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import time
 from typing import NamedTuple
 
 from redis import exceptions as wire
@@ -13,7 +11,6 @@ from headrace.errors import (
     ConfigurationError,
     DependencyCycle,
     HeadraceError,
-    MaybeApplied,
     NoWorkers,
     SchemaTooNew,
     SchemaTooOld,
@@ -26,7 +23,9 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from headrace.store import damaged
 from headrace.store.redis.addresses import Address
+from headrace.store.redis.operation import Script
 
 _OURS = re.compile(r"HEADRACE (?P<kind>[A-Z]+) (?P<text>.*?) \.(?:\s|$|\.)", re.DOTALL)
 
@@ -164,49 +163,20 @@ def diagnose(error: BaseException, where: str) -> Trouble:
     return Trouble(StoreError(f"{where}: {text or type(error).__name__}"), False, True)
 
 
-class Journey:
-    """One request on its way: how often it was tried, and whether it may have been done already."""
+def set_aside(job: DamagedJob, met: set[bytes], prefix: str) -> Script[None]:
+    """Let it fail in the group of the damaged.
 
-    PATIENCE = 3.0
-    """Seconds for which trouble that may pass is waited out."""
+    `met`: those that this request has met before. If it is among them, setting it aside did not help.
+    """
+    if job.id in met:
+        raise job
+    met.add(job.id)
 
-    def __init__(self, where: str, *, repeatable: bool, reads: bool) -> None:
-        self.where = where
-        self.sent = False
-        """All of it is on its way: from now on a broken connection leaves us unsure."""
-        self.unsure = False
-        self.asking: Address | None = None
-        """A node that is to be asked this once."""
-        self.known = False
-        """Whether the server was ever reached: what does not answer then may come back."""
-        self.redirects = 0
-        self._repeatable = repeatable or reads
-        self._reads = reads
-        self._began = time.monotonic()
-        self._attempt = 0
+    def read(reply: int, _: bool) -> None:
+        if reply:
+            damaged.tell(job.id.decode(errors="backslashreplace"))
 
-    def set_out(self) -> Address | None:
-        """The next attempt begins; at the node named, if one is to be asked this once."""
-        self.sent = False
-        asking, self.asking = self.asking, None
-        return asking
-
-    def stumble(self, error: Exception) -> tuple[float, bool]:
-        """How long to pause before the next attempt, and whether to hang up. Raises if there is to be none."""
-        self._attempt += 1
-        if self.redirects < 5 and redirection(error):
-            self.redirects += 1
-            return 0.0, True
-        self.redirects = 0
-        trouble = diagnose(error, self.where)
-        if self.sent and isinstance(error, BROKEN) and not isinstance(error, wire.BusyLoadingError):
-            self.unsure = True
-        patient = self.known and (time.monotonic() - self._began < self.PATIENCE or self._attempt == 1)
-        unsure = self.unsure and not self._reads
-        if trouble.passes and patient and (self._repeatable or not unsure):
-            return min(0.01 * 2.0**self._attempt, 0.5) * random.uniform(0.5, 1.0), trouble.hangs_up  # noqa: S311
-        if unsure and trouble.passes:
-            raise MaybeApplied(
-                f"{self.where}: the connection broke before the answer came. It may or may not have been done."
-            ) from error
-        raise trouble.error from error
+    error = damaged.error(
+        f"What {prefix}job or {prefix}more has about it cannot be read. Its record is kept as its body."
+    )
+    return Script("set_aside", (job.id, job.queue, job.arrival.encode(), error), read)

@@ -21,11 +21,8 @@ PARENTS_AT_ONCE = 80
 """How many jobs one step lets another come after."""
 
 
-def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-    """Insert a batch, all of it or nothing."""
-    requests.check_size(jobs)
-    if len(jobs) <= PUT_AT_ONCE and (batch := requests.plain_jobs(jobs)) is not None:
-        return Script("put_plain", (batch,), lambda _, __: [Put(job.id, True) for job in jobs])
+def special(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+    """Insert a batch that is not plain, or not small, all of it or nothing."""
     limits.check_batch(jobs)
     required = requests.required(jobs)
     parts = list(_parts(jobs))
