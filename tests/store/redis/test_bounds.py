@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -12,9 +13,10 @@ from conformance.simulation.histories import explore
 from conformance.simulation.scene import KEEP_DONE, KEEP_FAILED
 from headrace import Headrace
 from headrace.errors import StoreCorrupt
-from headrace.records import ExchangeReply, Lease, SessionInfo, State
+from headrace.records import ExchangeReply, Filter, Lease, SessionInfo, State
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
+from headrace.store.facets import Edit
 from headrace.store.redis.store import RedisStore
 from headrace.store.stats import DAY
 from headrace.values.clock import Clock, ManualClock, SystemClock
@@ -343,3 +345,34 @@ def test_watchers_are_forgotten_in_steps(store: RedisStore, clock: ManualClock) 
     while store.run(store.sweep()).more:
         pass
     assert contents(store)[watched][::2] == [b"somebody waits"]
+
+
+# -- acts on many jobs --
+
+ACTS: dict[str, Callable[[RedisStore, list[str]], Operation[list[bool]]]] = {
+    "cancel": lambda store, ids: store.cancel(ids),
+    "revive": lambda store, ids: store.revive(ids),
+    "edit": lambda store, ids: store.edit(ids, Edit(priority=1)),
+    "tag": lambda store, ids: store.tag(ids, ["blue"]),
+    "delete": lambda store, ids: store.delete(ids),
+}
+
+
+def test_one_script_acts_on_a_hundred_jobs(server: Server, lone: RedisStore) -> None:
+    ids = [f"job {i:04}" for i in range(1_000)]
+    put(lone, *ids)
+    for act in ACTS.values():
+        server.command("CONFIG", "RESETSTAT")
+        assert lone.run(act(lone, [*ids, "nobody"])) == [True] * 1_000 + [False]
+        assert calls(server, "evalsha") + calls(server, "eval") in (10, 11, 12)
+        assert calls(server, "hset") <= 12 * 12, "not one for each job"
+
+
+def test_jobs_are_revived_in_the_order_of_arrival_over_all_steps(store: RedisStore) -> None:
+    ids = [f"job {i:03}" for i in range(250)]
+    put(store, ids[0])
+    for before, after in pairwise(ids):
+        put(store, after, after=(before,))
+    store.run(store.cancel(ids))
+    assert store.run(store.revive(ids[::-1])) == [True] * 250
+    assert [job.id for job in store.run(store.find(Filter(states=(State.READY,)))).jobs] == ids[:1]

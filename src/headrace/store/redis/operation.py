@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,9 @@ BATCH = 350
 
 PUT_AT_ONCE, PUT_AT_MOST = 1_000, 10_000
 """How many plain jobs to put with one script, or others that weigh as much; and how many of a batch are not refused."""
+
+IDS_AT_ONCE = 100
+"""How many jobs to act on with one script."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,3 +43,17 @@ class Steps(Operation[T], Generic[T]):
     begin: Callable[[], Generator[Script[Any], Any, T]]
     writes: bool = field(default=False, kw_only=True)
     """Whether it may be the first operation of a store that writes something."""
+
+
+def in_parts(ids: Sequence[str], act: Callable[[Sequence[str]], Script[list[T]]]) -> Operation[list[T]]:
+    """What `act` does to jobs, so many at a time."""
+    if len(ids) <= IDS_AT_ONCE:
+        return act(ids)
+
+    def work() -> Generator[Script[Any], Any, list[T]]:
+        found: list[T] = []
+        for first in range(0, len(ids), IDS_AT_ONCE):
+            found += yield act(ids[first : first + IDS_AT_ONCE])
+        return found
+
+    return Steps(work, writes=True)

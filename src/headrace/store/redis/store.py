@@ -40,7 +40,7 @@ from headrace.store.paging import whole_page
 from headrace.store.redis import find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
-from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
+from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps, in_parts
 from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
@@ -165,7 +165,7 @@ class RedisStore(OnRedis):
         return _yes_or_no("delete", ids, repeatable=False)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _yes_or_no("revive", ids, repeatable=False)
+        return Steps(lambda: _revive(ids), writes=True)
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         return _tag(ids, remove, add, None)
@@ -386,12 +386,12 @@ class RedisStore(OnRedis):
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         limits.check_moment(change.run_at, change.delay)
-        arguments = (
-            *requests.edit(change),
-            limits.what_changes(change).encode(),
-            *(as_named(job_id) for job_id in ids),
-        )
-        return Script("edit", arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=False)
+        edited = (*requests.edit(change), limits.what_changes(change).encode())
+
+        def act(part: Sequence[str]) -> Script[list[bool]]:
+            return Script("edit", (*edited, *map(as_named, part)), _answers, repeatable=False)
+
+        return in_parts(ids, act)
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return _yes_or_no("take_back", ids, repeatable=False)
@@ -416,14 +416,32 @@ _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
 
 
-def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Script[list[bool]]:
-    arguments = tuple(as_named(job_id) for job_id in ids)
-    return Script(script, arguments, lambda reply, _: [bool(answer) for answer in reply], repeatable=repeatable)
+def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Operation[list[bool]]:
+    def act(part: Sequence[str]) -> Script[list[bool]]:
+        return Script(script, tuple(map(as_named, part)), _answers, repeatable=repeatable)
+
+    return in_parts(ids, act)
 
 
-def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Script[list[bool]]:
-    packed = msgspec.msgpack.encode([ids, remove, add, tracked])
-    return Script("tag", (packed,), lambda reply, _: [bool(answer) for answer in reply])
+def _answers(reply: Reply, _: bool) -> list[bool]:
+    return [bool(answer) for answer in reply]
+
+
+def _revive(ids: Sequence[str]) -> Generator[Script[Any], Any, list[bool]]:
+    """In the order of arrival, whatever the order of the ids: `behind` is the last one that has been seen to."""
+    named, revived = tuple(map(as_named, ids)), [False] * len(ids)
+    behind = b"0"
+    while behind:
+        behind, *answers = yield Script("revive", (behind, *named), lambda reply, _: reply, repeatable=False)
+        revived = [before or bool(answer) for before, answer in zip(revived, answers, strict=True)]
+    return revived
+
+
+def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Operation[list[bool]]:
+    def act(part: Sequence[str]) -> Script[list[bool]]:
+        return Script("tag", (msgspec.msgpack.encode([part, remove, add, tracked]),), _answers)
+
+    return in_parts(ids, act)
 
 
 def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:

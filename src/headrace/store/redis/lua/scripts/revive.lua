@@ -1,7 +1,9 @@
 -- revive: put failed or cancelled jobs back in line, as if they were new.
 --
--- ARGV[2...]  job ids
--- Answers     for each 1 if it was one of these (and nobody else has its unique key now), else 0
+-- ARGV[2]     0 or, where a step before has not seen to all of these, the arrival number that it has answered
+-- ARGV[3...]  job ids
+-- Answers     {the arrival number to go on behind ('': that was all), for each 1 if it was one of these (and nobody else has its
+--             unique key now) and has been revived by this step, else 0}
 --@include commit
 
 check_format(call('HGET', META, 'format'))
@@ -24,26 +26,31 @@ local function drop_ended(job)
   keep_more(job, more)
 end
 
-local ids = arguments(2)
+local JOBS_AT_ONCE = 100
+local behind, ids = tonumber(ARGV[2]), arguments(3)
 load_many(ids)
-local answer = {}
+local answer, arrivals, places = { '' }, {}, {}
 
 -- In the order of arrival: one that comes after another of them waits for it.
-local places = {}
 for i, id in ipairs(ids) do
-  answer[i] = 0
-  if find_job(id) then
+  answer[i + 1] = 0
+  local record = raw[id]
+  arrivals[i] = record and (#record >= HEAD_SIZE and unpack_from('>I6', record, 26) or find_job(id).arrival)
+  if record and arrivals[i] > behind then
     places[#places + 1] = i
   end
 end
 table.sort(places, function(a, b)
-  local first, second = find_job(ids[a]).arrival, find_job(ids[b]).arrival
-  return first < second or first == second and a < b
+  return arrivals[a] < arrivals[b] or arrivals[a] == arrivals[b] and a < b
 end)
-for _, i in ipairs(places) do
+for number, i in ipairs(places) do
+  if number > JOBS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
+    answer[1] = string.format('%.0f', arrivals[places[number - 1]])
+    break
+  end
   local job = find_job(ids[i])
   if job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
-    answer[i] = 1
+    answer[i + 1] = 1
     drop_ended(job)
     culprits.bring_back(job, now)
   end
