@@ -129,6 +129,7 @@ local function write_blocks(change)
   bulk('HDEL', PREFIX .. 'holes', change.over)
   bulk('ZREM', ARRIVALS, change.over)
   bulk('UNLINK', change.lists[1], change.lists)
+  bulk('SREM', PREFIX .. 'sparse', change.over)
   bulk('SADD', PREFIX .. 'sparse', change.sparse)
 end
 
