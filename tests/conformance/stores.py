@@ -1,19 +1,77 @@
-"""The stores under test. A new one is one more entry."""
+"""The registry of stores under test, dialects included. A new one is one more entry.
+
+A module of the suite runs on every store that claims its facet (`MODULES`), and each of its tests on those that claim
+the facets it `needs`. What a dialect claims and its wire can't carry to the letter is in the entry's `refuses`: such a
+test runs all the same, and fails for the reason given there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.store.contract import Store
+from headrace.dialects.bedrock.store import BedrockStore
+from headrace.dialects.gearmonkey import GearMonkeyStore
+from headrace.dialects.hworker import HworkerStore
+from headrace.dialects.qless.store import QlessStore
+from headrace.dialects.workkit import WorkKitStore
+from headrace.store.contract import Facet, Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import Clock
 from store.redis import servers
 
+from . import dialects, refusals
 from .model import Model
+
+CORE = "core"
+"""What all stores share."""
+SESSIONS = "sessions"
+"""What stores share where a lease lives as long as its session."""
+NATIVE = "native"
+"""What only the native stores promise: whole histories, steps of several processes, the shape of a wait."""
+
+MODULES: dict[str, Facet | str] = {
+    "test_cancel_delete_revive": Facet.REVIVE,
+    "test_circumstances": Facet.WHY,
+    "test_concurrency": NATIVE,
+    "test_core": CORE,
+    "test_culprits": Facet.RELATIONS,
+    "test_data_and_moves": CORE,
+    "test_delay": Facet.DELAY,
+    "test_depend": Facet.RELATIONS,
+    "test_editing": Facet.EDIT,
+    "test_events": Facet.EVENTS,
+    "test_find_counts": CORE,
+    "test_histories": NATIVE,
+    "test_lanes": Facet.LANES,
+    "test_mutants": NATIVE,
+    "test_needed": Facet.RETENTION,
+    "test_priority_and_order": CORE,
+    "test_queues": Facet.QUEUES,
+    "test_rates": Facet.LANES,
+    "test_relations": Facet.RELATIONS,
+    "test_relations_ends": Facet.RELATIONS,
+    "test_report_history": CORE,
+    "test_renewals": SESSIONS,
+    "test_request_numbers": SESSIONS,
+    "test_retention": Facet.RETENTION,
+    "test_roll_call": Facet.ROLL_CALL,
+    "test_schedule_histories": NATIVE,
+    "test_schedule_policies": Facet.SCHEDULES,
+    "test_schedules": Facet.SCHEDULES,
+    "test_sessions": SESSIONS,
+    "test_settings": Facet.SETTINGS,
+    "test_small_world": NATIVE,
+    "test_statistics": Facet.STATISTICS,
+    "test_tags": Facet.TAGS,
+    "test_unique": Facet.UNIQUE,
+    "test_waiting": NATIVE,
+}
+"""What each module of the suite is about. Single tests may need more: `@pytest.mark.needs(Facet...)`."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +80,20 @@ class Entry:
 
     name: str
     make: Callable[..., Store]
-    rows: Callable[[Any], dict[str, int]]
+    facets: frozenset[Facet]
+    rows: Callable[[Any], dict[str, int]] = lambda _: {}
     """What there is in the store's own terms, sessions left out: to see that nothing remains."""
+    refuses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Rows of the dialect's page, and patterns of the names of tests that can't pass on this wire because of them."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Modules that another file of tests runs for this store."""
+    native: bool = True
+    sessions: bool = True
+    """Whether a lease lives as long as its session."""
+    server: bool = False
+    """Whether it needs a server, so that `make quick` leaves it out."""
+    tasks: tuple[str, ...] = ("task",)
+    """What the worker of a test knows: some stores hand out nothing else."""
     shared: bool = False
     """Whether another store with the same URL, in any process, has the same jobs."""
     histories: int = 20
@@ -33,6 +103,22 @@ class Entry:
 
     def __call__(self, directory: Path, clock: Clock, **options: Any) -> Store:
         return self.make(directory, clock, **options)
+
+    @property
+    def claims(self) -> set[Facet | str]:
+        """What a test may need."""
+        return {*self.facets, CORE, *[NATIVE] * self.native, *[SESSIONS] * self.sessions}
+
+    def runs(self, module: str, needs: set[Facet | str]) -> bool:
+        """Whether a test is for this store."""
+        return module not in self.elsewhere and {*needs, MODULES[module]} <= self.claims
+
+    def why_refused(self, test: str) -> str | None:
+        """The row that says why a test can't pass here; None: it must pass."""
+        for row, patterns in self.refuses.items():
+            if any(re.fullmatch(rf"(?:{pattern})(?:\[.*\])?", test) for pattern in patterns):
+                return row
+        return None
 
 
 def model(_: Path, clock: Clock, **options: Any) -> Store:
@@ -66,9 +152,34 @@ def sqlite_rows(store: SqliteStore) -> dict[str, int]:
     return store._db.read(count)
 
 
+def _dialect(name: str, make: Callable[..., Any], store: type[Any], **options: Any) -> Entry:
+    return Entry(
+        name,
+        make,
+        store.facets,
+        refuses=getattr(refusals, name.upper()),
+        native=False,
+        sessions=not store.leases_in_jobs,
+        server=True,
+        **options,
+    )
+
+
 STORES = [
-    Entry("model", model, model_rows),
-    Entry("sqlite-memory", sqlite_memory, sqlite_rows, histories=200, depth=4),
-    Entry("sqlite-file", sqlite_file, sqlite_rows, shared=True),
-    Entry("redis", redis, servers.rows, shared=True),
+    Entry("model", model, Model.facets, model_rows),
+    Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, histories=200, depth=4),
+    Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, shared=True),
+    Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
+    _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other")),
+    _dialect("gearmonkey", dialects.gearmonkey, GearMonkeyStore, tasks=("task", "t")),
+    _dialect("hworker", dialects.hworker, HworkerStore),
+    _dialect(
+        "qless",
+        dialects.qless,
+        QlessStore,
+        elsewhere=dict.fromkeys(
+            ["test_schedules", "test_schedule_policies"], "tests/dialects/qless/test_schedule_contract.py"
+        ),
+    ),
+    _dialect("workkit", dialects.workkit, WorkKitStore),
 ]

@@ -108,6 +108,7 @@ def test_a_lane_that_is_forgotten(store: Store, worker: Worker) -> None:
     assert store.run(store.lane("default", "k")) is None
 
 
+@pytest.mark.needs(Facet.ROLL_CALL)
 def test_who_listens(store: Store, clock: ManualClock) -> None:
     put(store, "a")
     Worker(store, clock, "w2", "other", "default")

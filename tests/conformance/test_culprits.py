@@ -186,6 +186,7 @@ def test_revived_together_in_whatever_order_they_wait_for_each_other(scene: Scen
     assert told(scene.store, "b").count("revived") == 1
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 def test_one_whose_unique_key_is_taken_meanwhile_stays_failed(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",), unique_key="k")
@@ -233,6 +234,7 @@ def test_a_deleted_culprit_leaves_its_dependents_failed(scene: Scene) -> None:
     assert state(scene.store, "c") is State.BLOCKED, "by hand: it waits for b alone"
 
 
+@pytest.mark.needs(Facet.RETENTION)
 def test_a_purged_culprit_leaves_its_dependents_failed(make_store: Callable[..., Store], clock: ManualClock) -> None:
     store = make_store(clock, keep_failed=1_000)
     scene = Scene(store, Worker(store, clock))

@@ -241,6 +241,7 @@ def test_a_repeated_settle_waits_once(store: Store, worker: Worker) -> None:
 # -- neither in a sequence --
 
 
+@pytest.mark.needs(Facet.LANES)
 def test_a_sequence_has_no_other_order(store: Store, worker: Worker) -> None:
     lane = Lane("k", sequence=True)
     put(store, "a")

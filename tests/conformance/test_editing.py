@@ -149,6 +149,7 @@ def test_one_put_off_by_a_rate_is_free_in_another_queue(store: Store, worker: Wo
     assert state(store, "c") is State.SCHEDULED
 
 
+@pytest.mark.needs(Facet.LANES)
 @pytest.mark.needs(Facet.RELATIONS)
 def test_one_put_off_by_a_rate_is_due_when_those_that_it_was_made_to_wait_for_are_done(
     store: Store, worker: Worker, clock: ManualClock
@@ -161,6 +162,7 @@ def test_one_put_off_by_a_rate_is_due_when_those_that_it_was_made_to_wait_for_ar
     assert (state(store, "b"), look(store, "b").due) == (State.BLOCKED, due)
 
 
+@pytest.mark.needs(Facet.LANES)
 def test_one_put_off_by_a_rate_keeps_its_place_when_the_rate_changes(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -171,6 +173,7 @@ def test_one_put_off_by_a_rate_keeps_its_place_when_the_rate_changes(
     assert [state(store, i) for i in "bc"] == [State.SCHEDULED, State.BLOCKED]
 
 
+@pytest.mark.needs(Facet.LANES)
 def test_an_edited_priority_counts_in_a_lanes_line(store: Store, worker: Worker) -> None:
     put(store, *"abc", lane=Lane("k", limit=1))
     edit(store, "c", priority=1)

@@ -184,6 +184,7 @@ def test_a_blocked_job_is_counted_found_and_cancelled(store: Store) -> None:
     assert state(store, "b") is State.CANCELLED
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 def test_unique_jobs_may_wait(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",), unique_key="k")

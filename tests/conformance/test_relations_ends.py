@@ -112,6 +112,7 @@ def test_a_parent_that_is_deleted_before_it_is_done(store: Store, policy: IfFail
         assert why(store, "b") == (State.FAILED, "dependency", words)
 
 
+@pytest.mark.needs(Facet.RETENTION)
 def test_a_failed_parent_that_is_purged_fails_those_who_wait(
     make_store: Callable[..., Store], clock: ManualClock
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_failed_parent_that_is_purged_fails_those_who_wait(
     assert why(store, "b")[:2] == (State.FAILED, "dependency")
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 def test_a_replaced_parent_is_a_removed_one(store: Store) -> None:
     put(store, "a", unique_key="k")
     put(store, "b", after=("a",), if_failed=IfFailed.RUN)

@@ -75,6 +75,7 @@ def test_a_report_on_the_lease_of_another_session_is_false(store: Store, worker:
 
 
 @pytest.mark.needs(Facet.DATA)
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_report_repeated_gives_the_same_answer_and_adds_nothing(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     a, b = worker.take(2)
@@ -348,6 +349,7 @@ def test_a_repeated_put_adds_nothing_to_the_history(store: Store) -> None:
     assert look(store, "a").state is State.READY
 
 
+@pytest.mark.needs(Facet.HISTORY)
 def test_a_failure_is_told_in_its_own_words_and_stays_in_the_history(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:

@@ -110,6 +110,7 @@ def test_an_expired_session_does_not_count_as_a_worker(store: Store, worker: Wor
         put(store, "c", require_worker=True)
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_when_a_required_worker_is_missing_nothing_of_the_batch_is_written(
     store: Store, worker: Worker, position: int

@@ -112,6 +112,7 @@ def test_failed_and_cancelled_jobs_are_kept_however_many(
     assert exists(store, "c")
 
 
+@pytest.mark.needs(Facet.RESULT)
 @pytest.mark.parametrize("size", [1, 5_000], ids=["small", "large"])
 def test_a_done_job_with_a_result_is_kept_ten_minutes_beyond_the_number(
     store: Store, worker: Worker, clock: ManualClock, size: int
@@ -130,6 +131,7 @@ def test_a_done_job_with_a_result_is_kept_ten_minutes_beyond_the_number(
     assert sweep(store).jobs_purged == 2, "the age decides for all"
 
 
+@pytest.mark.needs(Facet.RESULT)
 def test_results_that_are_kept_do_not_keep_other_done_jobs(store: Store, worker: Worker, clock: ManualClock) -> None:
     """However many there are, and whether they ended in the same moment or not."""
     set_(store, jobs_history_count=0)
@@ -158,6 +160,7 @@ def test_more_done_jobs_than_are_kept_go_while_others_come(store: Store, worker:
     assert counts.by_state == {State.DONE: 100}
 
 
+@pytest.mark.needs(Facet.RESULT)
 @pytest.mark.parametrize("result", [b"small", LARGE], ids=["small", "large"])
 def test_results_are_dropped_before_their_jobs(
     store: Store, worker: Worker, clock: ManualClock, result: bytes, leftovers: Callable[[Store], dict[str, int]]
@@ -187,6 +190,7 @@ def test_results_are_dropped_before_their_jobs(
     assert leftovers(store) == {}
 
 
+@pytest.mark.needs(Facet.RESULT)
 def test_many_results_that_ended_at_once_are_dropped_in_steps(store: Store, worker: Worker, clock: ManualClock) -> None:
     set_(store, results_history=1_000)
     for moment in range(3):

@@ -43,6 +43,18 @@ def test_nothing_happened(store: Store, clock: ManualClock) -> None:
     assert stats(store, clock) == DayStats(queue="default", day=day)
 
 
+def test_runs_and_failures_are_counted_on_their_day(store: Store, worker: Worker, clock: ManualClock) -> None:
+    settle_in(clock)
+    run(store, worker, clock, 2_000, 3_000)
+    put(store, "a", "b")
+    worker.run_one(Kind.FAILED)
+    worker.run_one()
+    today = stats(store, clock)
+    assert (today.run.count, today.failures, today.failed) == (2, 1, 1)
+    yesterday = stats(store, clock, ago=1)
+    assert (yesterday.run.count, yesterday.failures) == (0, 0)
+
+
 @pytest.mark.parametrize("gone", ["kept", "deleted", "purged", "some purged"])
 def test_waits_and_runs_are_summed_up_and_outlive_their_jobs(
     store: Store, worker: Worker, clock: ManualClock, gone: str, leftovers: Callable[[Store], dict[str, int]]

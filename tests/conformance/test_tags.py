@@ -12,6 +12,7 @@ from headrace.store.paging import pages, whole_page
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, look, put
+from .stores import NATIVE
 from .test_find_counts import find
 
 pytestmark = pytest.mark.needs(Facet.TAGS)
@@ -155,6 +156,7 @@ def test_find_by_worker_is_what_runs_there(store: Store, worker: Worker, clock: 
     assert find(store, worker="v") == ""
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 @pytest.mark.parametrize("ending", ["deleted", "replaced", "purged when done", "purged when failed"])
 def test_nothing_remains_of_tags_when_a_job_is_gone(
     store: Store, worker: Worker, clock: ManualClock, leftovers: Callable[[Store], dict[str, int]], ending: str
@@ -177,6 +179,7 @@ def test_nothing_remains_of_tags_when_a_job_is_gone(
     assert leftovers(store) == {}
 
 
+@pytest.mark.needs(Facet.UNIQUE)
 def test_the_tags_of_a_replaced_job_go_and_those_of_the_new_one_come(store: Store) -> None:
     put(store, "a", tags=("red", "blue"), unique_key="k")
     put(store, "b", tags=("blue", "green"), unique_key="k", replace=True)
@@ -207,6 +210,7 @@ def test_one_group_is_listed_page_by_page(store: Store, worker: Worker) -> None:
     assert find(store, group="x", states=(State.FAILED,), limit=2) == "ec|a"
 
 
+@pytest.mark.needs(NATIVE)
 def test_a_look_is_bounded_and_goes_on(store: Store) -> None:
     """A page may come back short when there is much that does not fit; going on finds the rest."""
     put(store, "first", task="rare")

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 import pytest
 
 from conformance import test_schedule_policies, test_schedules
-from conformance.conftest import _facets  # noqa: F401
 from conformance.test_schedule_policies import *  # noqa: F403
 from conformance.test_schedules import *  # noqa: F403
 from headrace.dialects.qless.store import QlessStore
@@ -82,6 +81,14 @@ DIFFERENT = {TICKS, VERSIONS, BYTES, ORIGIN}
 
 def rows_about_schedules() -> list[str]:
     return rows_of("Schedules")
+
+
+@pytest.fixture(autouse=True)
+def _facets(request: pytest.FixtureRequest) -> None:
+    """Lanes, events and what else a store may lack are not asked of it."""
+    for marker in request.node.iter_markers("needs"):
+        if marker.args[0] not in QlessStore.facets:
+            pytest.skip(f"Qless has no {marker.args[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -42,11 +42,11 @@ def get(catalogue: Catalogue, ids: Sequence[str]) -> Work[list[Snapshot | None]]
 def act(catalogue: Catalogue, ids: Sequence[str], kinds: Sequence[int], *, again: bool = False) -> Work[list[bool]]:
     """Take jobs away from these places, each in one step; `again`: to put them in line."""
     found = yield from _locate(catalogue, ids)
-    done: dict[str, bool] = {}
-    for job_id in dict.fromkeys(ids):
-        entry = found.get(job_id)
-        done[job_id] = False if entry is None else (yield remove(entry.name, entry.raw, kinds, again=again))
-    return [done[job_id] for job_id in ids]
+    done = []
+    for job_id in ids:
+        entry = found.pop(job_id, None)
+        done.append(False if entry is None else (yield remove(entry.name, entry.raw, kinds, again=again)))
+    return done
 
 
 def _locate(catalogue: Catalogue, ids: Sequence[str]) -> Work[dict[str, Entry]]:

@@ -29,7 +29,7 @@ class Finding(ScriptStore):
     def _find(self, wanted: Filter) -> Work[Page]:
         """Looks at up to a thousand jobs of each place at a time: Qless has no index of them all."""
         window, _, first = (wanted.after or "0:0").partition(":")
-        start = int(first)
+        start = int(first or 0)
         places = {
             "window": int(window),
             "states": [state.value for state in wanted.states or State],

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.facets import DayStats, QueueControl
+from headrace.store.settings import checked
 
 from . import mapping, options
 from .script_store import ScriptStore
@@ -63,4 +64,4 @@ class Queues(ScriptStore):
         return self._script("settings", [], lambda _, stored: options.known(stored or {}))
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
-        return self._script("settings", options.changes(changes), lambda _, __: None)
+        return self._script("settings", options.changes(checked(changes)), lambda _, __: None)

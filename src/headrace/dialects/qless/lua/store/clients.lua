@@ -117,11 +117,15 @@ function Clients.delete(jids)
   if answers.needed then
     return answers
   end
+  local seen = {}
   for i, jid in ipairs(jids) do
-    if answers[i] == 0 and call('EXISTS', 'ql:j:' .. jid) == 1 then
+    if seen[jid] then
+      answers[i] = 0
+    elseif answers[i] == 0 and call('EXISTS', 'ql:j:' .. jid) == 1 then
       Qless.After.purge({jid}, 0)
       answers[i] = 1
     end
+    seen[jid] = true
   end
   return answers
 end
