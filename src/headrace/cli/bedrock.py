@@ -33,6 +33,11 @@ def bedrock_command() -> None:
     help="What an answered command survives: any process' death, or power loss too.",
 )
 @click.option("--node-name", metavar="NAME", help="What answers say in nodeName.  [default: the host's name]")
+@click.option(
+    "--secret-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Serve only clients that know the secret in this file.",
+)
 @click.option("--no-query", is_flag=True, help="Refuse Query.")
 @click.option("--allow-write-query", is_flag=True, help="Let Query write, as Bedrock does.")
 @click.option("--query-time", type=DURATION, default="2s", show_default=True, help="The longest that a Query may take.")
@@ -48,6 +53,7 @@ def serve_command(
     path: str,
     durability: str,
     node_name: str | None,
+    secret_file: str | None,
     no_query: bool,
     allow_write_query: bool,
     query_time: int,
@@ -57,7 +63,8 @@ def serve_command(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
-    There is no authentication in the protocol: listen on addresses that only friends can reach.
+    There is no encryption in the protocol, and no authentication but for headrace's own clients (--secret-file): listen
+    on addresses that only friends can reach.
 
     \b
     Example:
@@ -65,7 +72,7 @@ def serve_command(
     """
     import socket
 
-    from headrace.dialects.bedrock.server.process import serve
+    from headrace.dialects.bedrock.server.process import read_secret, serve
     from headrace.dialects.bedrock.server.requests import Limits
     from headrace.dialects.bedrock.server.server import Options
 
@@ -73,6 +80,7 @@ def serve_command(
     options = Options(
         node_name=node_name or socket.gethostname(),
         limits=Limits(head=max_request, body=max_request),
+        secret=None if secret_file is None else read_secret(secret_file),
         allow_query=not no_query,
         allow_write_query=allow_write_query and not no_query,
         query_seconds=query_time / 1000,

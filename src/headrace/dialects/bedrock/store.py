@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Work(Operation[T], Generic[T]):
 
 
 class BedrockStore(OwnerlessStore[Session]):
-    """Jobs of a Bedrock: `bedrock://host:8888?failover=other:8888&timeout=1h`.
+    """Jobs of a Bedrock: `bedrock://[:SECRET@]host:8888?failover=other:8888&timeout=1h`.
 
     `timeout` is for tasks that have none of their own: a run must end, as Bedrock gives its job to others once its
     `retryAfter` has passed. `failover` names further servers, with commas between them.
@@ -96,7 +96,8 @@ class BedrockStore(OwnerlessStore[Session]):
         options |= given
         self.url = url
         self.timeout = milliseconds(options["timeout"], "timeout")
-        self.client = Client(address, *filter(None, options["failover"].split(",")))
+        secret = unquote(urlsplit(address).password or "") or None
+        self.client = Client(address, *filter(None, options["failover"].split(",")), secret=secret)
         self._clock = clock or SystemClock()
         self._tasks: Tasks = {}
         self.book = LeaseBook(lambda session: Session(session, self._clock))

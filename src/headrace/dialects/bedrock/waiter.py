@@ -94,11 +94,8 @@ class GetJobsWaiter:
         """Read some of the answer; True if there is something to do."""
         assert self._socket is not None
         try:
-            data = self._socket.recv(65536)
-            reply = self._reader.feed(data) if data else None
+            reply = self._reader.feed(self._socket.recv(65536))
         except OSError:
-            data, reply = b"", None
-        if not data:
             self._drop()
             return True
         if reply is None:
@@ -120,18 +117,13 @@ class GetJobsWaiter:
     def _withdraw(self) -> None:
         """Take the request back, and keep the jobs that were handed out meanwhile."""
         assert self._socket is not None
-        with suppress(OSError):
+        with suppress(OSError, BedrockError):
             self._socket.settimeout(PAUSE)
             self._socket.shutdown(socket.SHUT_WR)
-            while self._socket is not None:
-                data = self._socket.recv(65536)
-                if not data:
-                    break
-                reply = self._reader.feed(data)
-                if reply is not None:
-                    with suppress(BedrockError):
-                        self._session.lay_aside(self._call.read(reply))
-                    break
+            reply = None
+            while reply is None:
+                reply = self._reader.feed(self._socket.recv(65536))
+            self._session.lay_aside(self._call.read(reply))
         self._drop()
 
     def _drop(self) -> None:

@@ -6,6 +6,7 @@ Header values are escaped with backslashes, so JSON travels with each of its bac
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -41,6 +42,11 @@ def read_host(address: str, *, listening: bool = False) -> Host:
         if parts.scheme == "bedrock" and (parts.hostname or listening):
             return Host(parts.hostname or "", DEFAULT_PORT if parts.port is None else parts.port)
     raise ConfigurationError(f"{shown_url(address)!r} is not an address. Write for example host:{DEFAULT_PORT}.")
+
+
+def prove(secret: str, challenge: str) -> str:
+    """What shows that a client knows the server's secret, without sending it."""
+    return hmac.new(secret.encode(), challenge.encode(), "sha256").hexdigest()
 
 
 class Refused(Exception):

@@ -73,3 +73,18 @@ def test_no_query(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_secret_from_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse battery\n")
+    process, port = serve(tmp_path / "jobs.db", "--secret-file", str(secret))
+    try:
+        with Wire(port) as wire:
+            assert wire.ask("Status").status == "401 Unauthorized"
+        assert json.loads(
+            headrace("jobs", "--store", f"bedrock://:correct%20horse%20battery@127.0.0.1:{port}", "--json")
+        )
+    finally:
+        process.kill()
+        process.communicate()

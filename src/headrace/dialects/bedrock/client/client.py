@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.dialects.bedrock.client import commands
@@ -76,9 +77,10 @@ class Client(Commands):
     after a fork; any number of threads may use one client. Refusals are `BedrockError`s by their code.
     """
 
-    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
+    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS, secret: str | None = None) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
+        self._log_in = None if secret is None else partial(commands.log_in, secret)
         self._idle: dict[Host, list[socket.socket]] = {}
         self._pid = os.getpid()
 
@@ -101,14 +103,7 @@ class Client(Commands):
         connection = self.connect(host)
         try:
             connection.settimeout(self._timeout + call.patience / 1000)
-            connection.sendall(call.data)
-            reader = ReplyReader()
-            reply = None
-            while reply is None:
-                data = connection.recv(65536)
-                if not data:
-                    raise ConnectionResetError("the server has closed the connection")
-                reply = reader.feed(data)
+            reply = _exchange(connection, call)
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError):
@@ -138,7 +133,19 @@ class Client(Commands):
             connection = socket.create_connection(host, CONNECT_SECONDS)
         except OSError as error:
             raise NotSent(str(error)) from error
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._log_in is not None:
+                steps = self._log_in()
+                call = next(steps)
+                with suppress(StopIteration):
+                    while True:
+                        call = steps.send(_exchange(connection, call))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError):
+                raise NotSent(str(error)) from error
+            raise
         return connection
 
     def give_back(self, host: Host, connection: socket.socket) -> None:
@@ -161,9 +168,10 @@ class Client(Commands):
 class AsyncClient(Commands):
     """The same client for one event loop: every command can be awaited."""
 
-    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS) -> None:
+    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS, secret: str | None = None) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
+        self._log_in = None if secret is None else partial(commands.log_in, secret)
         self._idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
 
     async def run(self, call: Call[T]) -> T:
@@ -185,8 +193,7 @@ class AsyncClient(Commands):
         reader, writer = await self._connect(host)
         try:
             async with asyncio.timeout(self._timeout + call.patience / 1000):
-                writer.write(call.data)
-                reply = await _read(reader)
+                reply = await _exchange_async(reader, writer, call)
         except BaseException as error:
             writer.transport.abort()  # also when this task is cancelled: a waiting GetJob must take nothing more
             if isinstance(error, OSError):
@@ -207,9 +214,23 @@ class AsyncClient(Commands):
             writer.close()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await asyncio.open_connection(host.name, host.port)
+                reader, writer = await asyncio.open_connection(host.name, host.port)
         except OSError as error:
             raise NotSent(str(error)) from error
+        try:
+            if self._log_in is not None:
+                steps = self._log_in()
+                call = next(steps)
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    with suppress(StopIteration):
+                        while True:
+                            call = steps.send(await _exchange_async(reader, writer, call))
+        except BaseException as error:
+            writer.transport.abort()
+            if isinstance(error, OSError):
+                raise NotSent(str(error)) from error
+            raise
+        return reader, writer
 
     async def close(self) -> None:
         for idle in self._idle.values():
@@ -224,12 +245,17 @@ class AsyncClient(Commands):
         await self.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Reply:
+def _exchange(connection: socket.socket, call: Call[Any]) -> Reply:
+    connection.sendall(call.data)
     answer = ReplyReader()
-    while True:
-        data = await reader.read(65536)
-        if not data:
-            raise ConnectionResetError("the server has closed the connection")
-        reply = answer.feed(data)
-        if reply is not None:
-            return reply
+    while (reply := answer.feed(connection.recv(65536))) is None:
+        pass
+    return reply
+
+
+async def _exchange_async(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, call: Call[Any]) -> Reply:
+    writer.write(call.data)
+    answer = ReplyReader()
+    while (reply := answer.feed(await reader.read(65536))) is None:
+        pass
+    return reply

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from headrace.dialects.bedrock.client.replies import Reply
-from headrace.dialects.bedrock.wire import compose
+from headrace.dialects.bedrock.wire import compose, prove
+from headrace.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -214,6 +215,17 @@ def ping() -> Call[None]:
 def status() -> Call[Object]:
     """Status: what the server says about itself."""
     return Call("Status", lambda reply: dict(reply.content))
+
+
+def log_in(secret: str) -> Generator[Call[None], Reply, None]:
+    """The two requests by which a connection shows that it knows the server's secret: an extension of the protocol."""
+    reply = yield Call("Authenticate", _nothing)
+    challenge = reply.headers.get("challenge")
+    if challenge is None:
+        raise ConfigurationError("The server asks for no secret: leave it out.")
+    reply = yield Call("Authenticate", _nothing, proof=prove(secret, challenge))
+    if not reply.status.startswith("200"):
+        raise ConfigurationError("The server has another secret.")
 
 
 def crash_jobs(names: Sequence[str]) -> Call[None]:

@@ -78,7 +78,9 @@ class ReplyReader:
         self._size = 0
 
     def feed(self, data: bytes) -> Reply | None:
-        """More has arrived; the answer, if that was all of it."""
+        """More has arrived; the answer, if that was all of it. No bytes are the end of the connection."""
+        if not data:
+            raise ConnectionResetError("the server has closed the connection")
         self._buffer += data
         if self._head is None:
             end = self._buffer.find(b"\r\n\r\n")

@@ -32,8 +32,8 @@ class Connection(asyncio.Protocol):
     """A client's connection. Requests on it are executed one after another."""
 
     __slots__ = (
-        "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "closing", "ended", "held", "local",
-        "lost", "query", "scheduled", "stopped", "waiter",
+        "_parser", "_paused", "_reading", "_server", "_transport", "_undelivered", "challenge", "closing", "ended",
+        "held", "local", "lost", "query", "scheduled", "stopped", "trusted", "waiter",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -57,6 +57,9 @@ class Connection(asyncio.Protocol):
         """It has had, or is about to have, its last answer."""
         self.lost = False
         self.local = False
+        self.trusted = server.options.secret is None
+        self.challenge = ""
+        """What the client is to prove its knowledge of the secret with."""
         self.stopped = False
         """The server stops: nothing more is read."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from headrace.dialects.bedrock.server.take import HandOut, Wanted, get_jobs
 from headrace.dialects.bedrock.server.transaction import Answer, Transaction
 from headrace.dialects.bedrock.server.values import read_integer, read_list
 from headrace.dialects.bedrock.server.waiters import Waiter
-from headrace.dialects.bedrock.wire import Refused, compose
+from headrace.dialects.bedrock.wire import Refused, compose, prove
 
 if TYPE_CHECKING:
     from headrace.dialects.bedrock.server.connection import Connection
@@ -44,6 +46,8 @@ COMMANDS: dict[str, Callable[[Transaction, Request], Answer]] = {
 }
 """The commands on jobs by their verb, in lower case: each checks everything, then changes what there is to change.
 GetJob and GetJobs are not among them, as they may wait."""
+FOR_ANYONE = frozenset({"ping", "get", "authenticate"})
+"""Commands that clients may send before they have shown that they know the server's secret."""
 STOPPING = "503 Stopping"
 
 
@@ -53,6 +57,8 @@ def execute(server: Server, batch: Batch, connection: Connection | None, request
     try:
         manner = request.get("connection").lower() if "connection" in request.headers else ""
         last = manner == "close"
+        if connection is not None and not connection.trusted and request.verb not in FOR_ANYONE:
+            raise Refused("401 Unauthorized", ("error", "this server asks for a secret"))
         if connection is not None and _is_for_later(server, batch, connection, request, manner):
             return
         _check_time(server, request)
@@ -149,6 +155,9 @@ def _control(server: Server, connection: Connection | None, request: Request) ->
     match request.verb, request.line.split()[1:2]:
         case "ping", _:
             return "200 OK", ""
+        case "authenticate", _:
+            _authenticate(server.options.secret, connection, request)
+            return "200 OK", ""
         case "status", _:
             return "200 OK", _status(server)
         case "get", ["/status/handlingCommands"]:  # load balancers ask this and the next
@@ -164,6 +173,16 @@ def _control(server: Server, connection: Connection | None, request: Request) ->
                 server.blacklist.clear()
             return "200 OK", ""
     raise Refused("430 Unrecognized command")
+
+
+def _authenticate(secret: str | None, connection: Connection | None, request: Request) -> None:
+    """An extension of the protocol: a client proves that it knows the secret, by a challenge that is used once."""
+    if secret is None or connection is None:
+        raise Refused("430 Unrecognized command")
+    challenge, connection.challenge = connection.challenge, secrets.token_hex(16)
+    if not challenge or not hmac.compare_digest(request.get("proof").encode(), prove(secret, challenge).encode()):
+        raise Refused("401 Unauthorized", ("challenge", connection.challenge))
+    connection.trusted = True
 
 
 def _status(server: Server) -> str:

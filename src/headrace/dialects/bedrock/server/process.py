@@ -8,14 +8,16 @@ import resource
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from headrace.dialects.bedrock.server.database import Database
 from headrace.dialects.bedrock.server.server import Options, Server
 from headrace.dialects.bedrock.wire import read_host
-from headrace.errors import StoreUnavailable
+from headrace.errors import ConfigurationError, StoreUnavailable
 
 log = logging.getLogger("headrace.bedrock")
 
+SHORTEST_SECRET = 16
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -32,6 +34,14 @@ def serve(
     allow_many_files()
     server = Server(Database(path, full_sync=full_sync), options)
     asyncio.run(_serve(server, host, port, announce))
+
+
+def read_secret(path: str) -> str:
+    """The text of a file, without blanks at its ends."""
+    secret = Path(path).read_text(encoding="utf-8").strip()
+    if len(secret) < SHORTEST_SECRET:
+        raise ConfigurationError(f"The secret in {path} is shorter than {SHORTEST_SECRET} characters.")
+    return secret
 
 
 async def _serve(server: Server, host: str, port: int, announce: Callable[[str], None]) -> None:

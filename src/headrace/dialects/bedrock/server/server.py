@@ -42,6 +42,8 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     allow_query: bool = True
     allow_write_query: bool = False
+    secret: str | None = field(default=None, repr=False)
+    """Clients must know it, unless it is None."""
     query_seconds: float = 2.0
     query_rows: int = 100_000
     most_connections: int = 50_000
