@@ -8,6 +8,8 @@ CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 JOBS ?= $(shell expr 2 \* $(CORES))
 # The tests start hundreds of processes. Each of them would compile headrace anew without its bytecode.
 export PYTHONDONTWRITEBYTECODE =
+# Every test in here needs a server: to read them takes as long as half of the others.
+NEED_SERVERS := tests/dialects tests/store/redis tests/worker
 BEGAN := $(shell date +%s)
 # Ends a recipe's last command: prints how long `make` took, whether it failed or not.
 print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; exit $$code
@@ -29,7 +31,7 @@ test: check  ## Everything CI runs: linters, types, tests
 	@$(BIN)/python -m pytest -n $(JOBS) $(print-time)
 
 quick: $(VENV)/.ready  ## The tests that need no server and start no process, with few random histories: a minute
-	@HEADRACE_VOLUME=0.2 $(BIN)/python -m pytest -n $(CORES) -m "not server and not process" $(print-time)
+	@HEADRACE_VOLUME=0.2 $(BIN)/python -m pytest -n $(CORES) -m "not server and not process" $(NEED_SERVERS:%=--ignore=%) $(print-time)
 
 check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/ruff check .
