@@ -10,23 +10,23 @@ from __future__ import annotations
 from headrace.store.contract import CORE_FACETS, Durability, Facet
 
 from .admission import Admission
-from .editing import Editing
+from .edit import Editing
 from .ending import Ending
 from .events import Events
-from .exchange import Exchange
-from .handing import Handing
+from .find import Looking
 from .lanes import Lanes
-from .looking import Looking
 from .outcomes import Outcomes
-from .putting import Putting
+from .put import Putting
 from .queues import Queues
 from .relations import Relations
 from .schedules import Schedules
 from .sessions import Sessions
 from .settings import Settings
-from .statistics import Statistics
-from .sweeping import Sweeping
+from .settle import Exchange
+from .stats import Statistics
+from .sweep import Sweeping
 from .tags import Tags
+from .take import Handing
 
 
 class Model(

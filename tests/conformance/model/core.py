@@ -14,7 +14,7 @@ from headrace.store.facets import EventRecord, QueueControl
 from headrace.values.clock import Clock, SystemClock
 
 from .records import Edge, Ended, Job, LaneRecord, Session
-from .waiters import ModelWaiter
+from .wait import ModelWaiter
 
 T = TypeVar("T")
 

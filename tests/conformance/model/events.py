@@ -9,7 +9,7 @@ from headrace.values.glob import any_fits
 
 from .core import Core, Step
 from .records import Job
-from .waiters import ModelWaiter
+from .wait import ModelWaiter
 
 LISTENS = 60_000
 EVENTS_KEPT = 10_000

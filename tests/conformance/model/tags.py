@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .core import Core, Step
 from .records import Job
-from .statistics import most_frequent
+from .stats import most_frequent
 
 
 class Tags(Core):

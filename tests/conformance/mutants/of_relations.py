@@ -225,8 +225,8 @@ class DoesNotPause(Model):
 
 @mutant
 class TimesOutWithoutANewToken(Model):
-    def _time_out(self, job_id: str) -> bool:
-        timed_out = super()._time_out(job_id)
+    def _take_back(self, job_id: str) -> bool:
+        timed_out = super()._take_back(job_id)
         if timed_out:
             self.jobs[job_id].token -= 1
         return timed_out

@@ -1,4 +1,4 @@
-"""The model's ears."""
+"""Waiters: what ends the wait of workers and clients."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class Editing(Core):
         self._happened(job, "edited", what)
 
     def take_back(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: self._and_work_off([self._time_out(i) for i in ids]))
+        return Step(lambda: self._and_work_off([self._take_back(i) for i in ids]))
 
-    def _time_out(self, job_id: str) -> bool:
+    def _take_back(self, job_id: str) -> bool:
         job = self.jobs.get(job_id)
         if job is None or job.state is not State.RUNNING:
             return False
