@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from headrace.dialects.base import OwnerlessStore
+from headrace.dialects.bedrock.store import BedrockStore
+from headrace.dialects.gearmonkey import GearMonkeyStore
+from headrace.dialects.hworker import HworkerStore
+from headrace.dialects.qless.store import QlessStore
+from headrace.dialects.workkit import WorkKitStore
+from headrace.store import facets
 from headrace.store.contract import Facet
+from headrace.store.redis.store import RedisStore
+from headrace.store.sqlite.store import SqliteStore
 
 from .stores import MODULES, STORES, Entry
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+TYPED = (BedrockStore, GearMonkeyStore, HworkerStore, QlessStore, RedisStore, SqliteStore, WorkKitStore)
 DIALECTS = [entry for entry in STORES if not entry.native]
 
 
@@ -54,6 +66,19 @@ def test_every_facet_is_tested() -> None:
 def test_every_dialect_is_an_entry() -> None:
     packages = {path.parent.name for path in (ROOT / "src/headrace/dialects").glob("*/__init__.py")}
     assert {entry.name for entry in DIALECTS} == packages
+
+
+@pytest.mark.parametrize("store", TYPED)
+def test_a_type_checker_is_shown_that_a_store_implements_what_it_claims(store: type[Any]) -> None:
+    """tests/typing/stores.py returns the store as each of the protocols, and `make check` has mypy read it."""
+    shown = next(
+        {node.id for node in ast.walk(function.returns) if isinstance(node, ast.Name)} - {"tuple"}
+        for function in ast.parse((ROOT / "tests/typing/stores.py").read_text("utf-8")).body
+        if isinstance(function, ast.FunctionDef) and ast.unparse(function.args) == f"s: {store.__name__}"
+    )
+    claimed = {protocol.__name__ for protocol, facet in facets._FACETS.items() if facet in store.facets}
+    claimed |= {"Sql"} if Facet.SQL in store.facets else set()
+    assert shown == {"Store", *claimed, *["Custodian"] * issubclass(store, OwnerlessStore)}
 
 
 @pytest.mark.parametrize("listed", DIALECTS, ids=lambda listed: listed.name)

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 from headrace.errors import Unsupported
 from headrace.options import OF_CALL, used
 from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
-from headrace.store.contract import Durability, Facet, Guard, NoGuard, Operation, Waiter
+from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import HiddenUrl, shown_url
 
 if TYPE_CHECKING:
     from headrace.dialects.lease_book import LeaseBook, Session
-    from headrace.worker.custody import Custody
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Session[Any]")

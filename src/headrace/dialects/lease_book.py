@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import ExchangeReply, Outcome, Ref, SessionInfo, SessionSnapshot, Token, Verdict
+from headrace.store.contract import Custody
 from headrace.worker.custody import Crashes
-
-if TYPE_CHECKING:
-    from headrace.worker.custody import Custody
 
 log = logging.getLogger("headrace.dialects")
 
