@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,58 +164,46 @@ def _pair(text: str) -> tuple[str, str]:
 # -- from options to stores and apps --
 
 
-def find_url(store: str | None, app_path: str | None) -> str:
-    """The URL of the store that a command is about."""
-    from headrace.app import DEFAULT_URL
-
-    if store:
-        return store
-    if app_path:
-        from headrace.loading import load_app
-
-        return load_app(app_path).url
-    return os.environ.get("HEADRACE_STORE") or DEFAULT_URL
-
-
 @contextmanager
 def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = False) -> Iterator[Headrace]:
     """An app at a store that is there: a misspelt path must not make an empty store, and say that all is well.
 
-    `with_tasks`: the app that was named itself; else one that has no tasks, so that a mistake in that one's code keeps
-    no operator from looking.
+    `with_tasks`: the app that was named itself; else one without tasks, whose code need not even be loaded if the store
+    was named, too: a mistake in it keeps no operator from looking.
     """
     from headrace.app import Headrace
     from headrace.loading import load_app
-    from headrace.store import open_store
     from headrace.store.urls import file_of
 
-    url = find_url(store, app_path)
-    path = file_of(url)
+    named = load_app(app_path) if app_path and (with_tasks or not store) else None
+    bare = Headrace(store or (None if named is None else named.url))
+    path = file_of(bare.url)
     if path is not None and not path.exists():
         raise StoreUnavailable(
             f"There is no store at {path.absolute()}: nothing has been enqueued there yet, or it is somewhere else. "
             "Say where with --store, $HEADRACE_STORE or --app."
         )
-    opened = open_store(url)
-    app = load_app(app_path) if with_tasks and app_path else Headrace(url)
-    before = app.use_store(opened)
-    try:
+    with _at_store(named if with_tasks and named is not None else bare, bare.url) as app:
         yield app
-    finally:
-        app.use_store(before)
-        opened.close()
 
 
 @contextmanager
 def required_app(app_path: str | None, store: str | None) -> Iterator[Headrace]:
     """The app of a command that cannot do without, at the store that was asked for."""
     from headrace.loading import load_app
-    from headrace.store import open_store
 
     if not app_path:
         raise click.UsageError("Which app? Say --app module:app, or set $HEADRACE_APP.")
     app = load_app(app_path)
-    opened = open_store(store or app.url)
+    with _at_store(app, store or app.url):
+        yield app
+
+
+@contextmanager
+def _at_store(app: Headrace, url: str) -> Iterator[Headrace]:
+    from headrace.store import open_store
+
+    opened = open_store(url)
     before = app.use_store(opened)
     try:
         yield app
