@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import statistics
 from itertools import pairwise
 
@@ -43,15 +44,15 @@ def test_every_duration_lies_within_its_bucket_and_buckets_are_narrow() -> None:
 
 
 def test_lua_agrees() -> None:
-    script = (
-        NATIVE.text("stats")
-        + """
-    local answer = {}
+    function = re.search(r"^local function bucket_of.*?^end$", NATIVE.text("stats"), re.MULTILINE | re.DOTALL)
+    assert function is not None
+    script = f"""
+    local floor, LONGEST = math.floor, {LONGEST}
+    {function[0]}
+    local answer = {{}}
     for i = 1, #ARGV do answer[i] = bucket_of(tonumber(ARGV[i])) end
     return answer
     """
-    )
-    script = "local PREFIX, plan, now, call, fold, tally_up = '', {}, 0, redis.call\n" + script
     found = servers.shared().command("EVAL", script, "0", *LENGTHS)
     assert found == [bucket_of(length) for length in LENGTHS]
 
