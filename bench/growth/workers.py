@@ -1,0 +1,99 @@
+"""Real worker processes on SQLite: what runs again when all are killed, and how many wake up for one job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.growth import row
+from bench.growth._workers import Scene, scene
+from bench.tools import Report
+from headrace import Headrace
+
+JOBS, PROCESSES, KILLS = 2_000, 2, 5
+ONE_BY_ONE = 100
+
+
+def until(look: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.002)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def ended_twice(here: Scene, app: Headrace) -> int:
+    """How many jobs ran again although they had ended, when all processes are killed in the middle."""
+    ending = app.tasks["ending"]
+    app.enqueue_many([ending.call(number) for number in range(JOBS)])
+    with here.worker("--processes", str(PROCESSES)) as supervisor:
+        until(lambda: len(here.noted()) > JOBS // 2)
+        doomed = [*children(supervisor.pid), supervisor.pid]
+        for pid in doomed:
+            os.kill(pid, signal.SIGSTOP)  # all in one moment
+        for pid in doomed:
+            os.kill(pid, signal.SIGKILL)
+    with here.worker("--processes", str(PROCESSES)):
+        until(lambda: len({number for number, _ in here.noted()}) == JOBS)
+    return sum(times - 1 for times in Counter(number for number, _ in here.noted()).values())
+
+
+@row("killed: jobs that had ended and ran again, SQLite")
+def killed(report: Report) -> None:
+    found = []
+    for _ in range(KILLS):
+        with scene("SQLite") as here:
+            app = Headrace(here.url)
+
+            @app.task(name="ending")
+            def ending(number: int) -> None: ...
+
+            found.append(ended_twice(here, app))
+            app.close()
+    print(f"  of {JOBS:,} jobs, in {KILLS} kills of {PROCESSES} processes: {found}")
+    report.add(
+        "SQLite: jobs that had ended and ran again, per killed process", max(found) / PROCESSES, "", 1, at_most=True
+    )
+
+
+def cpu_per_job(processes: int) -> float:
+    """CPU seconds of all worker processes for one job while they are idle, beyond what they spend anyway."""
+    with scene("SQLite") as here, here.worker("--processes", str(processes), "--slots", "1") as supervisor:
+        app = Headrace(here.url)
+
+        @app.task(name="noop")
+        def noop(number: int) -> None: ...
+
+        until(lambda: len(children(supervisor.pid)) == processes)
+        noop.enqueue(0).result(timeout=60)
+        pids = children(supervisor.pid)
+        time.sleep(5)  # they are all up, and asleep
+        begun, before = time.monotonic(), cpu_seconds(pids)
+        time.sleep(5)
+        idle = (cpu_seconds(pids) - before) / (time.monotonic() - begun)
+        begun, before = time.monotonic(), cpu_seconds(pids)
+        for number in range(ONE_BY_ONE):
+            noop.enqueue(number).result(timeout=60)
+        spent = cpu_seconds(pids) - before - idle * (time.monotonic() - begun)
+        app.close()
+        return spent / ONE_BY_ONE
+
+
+@row("wake-ups: one job for 2 and 20 idle processes, SQLite")
+def woken(report: Report) -> None:
+    few, many = cpu_per_job(2), cpu_per_job(20)
+    print(f"  {few * 1000:.2f} and {many * 1000:.2f} ms of CPU per job")
+    report.add("SQLite: CPU of a job for idle processes, 2 → 20 of them", many / few, "times", 2, at_most=True)
