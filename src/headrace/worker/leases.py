@@ -72,7 +72,7 @@ class Leases:
     def begin(self, run: Run, *, entering: bool = True) -> bool:
         """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
         run.beat = now = self.steady()
-        self.running[run] = True  # first, so that at no moment it seems to be in nobody's hands
+        self.running[run] = True  # first, so that it is in one of the two at any moment
         if not self.waiting.pop(run, False):
             del self.running[run]
             return False

@@ -48,7 +48,7 @@ class Ledger:
 
     @classmethod
     def private(cls) -> Ledger:
-        """For a worker without a supervisor: the same, read by nobody, and gone with it."""
+        """For a worker without a supervisor: never read, and gone with it."""
         return cls(_NO_FILE)
 
     # -- the worker's side --

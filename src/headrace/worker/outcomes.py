@@ -56,7 +56,7 @@ def quarantine(run: Run, reason: str) -> Outcome:
 
 
 def put_off(run: Run, now: int) -> Outcome:
-    """A job whose task is unknown here: perhaps a deploy is under way, and somebody else knows it, or we will."""
+    """A job whose task is unknown here: perhaps a deploy is under way, and other workers know it."""
     since = run.lease.deferred_since
     waited = 0 if since is None else now - since
     if waited >= UNKNOWN_FOR:
@@ -79,7 +79,7 @@ def release(run: Run) -> Outcome:
 
 
 def conclude(run: Run, error: BaseException) -> Outcome:
-    """What becomes of a run that ended with an exception. If that can't be worked out, or told, it is a failure."""
+    """What becomes of a run that ended with an exception. If that can't be worked out, or encoded, it is a failure."""
     task = run.task
     assert task is not None
     try:
@@ -176,12 +176,12 @@ def failed(run: Run, task: Task[Any, Any], group: str, error: BaseException, ref
         exc_info=error,
         extra={"event": "job_failed"},
     )
-    tell_of_failure(run, task, error)
+    call_failure_hooks(run, task, error)
     return outcome
 
 
-def tell_of_failure(run: Run, task: Task[Any, Any], error: BaseException) -> None:
-    """Call what wants to know of jobs that have failed for good."""
+def call_failure_hooks(run: Run, task: Task[Any, Any], error: BaseException) -> None:
+    """Call the hooks for jobs that have failed for good."""
     hooks = [*task.app.failure_hooks, *([task.options.on_failure] if task.options.on_failure else [])]
     for hook in hooks:
         try:

@@ -34,13 +34,13 @@ EXIT_SESSION_GONE = 75
 EXIT_BAD_APP = 78
 """Configuration error: starting me again won't help."""
 AT_ONCE = signal.SIGUSR2
-"""Stop without grace. Not SIGTERM again: two signals of a kind become one while nobody has looked at the first."""
+"""Stop without grace. Not SIGTERM again: two signals of a kind become one while the first is pending."""
 SWITCH_SECONDS = 0.001
 """For how long jobs may keep the interpreter from the pump, which should fetch more before they run out."""
 
 
 class ProcessConfig(Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a worker process."""
+    """What a worker process gets from its supervisor."""
 
     app: str
     store: str
@@ -64,7 +64,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
 
 def main() -> NoReturn:
-    """Run until told to stop."""
+    """Run until a signal stops the process."""
     config = msgspec.json.decode(os.environ.pop(CONFIG_VARIABLE), type=ProcessConfig)
     die_with_parent()
     threading.Thread(target=_follow_supervisor, args=(config.lifeline,), name="headrace-lifeline", daemon=True).start()
@@ -134,7 +134,7 @@ def _run(config: ProcessConfig) -> int:
 
 
 def _follow_supervisor(lifeline: int) -> None:
-    """A worker process without its supervisor has nobody to renew its session: it must not go on."""
+    """Without its supervisor the session of a worker process is not renewed: it must not go on."""
     while os.read(lifeline, 1):
         pass
     os._exit(EXIT_SESSION_GONE)

@@ -63,7 +63,7 @@ class Renewals:
         held = [(run.lease.ref, run.lease.token, run.lease.id) for run in runs.values()]
         if compare:
             self.compared_at = time.monotonic()
-            # Of a job that came back to us the run that goes on is named: a loss is told by id.
+            # Of a job that came back to us the run that goes on is named: losses come by id.
             ended = [outcome for outcome in tuple(self._leases.outcomes) if outcome.id not in runs]
             held += [(outcome.ref, outcome.token, outcome.id) for outcome in ended]
         try:

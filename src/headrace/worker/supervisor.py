@@ -55,7 +55,7 @@ SHORT_LIFE = 1.0
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What `headrace worker` was told."""
+    """The options of `headrace worker`."""
 
     app_path: str
     store: str
@@ -87,7 +87,7 @@ class Child:
         self.margin = min(MARGIN, info.timeout // 4)
         self.born = time.monotonic()
         self.renewed = SystemClock().steady()
-        self.told_to_stop = False
+        self.stopping = False
         self.cut_off = False
 
     @property
@@ -143,7 +143,7 @@ class Supervisor:
         self._renew_at = 0.0
         self._exit_code = EXIT_OK
         self._over = threading.Event()
-        self._reaping = threading.Lock()  # a pid that was reaped may be somebody else's: it must not be killed
+        self._reaping = threading.Lock()  # a reaped pid may belong to another process: it must not be killed
         self._lifeline, self._lifeline_end = os.pipe()
 
     def run(self) -> int:
@@ -173,7 +173,7 @@ class Supervisor:
                 self._stop(number)
             elif number == signal.SIGHUP and not self._stopping:
                 log.info("recycling all worker processes", extra={"event": "processes_recycled"})
-                self._tell_all_to_stop()
+                self._stop_children()
             elif number == signal.SIGUSR1:
                 self._signal_all(signal.SIGUSR1)
 
@@ -186,7 +186,7 @@ class Supervisor:
                 _name(number),
                 extra={"event": "worker_stopping"},
             )
-            self._tell_all_to_stop()
+            self._stop_children()
             self._kill_at = time.monotonic() + self._settings.grace + 5.0
         elif self._stopping == 2:
             log.info("stopping at once", extra={"event": "worker_stopping"})
@@ -195,10 +195,10 @@ class Supervisor:
         else:
             self._kill_at = time.monotonic()
 
-    def _tell_all_to_stop(self) -> None:
+    def _stop_children(self) -> None:
         for child in self._children.values():
-            if not child.told_to_stop:
-                child.told_to_stop = True
+            if not child.stopping:
+                child.stopping = True
                 _signal(child, signal.SIGTERM)
 
     def _signal_all(self, number: int) -> None:
@@ -248,7 +248,7 @@ class Supervisor:
             ", ".join(settings.queues),
             extra={"event": "process_started"},
         )
-        with suppress(StoreError):  # it is said for people alone
+        with suppress(StoreError):  # only people read it
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
     def _spawn(self, info: SessionInfo, ledger: Ledger, custody: Custody, guard: Guard) -> subprocess.Popen[bytes]:
@@ -303,9 +303,9 @@ class Supervisor:
     def _bury(self, child: Child, code: int) -> None:
         started = child.ledger.entries()
         in_good_order = code == EXIT_OK and child.ledger.said_farewell
-        found_nothing = in_good_order and not (child.told_to_stop or child.ledger.recycling)
-        # What still ran when its process was told to stop is not to blame.
-        crashed = [] if in_good_order or child.told_to_stop else [entry.ref for entry in started]
+        found_nothing = in_good_order and not (child.stopping or child.ledger.recycling)
+        # What still ran when its process had to stop is not to blame.
+        crashed = [] if in_good_order or child.stopping else [entry.ref for entry in started]
         self._inherit(child)
         held = self._close_session(child.info.id, crashed)
         self._ever_ran = self._ever_ran or any(other.ledger.last_beat for other in (child, *self._children.values()))
@@ -313,11 +313,11 @@ class Supervisor:
         if code == EXIT_BAD_APP and not self._ever_ran:
             self._exit_code = EXIT_BAD_APP
             self._stopping = self._stopping or 1
-            self._tell_all_to_stop()
+            self._stop_children()
             return
         if self._stopping or (found_nothing and self._settings.burst):
             return
-        if not in_good_order and not child.told_to_stop:
+        if not in_good_order and not child.stopping:
             log.error(
                 "worker process %d died (%s) %s",
                 child.process.pid,
@@ -371,7 +371,7 @@ class Supervisor:
     # -- life --
 
     def _family(self) -> tuple[Child, ...]:
-        """The children, for whoever may meet the main thread changing them."""
+        """A copy of the children: the main thread may change them meanwhile."""
         return tuple(self._children.values())
 
     def _renew(self) -> None:
@@ -476,7 +476,7 @@ def _name(number: int) -> str:
 
 
 def _in_hand(ran: int, held: int | None) -> str:
-    """What a process was at: jobs that ran, and those that it held ready or had not told the end of.
+    """What a process was at: jobs that ran, and those that it held ready or had not settled.
 
     >>> _in_hand(1, 5), _in_hand(0, 2), _in_hand(2, None)
     ('while it ran 1 job and held 4 more', 'while it ran 0 jobs and held 2 more', 'while it ran 2 jobs')

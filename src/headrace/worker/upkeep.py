@@ -54,7 +54,9 @@ class Upkeep:
         if swept.again_in is not None and not swept.more:
             self._sweep_at = time.monotonic() + swept.again_in / 1000 * random.uniform(0.7, 1.0)  # noqa: S311
         if swept.sessions_closed:
-            log.warning("%d dead sessions found; %d jobs go on elsewhere", swept.sessions_closed, swept.jobs_returned)
+            log.warning(
+                "closed %d dead sessions, returned %d jobs to their queues", swept.sessions_closed, swept.jobs_returned
+            )
         if swept.failed_purged_early:
             log.warning(
                 "purged %d failed jobs before their age (failed-history): ended jobs took more than history-memory",
@@ -65,7 +67,7 @@ class Upkeep:
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process has in use; 0 where that can't be told."""
+    """Bytes of memory that this process has in use; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -28,10 +28,10 @@ from headrace.worker.outcomes import (
     SILENT,
     STOPPING,
     TIMED_OUT,
+    call_failure_hooks,
     conclude,
     outcome_of,
     release,
-    tell_of_failure,
 )
 from headrace.worker.run import Run
 from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
@@ -46,7 +46,7 @@ ENTRY = "from headrace.worker.zygote import main; main()"
 MERCY = 2.0
 """Seconds between asking a job's processes to end and ending them."""
 FAREWELL = 0.5
-"""Seconds that a process has for its stop hooks before its job's outcome is told without waiting for them."""
+"""Seconds that a process has for its stop hooks before its job is settled without waiting for them."""
 LONGEST_FAREWELL = 10.0
 """Seconds after which a process that has not ended by itself is ended."""
 
@@ -106,7 +106,7 @@ class IsolatedExecutor:
         self._leases.end(run, outcome)
 
     def _run(self, run: Run) -> Outcome | None:
-        """The outcome, or None if it has been told already."""
+        """The outcome, or None if it has been passed on already."""
         task = run.task
         assert task is not None
         if not task.options.scratch:
@@ -140,7 +140,7 @@ class IsolatedExecutor:
             try:
                 outcome = self._listen(run, connection)
             except Exception:
-                # What it says can't be understood: it is not to go on while somebody else runs it.
+                # Its messages can't be read: it must not go on while another process runs the job.
                 log.exception("job %s: its process speaks nonsense; ending it", run.id, extra={"event": "job_crashed"})
                 outcome = None
                 with suppress(ProcessLookupError):
@@ -264,7 +264,7 @@ def _crashed(run: Run, reason: str) -> Outcome:
     log.error("job %s (%s) crashed: %s", run.id, run.lease.task, reason, extra={"event": "job_crashed"})
     lease = run.lease
     if lease.crashes + 1 >= lease.max_crashes and run.task is not None:
-        tell_of_failure(run, run.task, HeadraceError(reason))
+        call_failure_hooks(run, run.task, HeadraceError(reason))
     return outcome_of(run, Kind.CRASHED, error=encode_error(ErrorText("Crashed", reason)), note=reason)
 
 
@@ -316,7 +316,7 @@ class Zygote:
             return self._news.wait_for(lambda: pid in self._ends or self._gone, timeout=within)
 
     def wait(self, pid: int) -> int | None:
-        """How a child ended; None if nobody knows."""
+        """How a child ended; None if that is not known."""
         self.has_ended(pid, LONGEST_FAREWELL)
         with self._news:
             self._connections.pop(pid, None)

@@ -40,8 +40,8 @@ class ThreadExecutor:
         self._threads: list[threading.Thread] = []
         self._asleep: list[threading.Lock] = []
         """A lock of each thread that sleeps: to release it wakes it."""
-        self._errands: deque[Callable[[], None]] = deque()
-        self._on_errand = False
+        self._requests: deque[Callable[[], None]] = deque()
+        self._lent = False
         self._quick = False
         self._closed = False
         self._guard = threading.Lock()
@@ -49,7 +49,7 @@ class ThreadExecutor:
     def submit(self, runs: list[Run]) -> None:
         self._line.extend(runs)
         if not self._quick:
-            self._wake(len(runs) - self._on_errand)  # whoever brings them takes one
+            self._wake(len(runs) - self._lent)  # the thread that brings them takes one
         elif len(self._asleep) == len(self._threads):
             self._wake(1)
 
@@ -60,15 +60,15 @@ class ThreadExecutor:
         trouble: list[BaseException] = []
 
         def go() -> None:
-            self._on_errand = True
+            self._lent = True
             try:
                 work()
             except BaseException as error:
                 trouble.append(error)
-            self._on_errand = False
+            self._lent = False
             back.release()
 
-        self._errands.append(go)
+        self._requests.append(go)
         self._wake(1)
         back.acquire()
         if trouble:
@@ -89,12 +89,12 @@ class ThreadExecutor:
                     thread.start()
 
     def _rest(self, nap: threading.Lock) -> None:
-        """Nobody waits in line: go on an errand, or sleep."""
-        if self._errands:  # there is one pump, so there is one errand
-            self._errands.popleft()()
+        """There is nothing in line: do what the pump asks for, or sleep."""
+        if self._requests:  # there is one pump, so there is one request
+            self._requests.popleft()()
             return
         self._asleep.append(nap)
-        if self._line or self._errands or self._closed:  # since when? Perhaps whoever did that saw nobody asleep
+        if self._line or self._requests or self._closed:  # perhaps since before this thread was among the sleepers
             with suppress(ValueError):
                 self._asleep.remove(nap)
                 return
