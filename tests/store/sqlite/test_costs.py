@@ -38,6 +38,7 @@ WHOLE_INDEXES = {
     "queue_running_some": "looks at every open session",
     "ready_queues": "goes through what it has found",
     "ready_count": "counts up to a limit",
+    "scheduled_queues": "goes through what it has found",
     "sessions": "looks at every open session",
     "sessions_holding": "goes through what it has found",
     "sessions_open": "counts the open sessions by their index",
@@ -79,6 +80,9 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
     [
         ("take", "COVERING INDEX job_ready (queue=?)"),
         ("promote", "COVERING INDEX job_scheduled (due<?)"),
+        ("promote_queue", "INDEX job_scheduled_queue (queue=? AND <expr>=? AND due<?)"),
+        ("lanes_due", "INDEX job_scheduled_queue (queue=? AND <expr>=? AND due<?)"),
+        ("scheduled_queues", "INDEX job_scheduled_queue (queue>?)"),
         ("next_due", "COVERING INDEX job_scheduled"),
         ("next_tick", "COVERING INDEX schedule_next"),
         ("schedule_due", "INDEX schedule_next"),

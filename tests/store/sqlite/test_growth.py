@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import SessionInfo, Take
+from headrace.records import Lane, SessionInfo, Take
 from headrace.store.contract import Waiter
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sqlite import put, sessions, sweep
@@ -327,3 +327,33 @@ def test_a_job_does_not_wait_behind_those_of_another_queue_that_fall_due(open_st
     clock.advance(10)
     turn = session.exchange(take=Take(("mine",), 5), clock=clock)
     assert [lease.queue for lease in turn.leases] == ["mine"]
+
+
+@pytest.mark.parametrize("mine", ["mine", "m*"])
+@pytest.mark.parametrize("lane", [None, Lane("key", limit=1)])
+@pytest.mark.parametrize("others", [None, Lane("other", limit=1)])
+def test_nothing_of_a_worker_waits_behind_others_that_fall_due(
+    open_store: OpenStore, mine: str, lane: Lane | None, others: Lane | None
+) -> None:
+    clock = ManualClock()
+    store = open_store(clock=clock)
+    store.run(store.put(jobs(3_000, queue="bulk", lane=others, delay=1)))
+    store.run(store.put(jobs(1, queue="mine", lane=lane, delay=2)))
+    session = Session(store)
+    clock.advance(10)
+    turn = session.exchange(take=Take((mine,), 5), clock=clock)
+    assert [lease.queue for lease in turn.leases] == ["mine"]
+
+
+def test_plain_jobs_do_not_wait_behind_those_of_lanes_that_fall_due(open_store: OpenStore) -> None:
+    clock = ManualClock()
+    store = open_store(clock=clock)
+    store.run(store.put(jobs(3_000, lane=Lane("key", limit=1), delay=1)))
+    store.run(store.put(jobs(1, delay=2)))
+    session = Session(store)
+    clock.advance(10)
+    with counted(store) as seen:
+        turn = session.exchange(take=Take(("default",), 5), clock=clock)
+    assert len(turn.leases) == 2, "one of the lane, and the plain one"
+    assert turn.next_due == 1 + turn.now - 10, "there is more that is due"
+    assert len(seen.statements) < 1_000

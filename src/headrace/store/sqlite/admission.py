@@ -72,21 +72,24 @@ def removed(tx: Transaction, seq: int) -> None:
 
 
 DUE_AT_ONCE = 1_000
-OWN_QUEUES = 100
-"""So many of the queues that a worker names come before all others when jobs fall due."""
+LANED_AT_ONCE = 100
+"""Jobs of lanes cost ten times as much, as their lanes decide."""
 
 
-def promote(tx: Transaction, own: Sequence[str]) -> None:
-    """Move what has fallen due into line, in bounded steps, so that no queue of the worker waits behind all others.
+def promote(tx: Transaction, own: Sequence[str], any_lane: bool) -> None:
+    """Move what has fallen due into line, in bounded steps.
 
-    Jobs of lanes come first, as these ask their lanes.
+    The worker's own queues come first, each with its share, so that none waits behind all others.
     """
-    found = tx.rows(SQL["laned_due"], (tx.now, DUE_AT_ONCE))
-    for (seq,) in found:
+    left, of_lanes = DUE_AT_ONCE, LANED_AT_ONCE
+    for queue in own:
+        tx.execute(SQL["promote_queue"], (tx.now, queue, DUE_AT_ONCE // len(own)))
+        left -= tx.connection.changes()
+        if any_lane and of_lanes:
+            share = min(of_lanes, max(1, LANED_AT_ONCE // len(own)))
+            for row in tx.rows(SQL["lanes_due"], (tx.now, queue, share)):
+                lanes.fall_due(tx, Placement(*row))
+                of_lanes -= 1
+    tx.execute(SQL["promote"], (tx.now, left))
+    for (seq,) in tx.rows(SQL["laned_due"], (tx.now, of_lanes)) if any_lane else ():
         lanes.fall_due(tx, placement(tx, seq))
-    if len(found) < DUE_AT_ONCE:
-        left = DUE_AT_ONCE
-        for queue in own[:OWN_QUEUES]:
-            tx.execute(SQL["promote_queue"], (tx.now, queue, DUE_AT_ONCE // min(len(own), OWN_QUEUES)))
-            left -= tx.connection.changes()
-        tx.execute(SQL["promote"], (tx.now, left))

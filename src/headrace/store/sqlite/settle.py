@@ -122,7 +122,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     leases = []
     if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
-            admission.promote(tx, names.plain)
+            admission.promote(tx, names.scheduled(tx), any_lane)
             next_due = _next_due(tx)
         leases = taking.take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
         for lease in leases if tx.listened else ():

@@ -21,6 +21,8 @@ from headrace.values.glob import is_glob, literal_part, matcher
 
 FEW = 8
 """So many queues are asked one by one whether they have work. Of more, those that have work are looked up."""
+OWN_QUEUES = 100
+"""So many of the queues that a worker serves come before all others when jobs fall due."""
 _PAGE = 512
 
 
@@ -51,6 +53,13 @@ class Names:
                 places[name] = min(place, places.get(name, place))
         return sorted(places, key=lambda name: (places[name], name))[:most]
 
+    def scheduled(self, tx: Transaction) -> Sequence[str]:
+        """The first queues that jobs may fall due in, those that fit patterns behind the others."""
+        own = self.plain[:OWN_QUEUES]
+        for _, pattern in self.patterns:
+            own += tuple(islice(_fitting(tx, pattern, SQL["scheduled_queues"]), OWN_QUEUES - len(own)))
+        return own
+
     def _ready(self, tx: Transaction) -> Iterator[str]:
         """Those of the plain names that have ready jobs.
 
@@ -68,12 +77,12 @@ class Names:
             page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
 
 
-def _fitting(tx: Transaction, pattern: str) -> Iterator[str]:
-    """The queues with ready jobs that fit: from index entry to index entry, however many jobs they have."""
+def _fitting(tx: Transaction, pattern: str, statement: str = SQL["ready_queues"]) -> Iterator[str]:
+    """The queues with ready (or other) jobs that fit: from index entry to index entry, however many jobs they have."""
     prefix, fit = literal_part(pattern), matcher(pattern)
     at, page = prefix, 8
     while True:
-        found = [queue for (queue,) in tx.rows(SQL["ready_queues"], (at, page))]
+        found = [queue for (queue,) in tx.rows(statement, (at, page))]
         for queue in found:
             if not queue.startswith(prefix):
                 return

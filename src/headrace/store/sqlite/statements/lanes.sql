@@ -75,7 +75,7 @@ DELETE FROM laned WHERE job = ?1
 SELECT job, due FROM laned WHERE lane = ?1 AND place = {IN_LINE} ORDER BY rank, due, job LIMIT 1
 
 -- name: laned_due
--- Jobs of lanes that have fallen due.
+-- Jobs of lanes that have fallen due in any queue.
 SELECT job FROM laned WHERE place = {IS_SCHEDULED} AND due <= ?1 ORDER BY due, job LIMIT ?2
 
 -- name: laned_within

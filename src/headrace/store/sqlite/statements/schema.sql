@@ -57,8 +57,8 @@ END;
 CREATE INDEX job_ready ON job (queue, priority DESC, due, seq) WHERE state = {READY};
 -- What falls due next.
 CREATE INDEX job_scheduled ON job (due, queue) WHERE state = {SCHEDULED};
--- The same in each queue, so that the jobs of one do not wait behind those of another.
-CREATE INDEX job_scheduled_queue ON job (queue, due) WHERE state = {SCHEDULED};
+-- The same in each queue, so that the jobs of one do not wait behind those of another, nor plain ones behind those of lanes.
+CREATE INDEX job_scheduled_queue ON job (queue, flags & {LANED}, due) WHERE state = {SCHEDULED};
 -- What a session holds.
 CREATE INDEX job_held ON job (session, queue) WHERE state = {RUNNING};
 -- What retention looks at.
