@@ -35,9 +35,9 @@ from headrace.values.clock import ManualClock
 
 REQUESTS = (
     "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
-    "revive", "listen", "watch", "hear", "get", "find", "find by tag", "find by state", "find by worker", "history",
+    "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state", "find by worker", "history",
     "counts", "sessions",
-    "tag", "track", "tags", "failures", "listen to a pattern", "settings", "set settings", "stats",
+    "tag", "track", "tags", "failures", "wait for a pattern", "settings", "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
 
@@ -63,10 +63,10 @@ def list_of_queues(store: RedisStore) -> Script[None]:
 Request = Callable[[], Operation[object]]
 
 
-def question(ear: RedisWaiter) -> Script[tuple[bool, int]]:
-    """What an ear asks before it waits."""
-    ear.close()
-    return ear._question
+def question(waiter: RedisWaiter) -> Script[tuple[bool, int]]:
+    """What a waiter asks before it waits."""
+    waiter.close()
+    return waiter._question
 
 
 def stage(batch: bytes, jobs: list[NewJob], last: bytes) -> Script[object]:
@@ -187,10 +187,10 @@ class Scene:
             "cancel": lambda: store.cancel(["in the row 1", "in the line", "later", "run 1", "failed", "nobody"]),
             "delete": lambda: store.delete(["replaceable", "run 1", "failed", "later", "in the row 2", "unique done"]),
             "revive": lambda: store.revive(["failed", "cancelled"]),
-            "listen": lambda: question(store.waiter("session of listener", ["nothing here"])),
-            "listen to a pattern": lambda: question(store.waiter("session of listener", ["nothing*", "here"])),
+            "wait": lambda: question(store.waiter("session of listener", ["nothing here"])),
+            "wait for a pattern": lambda: question(store.waiter("session of listener", ["nothing*", "here"])),
             "watch": lambda: question(store.job_waiter("run 2")),
-            "hear": lambda: store.events(self.cursor),
+            "events": lambda: store.events(self.cursor),
             "get": lambda: store.get(["failed", "run 1", "run large", "unique done", "nobody"]),
             "find": lambda: store.find(Filter(group="g", task="task", queue="default")),
             "find by tag": lambda: store.find(Filter(tag="blue", states=(State.READY,))),

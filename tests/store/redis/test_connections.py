@@ -29,7 +29,7 @@ from .scenes import Scene
 from .servers import Server, contents
 
 WRITING = (
-    "put", "put_plain", "exchange", "report", "renew", "open", "close", "sweep", "cancel", "delete", "revive", "listen",
+    "put", "put_plain", "exchange", "report", "renew", "open", "close", "sweep", "cancel", "delete", "revive", "wait",
     "watch",
 )  # fmt: skip
 READING = ("get", "find", "history", "counts", "sessions")
@@ -174,7 +174,7 @@ def test_a_server_that_stays_silent_is_unavailable_and_a_write_to_it_unsure(priv
         assert put(store, "b")[0].created
 
 
-@pytest.mark.parametrize("name", ["tags", "failures", "settings", "stats", "find by tag", "hear", "listen", "watch"])
+@pytest.mark.parametrize("name", ["tags", "failures", "settings", "stats", "find by tag", "events", "wait", "watch"])
 def test_one_who_only_asks_is_not_told_that_it_may_have_been_done(
     private: Callable[..., Server], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(
     pytest.fail("a script with so many calls is not bounded")
 
 
-NEED_NOT_ASK = ("exchange", "report", "renew", "close", "listen", "watch")
+NEED_NOT_ASK = ("exchange", "report", "renew", "close", "wait", "watch")
 """A session that was opened is one of a format that is known; who watches a job has looked at it before."""
 
 

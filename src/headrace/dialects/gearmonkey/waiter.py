@@ -71,13 +71,13 @@ class ChannelWaiter(RedisWaiter):
         self._listening, self._in_vain = True, 0
         return channels
 
-    def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
+    def _steps(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
         if self._has_room() is not False:
             self._in_vain = 0
             if not self._listening and self._connection is not None:
                 with suppress(*BROKEN):  # the course itself finds out
                     self._listen(again=True)
-        return super()._course(timeout)
+        return super()._steps(timeout)
 
     def _listen(self, *, again: bool) -> None:
         verb = b"SUBSCRIBE" if again else b"UNSUBSCRIBE"

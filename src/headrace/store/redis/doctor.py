@@ -23,12 +23,12 @@ class Settings:
     """The few settings that decide, as far as this user may know them."""
 
     def __init__(self, driver: Driver) -> None:
-        self.told: dict[str, str] = {}
+        self.config: dict[str, str] = {}
         for name in _NAMES:
             answer = _ask(driver, "CONFIG", "GET", name)
             if answer is None:
                 break
-            self.told.update(zip(map(_text, answer[::2]), map(_text, answer[1::2]), strict=True))
+            self.config.update(zip(map(_text, answer[::2]), map(_text, answer[1::2]), strict=True))
         self.info: dict[str, str] = {}
         for section in ("persistence", "memory", "server", "stats"):
             lines = (line.partition(":") for line in _text(_ask(driver, "INFO", section) or b"").splitlines())
@@ -39,18 +39,18 @@ class Settings:
     @property
     def appends(self) -> bool | None:
         """Whether all writes are kept in a file. None: this user may not know."""
-        if "appendonly" in self.told:
-            return self.told["appendonly"] == "yes"
+        if "appendonly" in self.config:
+            return self.config["appendonly"] == "yes"
         return self.info["aof_enabled"] == "1" if "aof_enabled" in self.info else None
 
     @property
     def policy(self) -> str:
-        return self.told.get("maxmemory-policy") or self.info.get("maxmemory_policy", "")
+        return self.config.get("maxmemory-policy") or self.info.get("maxmemory_policy", "")
 
     @property
     def fullness(self) -> float:
         """The share of its memory that the server uses; 0 where it has no bound, or does not tell."""
-        bound = int(self.told.get("maxmemory") or self.info.get("maxmemory", "0"))
+        bound = int(self.config.get("maxmemory") or self.info.get("maxmemory", "0"))
         used = int(self.info.get("used_memory", "0")) - int(self.info.get("mem_not_counted_for_evict", "0"))
         return used / bound if bound else 0.0
 
@@ -60,7 +60,7 @@ class Settings:
             return Durability.UNKNOWN
         if not self.appends:
             return Durability.NONE
-        sync = self.told.get("appendfsync", "everysec")
+        sync = self.config.get("appendfsync", "everysec")
         return Durability.HOST if sync == "always" else Durability.PROCESS
 
 
@@ -85,7 +85,7 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
             "Persistence is off (appendonly no): jobs are lost when the server stops. Set appendonly yes, "
             "and appendfsync everysec or always."
         )
-    elif settings.told.get("appendfsync") == "no":
+    elif settings.config.get("appendfsync") == "no":
         found.append(
             "appendfsync is no: jobs survive the server's death, but many seconds of them are lost with the machine."
         )
@@ -102,7 +102,7 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
         found.append(
             f"The server has evicted {settings.info['evicted_keys']} keys since it started: jobs may be missing."
         )
-    if not settings.told and settings.info:
+    if not settings.config and settings.info:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
     if abs(settings.ahead) > CLOCKS_DIFFER:
         found.append(
@@ -111,7 +111,7 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
         )
     if settings.deaf:
         found.append(
-            "This user may not publish and subscribe: workers ask for work once a second instead of being told. "
+            "This user may not publish and subscribe: workers ask for work once a second instead of being config. "
             f"Allow the channels of the namespace (ACL SETUSER ... &{driver.keys.prefix}*)."
         )
     version = settings.info.get("redis_version", "")

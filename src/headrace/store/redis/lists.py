@@ -2,7 +2,7 @@
 
 A list is kept at the server under the digest of its names, for all sessions that have the same. Where it is not known,
 because it is new or was not used for a day, the request is refused, the list is sent, and the request is made again.
-A worker that takes from its queues in turn begins with another one each time: that is the same list, from a place on.
+A worker that takes round-robin begins with another one each time: that is the same list, from a place on.
 """
 
 from __future__ import annotations

@@ -236,11 +236,11 @@ def controls(said: Sequence[Any]) -> list[QueueControl]:
     return [QueueControl(queue=queue, **queues[queue]) for queue in sorted(queues)]
 
 
-def lane(queue: str, told: Sequence[Any]) -> LaneSnapshot | None:
+def lane(queue: str, reply: Sequence[Any]) -> LaneSnapshot | None:
     """What lua/scripts/lane.lua tells about a lane."""
-    if not told:
+    if not reply:
         return None
-    key, limit, rate, per, sequence, running, runs, front, blocked, next_start = told
+    key, limit, rate, per, sequence, running, runs, front, blocked, next_start = reply
     return LaneSnapshot(
         queue=queue,
         lane=Lane(text(key), limit or None, rate or None, per, bool(sequence)),

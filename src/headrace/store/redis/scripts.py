@@ -18,10 +18,10 @@ from importlib import resources
 
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
-    "edit", "exchange", "few", "get", "hear", "history", "lane", "listen", "most", "names", "open", "peek", "put",
+    "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "open", "peek", "put",
     "put_plain", "renew", "report", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
-    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "walk",
-    "watch",
+    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "wait",
+    "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due",
@@ -35,7 +35,7 @@ READS = frozenset(
     }
 )  # fmt: skip
 """Those that write nothing."""
-ASKS = frozenset({"hear", "listen", "rights", "watch"})
+ASKS = frozenset({"events", "rights", "wait", "watch"})
 """Those that write nothing that lasts: that somebody listens, for a minute or so, or what they take back at once."""
 
 _INCLUDE = re.compile(r"^--@include (.*)$", re.MULTILINE)

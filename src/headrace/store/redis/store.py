@@ -199,15 +199,15 @@ class RedisStore(OnRedis):
         return RedisWaiter.for_job(self.driver, job_id)
 
     def listen(self) -> Operation[str]:
-        return Script("hear", (b"", b"1"), lambda reply, _: str(reply[0].decode()))
+        return Script("events", (b"", b"1"), lambda reply, _: str(reply[0].decode()))
 
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
         def read(reply: Reply, _: bool) -> Batch:
-            reached, missed, *told = reply
-            events = [event for entry in told if (event := records.happening(entry)) is not None]
+            reached, missed, *entries = reply
+            events = [event for entry in entries if (event := records.happening(entry)) is not None]
             return Batch(events, reached.decode(), bool(missed))
 
-        return Script("hear", (cursor.encode(), b"%d" % limit), read)
+        return Script("events", (cursor.encode(), b"%d" % limit), read)
 
     def event_waiter(self) -> Waiter:
         return EventWaiter(self.driver)

@@ -1,11 +1,11 @@
-"""Ears at the server: a subscription, a pipe to be poked through, and no polling.
+"""Waiters at the server: a subscription, a pipe that `poke` writes to, and no polling.
 
 A worker that asked for more than there was is registered as hungry by that very request, in the same step. News for
-its queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. An ear
+its queues is then published to it, or to another hungry one: one hint wakes one worker, and carries no job. A waiter
 subscribes when it is armed for the first time and stays subscribed, so arming costs nothing after that.
 
-One with nothing in hand waits and takes in one (`turn`): it sends its request for work behind a command that blocks,
-and the server works on it the moment that a hint ends the blocking, without a trip to the worker and back.
+A worker with nothing in hand waits and takes in one (`wait_and_run`): it sends its request for work behind a command
+that blocks, and the server works on it the moment that a hint ends the blocking, without a trip to the worker and back.
 
 A hint can get lost: with the worker that got it, with a connection. So a sleeper with free slots asks every few seconds
 whether there is work, and one whose connection broke takes that as news.
@@ -37,20 +37,20 @@ ASK_SECONDS = 5.0
 """How often a sleeper asks for what it may have missed."""
 SELDOM = 3
 """How many times as long it may wait for that where there are many: others ask as well."""
-DEAF_SECONDS = 1.0
-"""And one that may not listen."""
+WITHOUT_CHANNEL_SECONDS = 1.0
+"""And one that may not subscribe."""
 PING_SECONDS = 15.0
 """How often a silent connection is tested; the answer may take as long."""
 WATCH_MILLISECONDS = 60_000
 PONG = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
-"""How a ping is answered to one who is subscribed."""
+"""The answer to a ping on a connection that is subscribed."""
 
 
 class RedisWaiter:
-    """A waiter.
+    """Blocks until something was published to a channel.
 
     `question` is a script that says whether there is news already, and in how many milliseconds there will be (or -1).
-    Without one, whoever has listened to another connection meanwhile, or cannot listen at all, takes that as news.
+    Without one, a new connection counts as news, and so does every question that could not be asked.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RedisWaiter:
         self._has_room = has_room
         self._connection: Any = None
         self._home: Address | None = None
-        """The node that we listen to: on a cluster a publisher is told of those who hear it there, and of no others."""
+        """The node of the subscription: on a cluster PUBLISH counts the subscribers of that node only."""
         self._socket = -1
         self._pokes = Pokes()
         self._poll = select.poll()  # select() cannot watch the thousandth file of a process
@@ -76,12 +76,12 @@ class RedisWaiter:
         self._unanswered = False
         self._failures = 0
         self._early = False
-        self._deaf = False
-        """This user may not subscribe to anything: all that is left is to ask, now and then."""
+        self._may_not_subscribe = False
+        """This user may not subscribe to anything: the waiter asks, now and then."""
 
     @classmethod
     def for_job(cls, driver: Driver, job_id: str) -> RedisWaiter:
-        """Hears of the end of one job."""
+        """Waits for the end of one job."""
         arguments = (job_id.encode(), b"%d" % WATCH_MILLISECONDS)
         question = Script("watch", arguments, lambda reply, _: (bool(reply), -1))
         return cls(driver, driver.keys.ended(job_id), question, lambda: None)
@@ -90,8 +90,8 @@ class RedisWaiter:
 
     def arm(self) -> None:
         if self._connection is not None and self._driver.opener.finder.owner not in (None, self._home):
-            self._hang_up()  # our keys have moved to another node; whoever arms looks for jobs after that
-        if self._connection is None and not self._deaf:
+            self._hang_up()  # our keys have moved to another node; a look for jobs follows `arm`
+        if self._connection is None and not self._may_not_subscribe:
             self._connected()  # if it is not, `wait` will try again, with pauses
 
     def poke(self) -> None:
@@ -102,11 +102,11 @@ class RedisWaiter:
         self._pokes.close()
 
     def wait(self, timeout: float | None) -> bool:
-        course = self._course(timeout)
+        steps = self._steps(timeout)
         answer: object = None
         while True:
             try:
-                step = course.send(answer)
+                step = steps.send(answer)
             except StopIteration as end:
                 return bool(end.value)
             if isinstance(step, Script):
@@ -114,18 +114,18 @@ class RedisWaiter:
             elif step is None:
                 answer = self._connected()
             else:
-                answer = self._stirred(step)
+                answer = self._readable(step)
 
-    def _stirred(self, seconds: float = 0.0) -> list[int]:
+    def _readable(self, seconds: float = 0.0) -> list[int]:
         """The descriptors with something to read, as soon as there are any."""
         return [descriptor for descriptor, _ in self._poll.poll(math.ceil(seconds * 1000))]
 
     async def wait_async(self, timeout: float | None) -> bool:
-        course = self._course(timeout)
+        steps = self._steps(timeout)
         answer: object = None
         while True:
             try:
-                step = course.send(answer)
+                step = steps.send(answer)
             except StopIteration as end:
                 return bool(end.value)
             if isinstance(step, Script):
@@ -135,11 +135,11 @@ class RedisWaiter:
             else:
                 watched = [self._pokes.reader] if self._connection is None else [self._pokes.reader, self._socket]
                 await areadable(watched, step)
-                answer = self._stirred()
+                answer = self._readable()
 
-    # -- one course of waiting, for threads and event loops alike --
+    # -- one steps of waiting, for threads and event loops alike --
 
-    def _course(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
+    def _steps(self, timeout: float | None) -> Generator[Script[tuple[bool, int]] | float | None, Any, bool]:
         """Yields a script to run, None to be connected, or for how many seconds to sleep, which is answered with what
         has something to read. Ends with: is there news?
         """
@@ -147,10 +147,10 @@ class RedisWaiter:
         next_due = None
         if self._has_room() is None:  # nothing was asked yet, so nothing was registered
             self._asked = 0.0
-        stirred = self._stirred()
+        readable = self._readable()
         while True:
-            poked = self._pokes.reader in stirred and self._pokes.taken()
-            if self._deaf:
+            poked = self._pokes.reader in readable and self._pokes.taken()
+            if self._may_not_subscribe:
                 pass
             elif self._connection is None:
                 if poked:
@@ -162,10 +162,10 @@ class RedisWaiter:
                         return True
                 else:
                     self._failures += 1
-            elif (heard := self._heard(self._socket in stirred)) is None:
+            elif (news_read := self._read_news(self._socket in readable)) is None:
                 self._hang_up()
-                return True  # what was said meanwhile was not heard
-            elif heard:
+                return True  # a hint may have been lost with the connection
+            elif news_read:
                 return True
             if poked:
                 return False
@@ -179,16 +179,16 @@ class RedisWaiter:
                 if news:
                     return True
                 next_due = None if milliseconds < 0 else self._asked + milliseconds / 1000
-                stirred = self._stirred()
+                readable = self._readable()
                 continue
             if deadline is not None and now >= deadline:
                 return False
-            stirred = yield self._pause(now, (deadline, next_due, ask_at))
+            readable = yield self._pause(now, (deadline, next_due, ask_at))
 
     def _ask_at(self) -> float | None:
         """When to ask next: not while there is no server, nor for work that there is no room for."""
-        if self._deaf:
-            return self._asked + DEAF_SECONDS
+        if self._may_not_subscribe:
+            return self._asked + WITHOUT_CHANNEL_SECONDS
         if self._connection is None or self._has_room() is False:
             return None
         return self._asked + self._ask_seconds()
@@ -198,7 +198,7 @@ class RedisWaiter:
 
     def _pause(self, now: float, moments: Sequence[float | None]) -> float:
         pause = min([moment - now for moment in moments if moment is not None], default=3600.0)
-        if self._deaf:
+        if self._may_not_subscribe:
             pass
         elif self._connection is None:
             pause = min(pause, 0.05 * 2.0**self._failures, 2.0)
@@ -216,7 +216,7 @@ class RedisWaiter:
         except wire.ResponseError as error:
             if self._driver.diagnose(error).passes:
                 return False
-            self._deaf = True
+            self._may_not_subscribe = True
         return True
 
     def _open(self) -> Any:
@@ -249,15 +249,15 @@ class RedisWaiter:
         self._tested = time.monotonic()
         self._unanswered = False
 
-    def _heard(self, stirred: bool) -> bool | None:
+    def _read_news(self, readable: bool) -> bool | None:
         """Whether anything was published; None: the connection is gone."""
-        heard, self._early = self._early, False
+        news_read, self._early = self._early, False
         try:
-            if stirred:
-                said = self._read()
+            if readable:
+                received = self._read()
                 self._unanswered = False
                 self._tested = time.monotonic()
-                return self._is_news(said) or heard
+                return self._is_news(received) or news_read
             now = time.monotonic()
             if now >= self._tested + PING_SECONDS:
                 if self._unanswered:
@@ -267,32 +267,32 @@ class RedisWaiter:
                 self._tested = now
         except BROKEN:
             return None
-        return heard
+        return news_read
 
     def _read(self) -> bytes:
         """All that has come, in the protocol's own bytes."""
         listener: Any = self._connection._sock
-        said = b""
+        received = b""
         while True:
             try:
                 more: bytes = listener.recv(65_536)
             except (BlockingIOError, SSLWantReadError):
-                return said
+                return received
             if not more:
                 raise EOFError
-            said += more
+            received += more
             if not isinstance(listener, SSLSocket):  # what else there is will stir the next poll; TLS may keep it back
-                return said
+                return received
 
-    def _is_news(self, said: bytes) -> bool:
+    def _is_news(self, received: bytes) -> bool:
         """Not parsed: whatever is no answer to a ping is a hint, and a hint too many does no harm."""
-        return said.replace(PONG, b"") != b""
+        return received.replace(PONG, b"") != b""
 
     def _ask(self, question: Script[tuple[bool, int]]) -> tuple[bool, int]:
         try:
             return self._driver.run(question)
         except HeadraceError:
-            return False, -1  # whoever looks for jobs will be told what is wrong
+            return False, -1  # the next look for jobs raises what is wrong
 
     def _hang_up(self) -> None:
         if self._connection is not None:
@@ -302,10 +302,10 @@ class RedisWaiter:
 
 
 class WorkerWaiter(RedisWaiter):
-    """Hears of work in some queues, and of cancelled jobs of one session; and may take as it waits.
+    """Waits for work in some queues, and for cancelled jobs of one session; and may take as it waits.
 
-    `has_room` tells whether the session's last request left slots free (None: it has not asked yet). If not,
-    it does not want to hear of work. `crowd` tells how many times less often this one need come, as there are others.
+    `has_room`: whether the session's last request left slots free (None: it has not asked yet). If not, work is no
+    news. `crowd`: how many times less often this one need ask, as there are others.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class WorkerWaiter(RedisWaiter):
         crowd: Callable[[], float],
     ) -> None:
         arguments = (session.encode(), *(queue.encode() for queue in dict.fromkeys(driver.lists.shortened(queues))))
-        question = Script("listen", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
+        question = Script("wait", arguments, lambda reply, _: (bool(reply[0]), int(reply[1])))
         super().__init__(driver, driver.keys.wake(session), question, has_room)
         self._crowd = crowd
         self._bell = driver.keys.bell(session).encode()
@@ -332,7 +332,7 @@ class WorkerWaiter(RedisWaiter):
 
         None: that could not be done, or it is not known whether it was. The request must be one that can be repeated.
         """
-        if self._connection is None or not self._may_block:  # nobody hears of us, or we may not do this
+        if self._connection is None or not self._may_block:  # no hint would reach us, or we may not do this
             return None
         try:
             if self._line is None:
@@ -352,7 +352,7 @@ class WorkerWaiter(RedisWaiter):
 
     def _drop_hints(self) -> None:
         """What was published has rung the bell, too."""
-        if self._socket in self._stirred() and self._heard(True) is None:
+        if self._socket in self._readable() and self._read_news(True) is None:
             raise EOFError
 
     def _wait_for_line(self, meanwhile: Callable[[], float | None]) -> None:
@@ -371,12 +371,12 @@ class WorkerWaiter(RedisWaiter):
             if pause is None:
                 rung = self._ring()
                 continue
-            stirred = [descriptor for descriptor, _ in poll.poll(math.ceil(min(pause, 1.0) * 1000))]
-            if line in stirred:
+            readable = [descriptor for descriptor, _ in poll.poll(math.ceil(min(pause, 1.0) * 1000))]
+            if line in readable:
                 return
             if time.monotonic() > give_up:
                 raise TimeoutError
-            if self._pokes.reader in stirred and self._pokes.taken() and not rung:
+            if self._pokes.reader in readable and self._pokes.taken() and not rung:
                 rung = self._ring()
 
     def _ring(self) -> bool:
@@ -394,7 +394,7 @@ class WorkerWaiter(RedisWaiter):
 
 
 class EventWaiter(RedisWaiter):
-    """An ear for events: blocks at the end of their stream, on a connection of its own."""
+    """Waits for events: blocks at the end of their stream, on a connection of its own."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver, "", None, lambda: False)
@@ -436,8 +436,8 @@ class EventWaiter(RedisWaiter):
         self._blocks = True
         self._tested = time.monotonic() + PING_SECONDS
 
-    def _heard(self, stirred: bool) -> bool | None:
-        if not stirred:
+    def _read_news(self, readable: bool) -> bool | None:
+        if not readable:
             return None if time.monotonic() >= self._tested + PING_SECONDS else False
         self._blocks = False
         try:
@@ -445,7 +445,7 @@ class EventWaiter(RedisWaiter):
                 return True
             self._read_on()  # the server lets nobody block for ever, so that we know that it is there
         except wire.ResponseError:
-            return True  # whoever reads the stream will be told what is wrong
+            return True  # the next read of the stream raises what is wrong
         except BROKEN:
             return None
         return False

@@ -200,7 +200,7 @@ local function remove(job)
   if band(job.flags, LARGE_BODY) ~= 0 then
     plan.large['b:' .. job.id] = false
   end
-  if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 7) ~= 0 then
+  if band(job.flags, STORY) ~= 0 and band(job.story:byte(1), 7) ~= 0 then
     for _, kind in ipairs({ 'd:', 'r:', 'e:' }) do
       plan.large[kind .. job.id] = false
     end

@@ -280,9 +280,9 @@ local function tell_all(hungry, is_watched)
     rouse(session)
   end
   if is_watched then
-    tell_watchers(plan.ended)
+    wake_job_waiters(plan.ended)
   end
-  tell_listeners()
+  publish_events()
 end
 
 -- `first` is the first write (a function): one that a full server refuses, or one that it lets through.

@@ -22,7 +22,7 @@ local function describe(job)
   if band(job.flags, LARGE_BODY) ~= 0 then
     kinds[1] = 'b'
   end
-  local large = band(job.flags, STORY) ~= 0 and job.told:byte(1) or 0
+  local large = band(job.flags, STORY) ~= 0 and job.story:byte(1) or 0
   for bit_, kind in pairs({ [1] = 'd', [2] = 'r', [4] = 'e' }) do
     if band(large, bit_) ~= 0 then
       kinds[#kinds + 1] = kind

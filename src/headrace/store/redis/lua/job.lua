@@ -23,7 +23,7 @@ local STORY_SIZE = 39
 local INLINE = 2000
 local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
 
--- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until somebody asks for it.
+-- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until `story_of` is called.
 -- `queue` and `arrival` are what the caller knows of it, should it be damaged.
 local function parse(id, record, queue, arrived)
   if #record < HEAD_SIZE then
@@ -33,8 +33,8 @@ local function parse(id, record, queue, arrived)
     unpack_from(HEAD_FORMAT, record)
   local session, request, started, finished = 0, 0, 0, 0
   local ran = band(flags, RUN) ~= 0
-  local told = band(flags, STORY) ~= 0 and STORY_SIZE or 0
-  if #record < at - 1 + (ran and RUN_SIZE or 0) + length + told or length < 4 or state > CANCELLED then
+  local story = band(flags, STORY) ~= 0 and STORY_SIZE or 0
+  if #record < at - 1 + (ran and RUN_SIZE or 0) + length + story or length < 4 or state > CANCELLED then
     fail_damaged(id, queue, arrived)
   end
   if ran then
@@ -48,7 +48,7 @@ local function parse(id, record, queue, arrived)
     id = id, state = state, flags = flags, token = token, attempts = attempts, crashes = crashes, due = due,
     created = created, arrival = arrival, priority = priority, max_crashes = max_crashes,
     session = session, request = request, started = started, finished = finished,
-    queue = record:sub(at + 2, at + 1 + size), put = record:sub(at, at + length - 1), told = record:sub(at + length),
+    queue = record:sub(at + 2, at + 1 + size), put = record:sub(at, at + length - 1), story = record:sub(at + length),
   }
 end
 
@@ -57,16 +57,16 @@ local function serialize(job)
     HEAD_FORMAT, job.state, job.flags, job.token, job.attempts, job.crashes, job.due, job.created, job.arrival,
     job.priority, job.max_crashes, #job.put)
   if band(job.flags, RUN) ~= 0 then
-    return head .. pack(RUN_FORMAT, job.session, job.request, job.started, job.finished) .. job.put .. job.told
+    return head .. pack(RUN_FORMAT, job.session, job.request, job.started, job.finished) .. job.put .. job.story
   end
-  return head .. job.put .. job.told
+  return head .. job.put .. job.story
 end
 
 -- What became of it so far, as a table; `tell` puts it back. A record whose story is cut short has none.
 local function story_of(job)
   if band(job.flags, STORY) ~= 0 then
     local good, large, worker, group, data, result, error_, progress, total, deferred =
-      pcall(unpack_from, STORY_FORMAT, job.told)
+      pcall(unpack_from, STORY_FORMAT, job.story)
     if not good then
       fail_damaged(job.id, job.queue, job.arrival)
     end
@@ -85,7 +85,7 @@ end
 
 local function tell(job, story)
   job.flags = bor(job.flags, STORY)
-  job.told = pack(
+  job.story = pack(
     STORY_FORMAT, story.large, #story.worker, story.worker, #story.group, story.group, #story.data, story.data,
     #story.result, story.result, #story.error, story.error, story.progress, story.total, story.deferred)
 end

@@ -205,7 +205,7 @@ function settle_plain(session, sent, settle_other)
       fold(queue, due, started, finished)
       numbers[queue] = (numbers[queue] or 0) + 1
       verdicts[i] = V_OK
-      if somebody_listens() then
+      if has_subscribers() then
         happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'done', '', session.name)
       end
     else
@@ -280,7 +280,7 @@ function read_take(sent)
   local ask = { grace = 0, names = {} }
   local how, at
   ask.slots, ask.spare, how, at = unpack_from('>ddB', sent)
-  ask.in_turn = band(how, 1) == 1
+  ask.round_robin = band(how, 1) == 1
   if band(how, 2) ~= 0 then
     ask.grace, at = unpack_from('>d', sent, at)
     checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
@@ -381,7 +381,7 @@ local function write_plain(session, settled, got)
   bulk('HSET', META, set)
   write_stats(statistics)
   if is_watched then
-    tell_watchers(settled.done)
+    wake_job_waiters(settled.done)
   end
 end
 
@@ -461,7 +461,7 @@ function asks_plainly(session, ask)
       return false
     end
   end
-  return #names <= (ask and ask.in_turn and 1 or HINTS_AT_MOST)
+  return #names <= (ask and ask.round_robin and 1 or HINTS_AT_MOST)
 end
 
 end

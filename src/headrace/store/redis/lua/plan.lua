@@ -186,7 +186,7 @@ end
 
 -- Tell those who listen, if anybody does, what happened to a job, as it is now. Who removes it tells so before.
 local function happened(job, what, detail, worker)
-  if somebody_listens() then
+  if has_subscribers() then
     happened_to(job.id, job.put, 1, what, detail or '', worker or '', more_of(job).tracked)
   end
 end

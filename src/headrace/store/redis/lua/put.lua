@@ -82,7 +82,7 @@ local function new_job(id, queue, due, priority, max_crashes, flags, put, body, 
   return {
     id = id, queue = queue, flags = without(flags, HAS_DATA), token = 0, attempts = 0, crashes = 0, created = put_at, due = due,
     priority = priority, max_crashes = max_crashes, session = 0, request = 0, started = 0, finished = 0, put = put,
-    told = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more, delay = delay, data = data,
+    story = '', body = body, key = key, unique_for = unique_for, replace = replace, more = more, delay = delay, data = data,
   }
 end
 
@@ -241,7 +241,7 @@ local function insert_plain(id, queue, due, priority, max_crashes, flags, put)
   line[#line + 1] = -priority
   line[#line + 1] = pack('>I6I6', due, arrival) .. id
   lengths[queue] = lengths[queue] + 1
-  if somebody_listens() then
+  if has_subscribers() then
     happened_to(id, put, 1, 'created', '', '')
   end
 end

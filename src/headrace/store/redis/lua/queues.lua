@@ -251,7 +251,7 @@ makers.queues = function()
   end
 
   -- Whether a session that looks for queues in several steps may have passed by news: it was told of some, or would not have been.
-  function queues.has_been_told(session)
+  function queues.may_have_missed_news(session)
     local registered = hungry_for(session)
     for _, name in ipairs(registered) do
       if not call('ZMSCORE', PREFIX .. 'hungry:' .. name, session.id)[1] then

@@ -120,7 +120,7 @@ local function head_of_row(queue, wanted, from)
   return live, upto, chosen, more and read or nil
 end
 
--- How many of each queue's line to look at when their turns come one by one: some more than its share. Who has more is asked again.
+-- How many of each queue's line to look at in a round robin: some more than its share. A queue that has more is read again.
 local function share_of(wanted, number)
   return math.min(wanted, math.max(8, math.ceil(2 * wanted / number)))
 end
@@ -179,7 +179,7 @@ local function head_of_line(queue, wanted)
 end
 
 -- Which jobs to hand out, in order: their ids, and the queues they are taken from.
-local function choose(queues, wanted, in_turn)
+local function choose(queues, wanted, round_robin)
   local ids, from, entered = {}, {}, {}
   local function pick(queue, member, in_row, in_plan)
     ids[#ids + 1] = member:sub(13)
@@ -193,7 +193,7 @@ local function choose(queues, wanted, in_turn)
       plan.heads[queue] = (plan.heads[queue] or 0) + 1
     end
   end
-  if in_turn then
+  if round_robin then
     local lines, in_row, in_plan = {}, {}, {}
     local share, read, found, full = share_of(wanted, #queues), 0, 0, true
     while full and found < wanted do
@@ -206,12 +206,12 @@ local function choose(queues, wanted, in_turn)
       end
       read, share = share, math.min(2 * share, wanted)
     end
-    for turn = 1, wanted do
+    for place = 1, wanted do
       local before = #ids
       for i, queue in ipairs(queues) do
-        local member = lines[i][turn]
+        local member = lines[i][place]
         if member and #ids < wanted then
-          pick(queue, member, in_row[i][turn], in_plan[i][turn])
+          pick(queue, member, in_row[i][place], in_plan[i][place])
         end
       end
       if #ids == before then
@@ -254,7 +254,7 @@ local function choose(queues, wanted, in_turn)
 end
 
 local function tell_start(session, id, record)
-  if somebody_listens() then
+  if has_subscribers() then
     happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'started', '', session.name)
   end
 end

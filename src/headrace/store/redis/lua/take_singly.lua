@@ -2,12 +2,12 @@
 -- What this exchange puts into a queue's line, in order; what lanes have let in since.
 --@include take
 
-local turns = on_demand('turns')
+local singly = on_demand('singly')
 
-makers.turns = function()
-  turns.heads = {}
+makers.singly = function()
+  singly.heads = {}
 
-  function turns.absorb(source)
+  function singly.absorb(source)
     local entering = plan.enter[source.queue]
     if not entering or not entering[1] then
       return
@@ -19,7 +19,7 @@ makers.turns = function()
   end
 
   -- `share`: how many are read at once.
-  function turns.open_source(queue, share)
+  function singly.open_source(queue, share)
     local room, limited = queues.room(queue)
     return {
       queue = queue, room = room, limited = limited, share = share, entering = {}, row = {}, upto = {}, line = {}, r = 1, l = 1,
@@ -28,7 +28,7 @@ makers.turns = function()
   end
 
   -- More of row and line, where what was read has been taken.
-  function turns.read_on(source)
+  function singly.read_on(source)
     if source.row_read and not source.row[source.r] then
       local _
       source.row, source.upto, _, source.row_read = head_of_row(source.queue, source.share, source.row_read)
@@ -48,9 +48,9 @@ makers.turns = function()
   end
 
   -- Who is first of the three, and where he stands.
-  function turns.first_of(source)
-    turns.absorb(source)
-    turns.read_on(source)
+  function singly.first_of(source)
+    singly.absorb(source)
+    singly.read_on(source)
     local best, where = source.line[source.l], 'line'
     local row, entering = source.row[source.r], source.entering[1]
     if row and (not best or sorted.before({ 0, row }, best) or best[1] == 0 and best[2] == row) then
@@ -62,7 +62,7 @@ makers.turns = function()
     return best and best[2], where
   end
 
-  function turns.take_out(source, member, where)
+  function singly.take_out(source, member, where)
     local queue = source.queue
     if where == 'row' then
       plan.rows[queue] = source.upto[source.r]
@@ -78,9 +78,9 @@ makers.turns = function()
   end
 
   -- True if it could be handed out. `run` is the bytes of the run, the same for all jobs of an exchange.
-  function turns.hand(session, request, id, run, spare, queue)
-    turns.heads[spare] = turns.heads[spare] or taken_heads(spare)
-    local record = plan.jobs[id] == nil and taken(raw[id], run, turns.heads[spare])
+  function singly.hand(session, request, id, run, spare, queue)
+    singly.heads[spare] = singly.heads[spare] or taken_heads(spare)
+    local record = plan.jobs[id] == nil and taken(raw[id], run, singly.heads[spare])
     local job = not record and find_job(id, queue)
     if record then
       rewrite(id, record)
@@ -95,17 +95,17 @@ makers.turns = function()
 
   -- `grace`: how long the worker needs to start a job of a rate. Answers the ids handed out, and by queue what was found there,
   -- for those that were asked.
-  function turns.hand_out_in_turn(session, request, names, slots, spare, in_turn, grace)
+  function singly.hand_out(session, request, names, slots, spare, round_robin, grace)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
     local given, sources, wanted = {}, {}, slots + spare
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
-      local source = sources[queue] or turns.open_source(queue, in_turn and share_of(wanted, #names) or wanted - #given)
+      local source = sources[queue] or singly.open_source(queue, round_robin and share_of(wanted, #names) or wanted - #given)
       local is_spare = #given >= slots
       sources[queue] = source
       while source.room > 0 and not (is_spare and source.limited) do
-        local member, where = turns.first_of(source)
+        local member, where = singly.first_of(source)
         if not member then
           return false
         end
@@ -115,8 +115,8 @@ makers.turns = function()
         if laned and is_spare then
           return false
         end
-        turns.take_out(source, member, where)
-        if turns.hand(session, request, id, run, is_spare, queue) then
+        singly.take_out(source, member, where)
+        if singly.hand(session, request, id, run, is_spare, queue) then
           given[#given + 1] = id
           source.room = source.room - 1
           count(source.queue, READY, -1)
@@ -130,18 +130,18 @@ makers.turns = function()
       return false
     end
 
-    local found = in_turn
+    local found = round_robin
     while found do
       found = false
       for _, queue in ipairs(names) do
         found = #given < wanted and take_from(queue) or found
       end
     end
-    for _, queue in ipairs(in_turn and {} or names) do
+    for _, queue in ipairs(round_robin and {} or names) do
       while #given < wanted and take_from(queue) do end
     end
     for _, source in pairs(sources) do
-      turns.absorb(source)
+      singly.absorb(source)
       for _, entry in ipairs(source.entering) do
         append(plan.enter, source.queue, entry[1])
         append(plan.enter, source.queue, entry[2])

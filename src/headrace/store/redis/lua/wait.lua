@@ -102,7 +102,7 @@ local function publish(channel)
 end
 
 -- Those who wait for the end of jobs are told of it.
-local function tell_watchers(ids)
+local function wake_job_waiters(ids)
   local until_when = read_many('ZMSCORE', WATCHED, ids)
   for i, id in ipairs(ids) do
     if until_when[i] then
@@ -147,15 +147,15 @@ end
 --   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
 local EVENTS = PREFIX .. 'events'
 local EVENTS_KEPT, DETAIL_SIZE = 10000, 1000
-local listened = nil
-local happenings = {}
+local subscribed = nil
+local events_to_publish = {}
 
 -- Asked once in a script, however often it matters.
-local function somebody_listens()
-  if listened == nil then
-    listened = not absent[EVENTS] and call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
+local function has_subscribers()
+  if subscribed == nil then
+    subscribed = not absent[EVENTS] and call('EXISTS', EVENTS) == 1 and check_type(EVENTS, 'stream')
   end
-  return listened
+  return subscribed
 end
 
 -- What happened to a job whose record, or template of one, has the names of its queue and its task at `at`.
@@ -165,13 +165,13 @@ local function happened_to(id, record, at, what, detail, worker, tracked)
     fail_damaged(id)
   end
   detail = detail:sub(1, DETAIL_SIZE)
-  happenings[#happenings + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,
+  events_to_publish[#events_to_publish + 1] = pack('>dHc0Hc0Hc0Hc0Hc0Hc0B', now, #what, what, #id, id, #task, task, #queue, queue,
     #worker, worker, #detail, detail, tracked and 1 or 0)
 end
 
 -- Written last. Telling is a courtesy: a user who may not write to streams gets jobs done all the same.
-local function tell_listeners()
-  for _, event in ipairs(happenings) do
+local function publish_events()
+  for _, event in ipairs(events_to_publish) do
     redis.pcall('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'e', event)
   end
 end

@@ -24,7 +24,7 @@ local special, settled
 if not is_again then
   special = uses_more(ask and ask.names or {})
   mark_started(session, ARGV[5])
-  if not special and asks_plainly(session, ask) and not somebody_listens() then
+  if not special and asks_plainly(session, ask) and not has_subscribers() then
     local answer
     answer, settled = exchange_plain(session, request, ask, kept)
     if answer then
@@ -104,7 +104,7 @@ local function next_due()
 end
 
 local function has_large(job)
-  return job and (band(job.flags, LARGE_BODY + MORE) ~= 0 or band(job.flags, STORY) ~= 0 and job.told:byte(1) ~= 0)
+  return job and (band(job.flags, LARGE_BODY + MORE) ~= 0 or band(job.flags, STORY) ~= 0 and job.story:byte(1) ~= 0)
 end
 
 local function answer_with(due, verdicts, given, tick)
@@ -116,7 +116,7 @@ local function answer_with(due, verdicts, given, tick)
       if band(job.flags, LARGE_BODY) ~= 0 then
         large[#large + 1] = { i, 'b', 'b:' .. id }
       end
-      if band(job.flags, STORY) ~= 0 and band(job.told:byte(1), 1) ~= 0 then
+      if band(job.flags, STORY) ~= 0 and band(job.story:byte(1), 1) ~= 0 then
         large[#large + 1] = { i, 'd', 'd:' .. id }
       end
       if band(job.flags, MORE) ~= 0 then
@@ -207,13 +207,13 @@ local function take_all(session, request, ask, special)
     local before, asked = queues.left_by(session), nil
     local walk = queues.meant_by(ask.names, ask.wanted + QUEUES_BESIDES, before.place, tonumber(ask.start))
     from_where = walk.queues
-    got.given, asked = turns.hand_out_in_turn(session, request, from_where, ask.slots, ask.spare, ask.in_turn, ask.grace)
+    got.given, asked = singly.hand_out(session, request, from_where, ask.slots, ask.spare, ask.round_robin, ask.grace)
     got.due = next_due()
     left.place = queues.place_after(walk, asked, #got.given >= ask.slots)
-    left.told = walk.from and (before.told or queues.has_been_told(session))
-    plan.look_again = plan.look_again or left.place ~= nil or left.told or walk.cut
+    left.news = walk.from and (before.news or queues.may_have_missed_news(session))
+    plan.look_again = plan.look_again or left.place ~= nil or left.news or walk.cut
   elseif ask.wanted > 0 then
-    local ids, from = choose(ask.names, ask.wanted, ask.in_turn)
+    local ids, from = choose(ask.names, ask.wanted, ask.round_robin)
     got.given = hand_out(session, request, ids, from, ask.slots)
   end
   if #got.given < ask.slots then

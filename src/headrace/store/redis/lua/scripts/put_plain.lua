@@ -54,7 +54,7 @@ for i = 1, n do
       line[#line + 1] = due .. number .. id
     end
     numbers[queue] = numbers[queue] + 1
-    if somebody_listens() then
+    if has_subscribers() then
       happened_to(id, template, 42, 'created', '', '')
     end
   end
@@ -99,5 +99,5 @@ end
 for name, number in pairs(hungry) do
   wake(name, number)
 end
-tell_listeners()
+publish_events()
 return stamp

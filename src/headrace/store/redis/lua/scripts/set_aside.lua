@@ -96,7 +96,7 @@ local good, kept = pcall(cmsgpack.unpack, more or '')
 local job = {
   id = id, state = state or BLOCKED, flags = RUN, token = 0, attempts = 0, crashes = 0, due = due, created = created,
   arrival = arrival or arrives_anew(), priority = 0, max_crashes = 1, session = 0, request = 0, started = 0, finished = 0,
-  queue = queue ~= '' and queue or '(unknown)', told = '',
+  queue = queue ~= '' and queue or '(unknown)', story = '',
 }
 job.put = pack('>Hc0Hc0', #job.queue, job.queue, 0, '') .. record
 if good and type(kept) == 'table' and arrival and queue ~= '' then

@@ -1,4 +1,4 @@
--- listen: an ear is about to wait. Registers its session as hungry, and tells whether there is anything to wait for.
+-- wait: a waiter is about to wait for work. Registers its session as hungry, and says whether there is anything to wait for.
 --
 -- ARGV[2]     session id
 -- ARGV[3...]  queues, and patterns for queues

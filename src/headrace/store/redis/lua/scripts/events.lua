@@ -1,4 +1,4 @@
--- hear: what happened since. Keeps up for another minute that somebody listens.
+-- events: what happened since. Keeps up for another minute that somebody listens.
 --
 -- ARGV[2]  where to go on: an id of the stream, or empty to begin to listen
 -- ARGV[3]  how many events at most
@@ -8,7 +8,7 @@
 check_format(call('HGET', META, 'format'))
 local LISTENS, SOON = 60000, 40000
 local cursor, limit = ARGV[2], tonumber(ARGV[3])
-if not somebody_listens() then
+if not has_subscribers() then
   -- An entry to begin with: whoever does not find the entry that it has read last has missed some.
   local first = call('XADD', EVENTS, '*', 'e', '')
   call('PEXPIRE', EVENTS, LISTENS)
