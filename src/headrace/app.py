@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -125,6 +125,7 @@ class Headrace(StoreHolder, Hooks):
         on_failure: Callable[[Context, BaseException], Any] | None = None,
         tags: Iterable[str] = (),
         headers: Mapping[str, str] = ...,
+        expires: datetime | timedelta | float | str | None = None,
         lane: str | None = None,
         limit: int | None = None,
         rate: str | tuple[int, Duration] | None = None,
@@ -139,9 +140,7 @@ class Headrace(StoreHolder, Hooks):
         `timeout`: how long a run may take. `heartbeat`: how long it may go without calling `current().heartbeat()`.
         `isolate`: run each job in a process of its own; with `scratch`, in an empty directory of its own too.
         `max_crashes`: how often the process may die under a job before it is failed. `on_failure`: called with the
-        context and the exception when a job has failed for good. `keep_result`: False for a task whose result nobody
-        asks for; it is neither checked nor stored. `tags`: words to find its jobs by. `headers`: text that its jobs
-        carry, for `current().headers`. `lane`, `limit`, `rate`, `sequence`: whom its jobs wait for, see `JobOptions`.
+        context and the exception when a job has failed for good. The others: see `headrace.options.JobOptions`.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[Any, Any]:

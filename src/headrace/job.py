@@ -320,6 +320,7 @@ class Job(Generic[R_co]):
         priority: int | None = None,
         run_after: Instant | None = None,
         headers: Mapping[str, str] | None = None,
+        expires: Instant | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
@@ -339,7 +340,7 @@ class Job(Generic[R_co]):
         >>> job.refresh().state
         <State.SCHEDULED: 'scheduled'>
         """
-        change = self.change(queue, priority, run_after, headers, data, args, kwargs)
+        change = self.change(queue, priority, run_after, headers, expires, data, args, kwargs)
         return self.app.store.run(facet(self.app.store, Editing).edit([self.id], change))[0]
 
     async def aedit(
@@ -349,14 +350,15 @@ class Job(Generic[R_co]):
         priority: int | None = None,
         run_after: Instant | None = None,
         headers: Mapping[str, str] | None = None,
+        expires: Instant | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> bool:
         """The same, from async code."""
-        if self._snapshot is None and not (args is None and kwargs is None and headers is None):
+        if self._snapshot is None and any(value is not None for value in (args, kwargs, headers, expires)):
             await self.arefresh()
-        change = self.change(queue, priority, run_after, headers, data, args, kwargs)
+        change = self.change(queue, priority, run_after, headers, expires, data, args, kwargs)
         return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
 
     def change(
@@ -365,6 +367,7 @@ class Job(Generic[R_co]):
         priority: int | None = None,
         run_after: Instant | None = None,
         headers: Mapping[str, str] | None = None,
+        expires: Instant | None = None,
         data: Any = ...,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
@@ -375,7 +378,7 @@ class Job(Generic[R_co]):
         run_at, delay = None, None
         if run_after is not None:
             run_at, delay = moment(run_after, app.zone, "run_after", app.clock.now())
-        given = {"queue": queue, "priority": priority, "headers": headers}
+        given = {"queue": queue, "priority": priority, "headers": headers, "expires": expires}
         said = {name: value for name, value in given.items() if value is not None}
         before = self.snapshot.options if set(said) & set(CARRIED) else None
         change = Edit(

@@ -7,9 +7,10 @@ it by tests/app/test_declaration.py. Rules about several options at once stand b
 
 # Annotations are evaluated here: the declaration is read from them. Hence no `from __future__ import annotations`.
 
-import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast, get_args
 
@@ -22,8 +23,16 @@ from headrace.records import IfFailed, Lane, NewJob, Snapshot
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.values.codec import clean
-from headrace.values.durations import Duration, Instant, milliseconds
-from headrace.values.names import check_count, check_flag, check_name, check_priority, check_queue, check_tags
+from headrace.values.durations import Duration, Instant, milliseconds, parse_rate
+from headrace.values.names import (
+    check_count,
+    check_flag,
+    check_headers,
+    check_name,
+    check_priority,
+    check_queue,
+    check_tags,
+)
 
 if TYPE_CHECKING:
     from headrace.job import Job
@@ -37,9 +46,6 @@ Needs = tuple[tuple[Facet, str], ...]
 """Facets, and the options that need them."""
 ExceptionTypes = type[BaseException] | tuple[type[BaseException], ...]
 
-MOST_STARTS = 10_000
-MOST_HEADERS = 32
-LONGEST_HEADER = 2_000
 ASKED_RETRIES = 25
 """How often a task may ask for another run with `raise Retry(...)` where neither task nor call set `retries`."""
 
@@ -60,30 +66,6 @@ def ids_of(what: str, jobs: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(job_id for job_id in ids if job_id is not None))
 
 
-def parse_rate(rate: Any) -> tuple[int, int]:
-    """How many starts within how many milliseconds.
-
-    >>> parse_rate("10/minute"), parse_rate("100 per 5 seconds"), parse_rate((3, 60))
-    ((10, 60000), (100, 5000), (3, 60000))
-    """
-    starts: Any = None
-    if isinstance(rate, str) and (match := _RATE.fullmatch(rate.strip())):
-        starts, period = int(match[1]), match[2]
-        per = milliseconds(period if period[0].isdigit() else f"1 {period}", "rate")
-    elif isinstance(rate, tuple) and len(rate) == 2:
-        starts, per = rate[0], milliseconds(rate[1], "rate")
-    else:
-        raise ConfigurationError(f"rate is written like '10/minute' or (10, '1 minute'), not {rate!r}.")
-    if isinstance(starts, bool) or not isinstance(starts, int) or not 1 <= starts <= MOST_STARTS:
-        raise ConfigurationError(f"rate allows 1 to {MOST_STARTS:,} starts per period, not {starts!r}.")
-    if per < 1:
-        raise ConfigurationError("rate needs a period of at least a millisecond.")
-    return starts, per
-
-
-_RATE = re.compile(r"(\d{1,9})\s*(?:/|per)\s*(\S.*)")
-
-
 def check_policy(policy: object) -> IfFailed:
     return IfFailed(_check_choice("if_failed", policy, Policy))
 
@@ -101,26 +83,27 @@ def _check_choice(what: str, value: object, choices: Any) -> str:
     return cast("str", value)
 
 
-def _check_headers(what: str, value: object) -> dict[str, str]:
+class Expiry(Struct, frozen=True, omit_defaults=True):
+    """By when a job must have started: at a moment, or so many milliseconds after it is due. One of them is given."""
+
+    at: int | None = None
+    after: int | None = None
+
+
+def _check_expires(what: str, value: Any) -> Expiry:
     """
-    >>> _check_headers("headers", {"trace": 7})
-    Traceback (most recent call last):
-    headrace.errors.ConfigurationError: The header 'trace' is text, not 7.
+    >>> _check_expires("expires", "5 minutes"), _check_expires("expires", "2026-12-24T18:00:00Z")
+    (Expiry(at=None, after=300000), Expiry(at=1798135200000, after=None))
     """
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{what} is a mapping of names to text, as in {{'trace': '4bf92f'}}, not {value!r}.")
-    if len(value) > MOST_HEADERS:
-        raise ConfigurationError(f"A job carries {MOST_HEADERS} headers at most, not {len(value)}.")
-    for name, text in value.items():
-        check_name("header", name)
-        if not isinstance(text, str):
-            raise ConfigurationError(f"The header {name!r} is text, not {text!r}.")
-        size = len(text.encode(errors="replace"))
-        if size > LONGEST_HEADER:
-            raise ConfigurationError(f"The header {name!r} takes {size:,} bytes; the most is {LONGEST_HEADER:,}.")
-        if clean(text) != text:
-            raise ConfigurationError(f"The header {name!r} is not text that can be encoded: {text!r}.")
-    return dict(value)
+    moment = value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(value)
+    if not isinstance(moment, datetime):
+        return Expiry(after=milliseconds(value, what))
+    if moment.tzinfo is None:
+        raise ConfigurationError(f"{what} takes a duration, or a time with its zone: {value!r} has none.")
+    return Expiry(at=round(moment.timestamp() * 1000))
 
 
 def _check_time_limit(what: str, value: Any) -> int:
@@ -219,7 +202,7 @@ class JobOptions(TypedDict, total=False):
     headers: Annotated[
         Mapping[str, str],
         Option(
-            *(_check_headers, "Text that it carries for its run. May be repeated.", types.MappingProxyType({})),
+            *(check_headers, "Text that it carries for its run. May be repeated.", types.MappingProxyType({})),
             flag="--header",
             metavar="KEY=VALUE",
             edits=_BOTH,
@@ -227,6 +210,20 @@ class JobOptions(TypedDict, total=False):
         ),
     ]
     """A small mapping of text that the run finds in `current().headers`; that of a call replaces that of its task."""
+    expires: Annotated[
+        datetime | timedelta | float | str,
+        Option(
+            *(
+                _unless_none(_check_expires),
+                "Fail it unless it starts so long after it is due, or by an ISO time.",
+            ),
+            metavar="WHEN",
+            edits=_BOTH,
+            travels=True,
+        ),
+    ]
+    """A job that has not started by then fails in the group `expired`: so long after it is due, or at a time with its
+    zone. It holds until an attempt has been spent."""
     lane: Annotated[
         str, Option(_unless_none(check_name), "Take turns with jobs of other keys.", facet=Facet.LANES, metavar="KEY")
     ]
@@ -300,6 +297,7 @@ class ScheduledJobEdits(TypedDict, total=False):
     max_crashes: int
     tags: Iterable[str]
     headers: Mapping[str, str]
+    expires: datetime | timedelta | float | str
 
 
 class DecoratorOptions(JobOptions, total=False):
@@ -358,11 +356,25 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     """0: no time limit."""
     keep_result: bool | None = None
     headers: dict[str, str] | None = None
+    expires: Expiry | None = None
 
 
 CARRIED = Overrides.__struct_fields__
 encode_overrides = msgspec.json.Encoder().encode
 decode_overrides = msgspec.json.Decoder(Overrides).decode
+
+
+def expiry_of(options: bytes | None, due: int) -> int | None:
+    """By when, on the store's clock, a job with these options and this due time must have started; None: at any time.
+
+    Raises `ValueError` for options that can't be read.
+    """
+    if options is None or b'"expires"' not in options:  # nearly always: a look spares decoding
+        return None
+    expires = decode_overrides(options).expires
+    if expires is None:
+        return None
+    return expires.at if expires.at is not None else due + (expires.after or 0)
 
 
 def edited_fields(
@@ -395,8 +407,8 @@ def used(job: NewJob) -> list[str]:
 def _overridden(options: bytes) -> Sequence[str]:
     try:
         overrides = decode_overrides(options)
-    except ValueError:  # stores take any bytes: these may stand for all of them
-        return CARRIED
+    except ValueError:  # stores take any bytes: these may stand for any that override what a task has
+        return [name for name in CARRIED if not OF_CALL[name].travels]
     return [name for name in CARRIED if getattr(overrides, name) is not None]
 
 
@@ -460,6 +472,7 @@ class TaskOptions(Struct, frozen=True, kw_only=True):
     on_failure: Callable[..., Any] | None
     tags: tuple[str, ...]
     headers: Mapping[str, str]
+    expires: Expiry | None
     lane: dict[str, Any]
     """Of lane, limit, rate and sequence those that it sets."""
 

@@ -43,7 +43,8 @@ SHOWN = {
 
 PARTLY: dict[type, dict[str, str]] = {
     BedrockStore: {"lane": "`lane=`, `limit=`, `rate=`", "priority": "`priority=`, other ones"},
-    QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"},
+    GearMonkeyStore: {"expires": "`expires=`"},
+    QlessStore: {"expires": "`expires=`", "run_after": "`run_after=` as a delay, with `after=`"},
 }
 """The same where a wire carries some of it."""
 
@@ -54,6 +55,7 @@ USES: dict[str, dict[str, Any]] = {
     "timeout": {"options": b'{"timeout":0}'},
     "keep_result": {"options": b'{"keep_result":false}'},
     "headers": {"options": b'{"headers":{"trace":"7"}}'},
+    "expires": {"options": b'{"expires":{"after":5}}'},
     "max_crashes": {"max_crashes": 9},
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.ops.forms import forms
+from headrace.options import expiry_of
 from headrace.records import Counts, SessionSnapshot, Snapshot, State
 from headrace.schedule.vocabulary import ordinal
 from headrace.store.contract import Facet
@@ -52,6 +53,8 @@ def explain(
     around: Circumstances | None = None,
 ) -> Why:
     """Why a job is where it is. `around`: what more is known in stores where more can stand in its way."""
+    if job.state in (State.SCHEDULED, State.READY, State.BLOCKED) and (expired := _expired(job, now)):
+        return expired
     if job.state is State.SCHEDULED and job.due > now:
         return (_held_by_rate(job, around, now) if around else None) or _scheduled(job, now)
     if job.state in (State.SCHEDULED, State.READY):
@@ -61,6 +64,16 @@ def explain(
     if job.state is State.BLOCKED:
         return _blocked(around) if around else Why("blocked", "it waits for other jobs.")
     return _finished(job, now)
+
+
+def _expired(job: Snapshot, now: int) -> Why | None:
+    try:
+        until = None if job.attempts or job.crashes else expiry_of(job.options, job.due)
+    except ValueError:
+        until = None
+    if until is None or until >= now:
+        return None
+    return Why("expired", f"it had to start by {local(until, now)}: it fails when a worker takes it.")
 
 
 def _scheduled(job: Snapshot, now: int) -> Why:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.errors import ConfigurationError
@@ -12,6 +14,8 @@ from headrace.errors import ConfigurationError
 Duration = float | timedelta | str
 Instant = datetime | timedelta | float | str
 
+MOST_STARTS = 10_000
+"""The most that a rate may allow within its period."""
 LATEST = 253_402_300_799_000  # the last second of the year 9999
 LONGEST = timedelta(days=8_000 * 365)
 
@@ -87,3 +91,27 @@ def _in_range(value: int, what: str) -> int:
 def as_datetime(value: int | None) -> datetime | None:
     """A store's time as an aware datetime."""
     return None if value is None else datetime.fromtimestamp(value / 1000, UTC)
+
+
+def parse_rate(rate: object) -> tuple[int, int]:
+    """How many starts within how many milliseconds.
+
+    >>> parse_rate("10/minute"), parse_rate("100 per 5 seconds"), parse_rate((3, 60))
+    ((10, 60000), (100, 5000), (3, 60000))
+    """
+    starts: Any = None
+    if isinstance(rate, str) and (match := _RATE.fullmatch(rate.strip())):
+        starts, period = int(match[1]), match[2]
+        per = milliseconds(period if period[0].isdigit() else f"1 {period}", "rate")
+    elif isinstance(rate, tuple) and len(rate) == 2:
+        starts, per = rate[0], milliseconds(rate[1], "rate")
+    else:
+        raise ConfigurationError(f"rate is written like '10/minute' or (10, '1 minute'), not {rate!r}.")
+    if isinstance(starts, bool) or not isinstance(starts, int) or not 1 <= starts <= MOST_STARTS:
+        raise ConfigurationError(f"rate allows 1 to {MOST_STARTS:,} starts per period, not {starts!r}.")
+    if per < 1:
+        raise ConfigurationError("rate needs a period of at least a millisecond.")
+    return starts, per
+
+
+_RATE = re.compile(r"(\d{1,9})\s*(?:/|per)\s*(\S.*)")

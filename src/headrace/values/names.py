@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.errors import ConfigurationError
 from headrace.values.glob import is_glob
@@ -68,6 +68,33 @@ def check_tags(tags: object) -> tuple[str, ...]:
     if len(words) > MOST_TAGS:
         raise ConfigurationError(f"A job takes {MOST_TAGS} tags at once, not {len(words)}.")
     return words
+
+
+MOST_HEADERS = 32
+LONGEST_HEADER = 2_000
+
+
+def check_headers(what: str, value: object) -> dict[str, str]:
+    """
+    >>> check_headers("headers", {"trace": 7})
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: The header 'trace' is text, not 7.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{what} is a mapping of names to text, as in {{'trace': '4bf92f'}}, not {value!r}.")
+    if len(value) > MOST_HEADERS:
+        raise ConfigurationError(f"A job carries {MOST_HEADERS} headers at most, not {len(value)}.")
+    for name, text in value.items():
+        check_name("header", name)
+        if not isinstance(text, str):
+            raise ConfigurationError(f"The header {name!r} is text, not {text!r}.")
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"The header {name!r} is not text that can be encoded: {text!r}.") from None
+        if size > LONGEST_HEADER:
+            raise ConfigurationError(f"The header {name!r} takes {size:,} bytes; the most is {LONGEST_HEADER:,}.")
+    return dict(value)
 
 
 def check_priority(value: object) -> int:

@@ -22,6 +22,7 @@ from headrace.errors import SessionGone, StaleRequest
 from headrace.records import ExchangeReply, Outcome, Take, Verdict
 from headrace.store.contract import TakingWaiter
 from headrace.values.clock import Clock, SystemClock
+from headrace.worker.deadlines import start_until
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
 from headrace.worker.executors.loop import LoopExecutor
@@ -290,6 +291,8 @@ class Pump:
                 run.sure_until = session.sure_until
             if lease.start_within is not None:
                 run.start_by = session.asked + lease.start_within
+            if lease.options is not None and (until := start_until(lease)) is not None:
+                run.expire_by = session.asked + until - reply.now
             if lease.problem:
                 leases.outcomes.append(quarantine(run, lease.problem))
                 continue

@@ -13,6 +13,7 @@ from typing import TypeVar
 from headrace.errors import MaybeApplied, SessionGone, StoreUnavailable
 from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, Token
 from headrace.store import Operation, Store
+from headrace.worker.deadlines import start_until
 from headrace.worker.ledger import Ledger
 
 log = logging.getLogger("headrace.worker")
@@ -146,9 +147,9 @@ class Session:
 
     def find_out_when(self, reply: ExchangeReply) -> None:
         """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
-        rated = [lease for lease in reply.leases if lease.start_within is not None]
-        if rated:
-            held = [(lease.ref, lease.token, lease.id) for lease in rated]
+        timed = [lease for lease in reply.leases if lease.start_within is not None or start_until(lease) is not None]
+        if timed:
+            held = [(lease.ref, lease.token, lease.id) for lease in timed]
             renewal = self.insist(self.store.renew(self.id, held))
             self.asked = self._sent - (renewal.now - reply.now)
 

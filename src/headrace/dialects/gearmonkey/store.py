@@ -56,6 +56,7 @@ class GearMonkeyStore(RedisDialect):
     leases_in_jobs = False
     facets = frozenset({Facet.DELAY, Facet.PRIORITY, Facet.RESULT, Facet.DATA, Facet.REVIVE, Facet.ROLL_CALL})
     REFUSES: ClassVar = {
+        "expires": "Workers of other programs on GearMonkey know of no expiry, and would start a job after it.",
         "unique": "GearMonkey has no unique jobs: every run is given a new number (INCR uid:FN), and a peer does not "
         "look whether there is one already.",
     }

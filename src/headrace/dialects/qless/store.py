@@ -59,6 +59,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         }
     )  # fmt: skip
     REFUSES: ClassVar = {
+        "expires": "Workers of other programs on Qless know of no expiry, and would start a job after it.",
         "unique": 'Qless has no unique jobs: a put with the id of a job that exists moves that job (put: "if the job '
         'exists already this is a move"). Choose ids of your own with the Qless API, jid=....',
         "require_worker": "Qless' workers do not say which queues they listen to, so none can be required there.",
