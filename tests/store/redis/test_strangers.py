@@ -318,7 +318,7 @@ def test_a_schedule_is_refused_if_nobody_could_read_it(store: RedisStore, what: 
         case "name":
             name = b"b\xffd"
         case "definition":
-            packed = packed.replace(b'{"rule', b'["rule')
+            packed = packed.replace(b'{"task', b'["task')
         case "rule":
             packed = packed.replace(b'"rule"', b'"role"')
         case "text":
