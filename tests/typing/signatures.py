@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from headrace import Call, Headrace, Job, WaitFor, current, flow
 from headrace.dialects import qless
 from headrace.job import Progress
+from headrace.ops import act, look
 from headrace.schedules import StoredSchedule
 from headrace.testing import Testing
 
@@ -110,6 +111,15 @@ def recurring() -> None:
     assert_type(app.schedules("nightly"), list[StoredSchedule])
     assert_type(add.every("every hour").enqueue(1).next, datetime | None)
     assert_type(current().tick, datetime | None)
+
+
+async def operations_have_their_types_in_both_forms() -> None:
+    assert_type(look.queues(app), list[look.QueueFigures])
+    assert_type(await look.aqueues(app), list[look.QueueFigures])
+    assert_type(look.failures(app, queue="mail", limit=5), list[look.FailureGroup])
+    assert_type(act.to_jobs(app, act.CANCEL, ["x"]), list[act.Acted])
+    assert_type(await act.apause(app, "mail", by="ada", stop_running=True), act.QueueChange)
+    assert_type(app.jobs(state="failed", tag="urgent"), Iterator[Job[Any]])
 
 
 def the_api_that_qless_users_know(client: qless.Client) -> None:
