@@ -191,7 +191,8 @@ class Pump:
     def _look_after(self) -> None:
         """Now and then: learn what was cancelled or lost, sweep up after the dead, make way when grown too large."""
         now, renewals = time.monotonic(), self._renewals
-        if renewals.news or now - renewals.compared_at >= renewals.seconds:
+        news = renewals.news and now - renewals.checked_at >= NEWS_SECONDS
+        if news or now - renewals.compared_at >= renewals.seconds:
             renewals.check_if_due(now)
         if now >= self._upkeep.due_at:
             self._upkeep.do()
@@ -327,7 +328,7 @@ class Pump:
             return
         news = self._waiter.wait(self._patience(self._upkeep.due_at))
         leases.asleep = False
-        if news:
+        if news and leases.in_hand:
             self._renewals.news = True
         self._wants_more = leases.room > 0 and (news or self._due_now())
 

@@ -147,11 +147,15 @@ class Session:
 
     def find_out_when(self, reply: ExchangeReply) -> None:
         """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
-        timed = [lease for lease in reply.leases if lease.start_within is not None or start_until(lease) is not None]
-        if timed:
-            held = [(lease.ref, lease.token, lease.id) for lease in timed]
+        held = [(lease.ref, lease.token, lease.id) for lease in reply.leases if _is_timed(lease)]
+        if held:
             renewal = self.insist(self.store.renew(self.id, held))
             self.asked = self._sent - (renewal.now - reply.now)
 
     def cut_off(self) -> CutOff:
         return CutOff(f"Session {self.id} could not be renewed in time.")
+
+
+def _is_timed(lease: Lease) -> bool:
+    """Whether it matters to the millisecond when the job starts."""
+    return lease.start_within is not None or (lease.options is not None and start_until(lease) is not None)
