@@ -82,6 +82,8 @@ def weight(job: NewJob) -> int:
 
 def put(jobs: Sequence[NewJob], run_folder: str) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
+    if len(jobs) <= AT_ONCE and all(map(puts.plain, jobs)):
+        return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
     parts = _parts(jobs)
     if len(parts) == 1 and (len(jobs) != 1 or len(jobs[0].after) <= PARENTS_AT_ONCE):
         return Step(lambda tx: puts.put(tx, jobs, run_folder))

@@ -76,23 +76,34 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
 
 
 def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
-    if not all(map(plain, jobs)):
-        limits.check_batch(jobs)
-        roll_call(tx, jobs, run_folder)
-        lanes.check(tx, jobs)
+    limits.check_batch(jobs)
+    roll_call(tx, jobs, run_folder)
+    lanes.check(tx, jobs)
     return bring_in(tx, jobs, tx.now)
 
 
 def bring_in(tx: Transaction, jobs: Sequence[NewJob], now: int, parents: int = limits.MOST_PARENTS) -> list[Put]:
     """Insert jobs that were accepted `now`. One that comes after more than so many `parents` waits for more links."""
-    for job in jobs:
-        tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
     if not tx.listened and all(map(plain, jobs)):
-        tx.connection.executemany(SQL["put"], [plain_row(job, now) for job in jobs])
-        return [Put(job.id, True) for job in jobs]
+        return put_plain(tx, jobs, now)
+    _note_work(tx, jobs)
     answers = [_put_one(tx, job, now, parents) for job in jobs]
     relations.work_off(tx)
     return answers
+
+
+def put_plain(tx: Transaction, jobs: Sequence[NewJob], now: int) -> list[Put]:
+    """Insert jobs that are all plain."""
+    if tx.listened:
+        return bring_in(tx, jobs, now)
+    _note_work(tx, jobs)
+    tx.connection.executemany(SQL["put"], [plain_row(job, now) for job in jobs])
+    return [Put(job.id, True) for job in jobs]
+
+
+def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    for job in jobs:
+        tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
 
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
