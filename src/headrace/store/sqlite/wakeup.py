@@ -69,8 +69,12 @@ def queue_key(queues: Iterable[str]) -> int:
     for queue in queues:
         if is_glob(queue):
             return (1 << 64) - 1
-        key |= 1 << (crc32(queue.encode()) & 63)
+        key |= _bit(queue)
     return key
+
+
+def _bit(queue: str) -> int:
+    return 1 << (crc32(queue.encode()) & 63)
 
 
 def lasts(until: int, now: int) -> bool:
@@ -112,7 +116,7 @@ class WaiterMap:
         """There may be work in these queues: wake as many workers as each needs, from a slot on."""
         if self._sleeper(WORKER, _STATES + first) < 0:
             return
-        wanted = [[queue_key((queue,)), workers] for queue, workers in queues.items()]
+        wanted = [[_bit(queue), workers] for queue, workers in queues.items()]
         for slot, key in self._sleepers(WORKER, first):
             need = next((need for need in wanted if need[0] & key), None)
             if need is not None and self._wake(slot):
@@ -414,8 +418,6 @@ class Wakeups:
             times.listened_until = until
         return times is not None
 
-    # -- waking --
-
     def wake(self, tx: Transaction) -> None:
         """Wake those that a transaction, which has just been committed, concerns."""
         found = self.map()
@@ -465,8 +467,6 @@ class Wakeups:
             elif take is not None and got == take.slots + take.spare:
                 self.wake_for_work()
 
-    # -- waiting --
-
     def worker(self, session: str, queues: tuple[str, ...], look: Callable[[], bool]) -> Waiter:
         """A worker's waiter."""
         waiter = self.waiter(WORKER, queue_key(queues), look)
@@ -482,8 +482,6 @@ class Wakeups:
             with suppress(OSError):
                 return found.add(kind, key, look)
         return PollingWaiter(self._db.change_counter())
-
-    # -- the end --
 
     def file_is_replaced(self) -> None:
         """The map is beside the old file: its sleepers get no more wake-ups."""
