@@ -38,6 +38,8 @@ def bedrock_command() -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="Serve only clients that know the secret in this file.",
 )
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Speak TLS, with this certificate.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key, if it is in another file.")
 @click.option("--no-query", is_flag=True, help="Refuse Query.")
 @click.option("--allow-write-query", is_flag=True, help="Let Query write, as Bedrock does.")
 @click.option("--query-time", type=DURATION, default="2s", show_default=True, help="The longest that a Query may take.")
@@ -54,6 +56,8 @@ def serve_command(
     durability: str,
     node_name: str | None,
     secret_file: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     no_query: bool,
     allow_write_query: bool,
     query_time: int,
@@ -63,8 +67,8 @@ def serve_command(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
-    There is no encryption in the protocol, and no authentication but for headrace's own clients (--secret-file): listen
-    on addresses that only friends can reach.
+    The protocol has no authentication and no encryption: listen on addresses that only friends can reach, or use
+    headrace's own client with --secret-file and --tls-cert.
 
     \b
     Example:
@@ -72,7 +76,7 @@ def serve_command(
     """
     import socket
 
-    from headrace.dialects.bedrock.server.process import read_secret, serve
+    from headrace.dialects.bedrock.server.process import read_secret, serve, tls_context
     from headrace.dialects.bedrock.server.requests import Limits
     from headrace.dialects.bedrock.server.server import Options
 
@@ -81,6 +85,7 @@ def serve_command(
         node_name=node_name or socket.gethostname(),
         limits=Limits(head=max_request, body=max_request),
         secret=None if secret_file is None else read_secret(secret_file),
+        tls=None if tls_cert is None else tls_context(tls_cert, tls_key),
         allow_query=not no_query,
         allow_write_query=allow_write_query and not no_query,
         query_seconds=query_time / 1000,

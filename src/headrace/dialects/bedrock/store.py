@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
@@ -64,7 +65,8 @@ class BedrockStore(OwnerlessStore[Session]):
     """Jobs of a Bedrock: `bedrock://[:SECRET@]host:8888?failover=other:8888&timeout=1h`.
 
     `timeout` is for tasks that have none of their own: a run must end, as Bedrock gives its job to others once its
-    `retryAfter` has passed. `failover` names further servers, with commas between them.
+    `retryAfter` has passed. `failover` names further servers, with commas between them. `tls=yes` speaks TLS, and `ca`
+    is a file of certificates to trust instead of the system's.
     """
 
     facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE})
@@ -85,19 +87,20 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
         address, _, query = url.partition("?")
-        options = {"failover": "", "timeout": "1h"}
+        options = {"failover": "", "timeout": "1h", "tls": "no", "ca": ""}
         given = dict(parse_qsl(query, keep_blank_values=True))
         unknown = set(given) - set(options)
         if unknown:
             raise ConfigurationError(
                 f"{shown_url(url)!r}: unknown option {min(unknown)!r}. "
-                "A Bedrock store takes failover=HOST:PORT and timeout=1h."
+                "A Bedrock store takes failover=HOST:PORT, timeout=1h, tls=yes and ca=FILE."
             )
         options |= given
         self.url = url
         self.timeout = milliseconds(options["timeout"], "timeout")
         secret = unquote(urlsplit(address).password or "") or None
-        self.client = Client(address, *filter(None, options["failover"].split(",")), secret=secret)
+        others = filter(None, options["failover"].split(","))
+        self.client = Client(address, *others, secret=secret, tls=_tls_context(options["tls"], options["ca"]))
         self._clock = clock or SystemClock()
         self._tasks: Tasks = {}
         self.book = LeaseBook(lambda session: Session(session, self._clock))
@@ -259,3 +262,15 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return GetJobsWaiter(self.client, self.book.get(session))
+
+
+def _tls_context(tls: str, ca: str) -> ssl.SSLContext | None:
+    """TLS as a URL asks for it; `ca` is the file of certificates to trust instead of the system's."""
+    if tls not in ("yes", "no"):
+        raise ConfigurationError(f"tls is yes or no, not {tls!r}.")
+    if tls == "no" and not ca:
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca or None)
+    except OSError as error:
+        raise ConfigurationError(f"ca={ca}: {error}.") from error

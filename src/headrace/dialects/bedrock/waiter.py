@@ -119,7 +119,7 @@ class GetJobsWaiter:
         assert self._socket is not None
         with suppress(OSError, BedrockError):
             self._socket.settimeout(PAUSE)
-            self._socket.shutdown(socket.SHUT_WR)
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)  # (TLS' own would end reading, too)
             reply = None
             while reply is None:
                 reply = self._reader.feed(self._socket.recv(65536))

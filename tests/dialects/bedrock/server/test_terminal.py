@@ -14,6 +14,7 @@ import pytest
 
 from dialects.bedrock.harness import PATIENCE, SOURCE, Wire
 from dialects.bedrock.states import create
+from store.redis.tls import make_certificate
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 
@@ -75,16 +76,15 @@ def test_no_query(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_a_secret_from_a_file(tmp_path: Path) -> None:
+def test_a_secret_from_a_file_and_tls(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("correct horse battery\n")
-    process, port = serve(tmp_path / "jobs.db", "--secret-file", str(secret))
+    certificate, key = map(str, make_certificate(tmp_path))
+    safe = ["--secret-file", str(secret), "--tls-cert", certificate, "--tls-key", key]
+    process, port = serve(tmp_path / "jobs.db", *safe)
+    url = f"bedrock://:correct%20horse%20battery@127.0.0.1:{port}?tls=yes&ca={certificate}"
     try:
-        with Wire(port) as wire:
-            assert wire.ask("Status").status == "401 Unauthorized"
-        assert json.loads(
-            headrace("jobs", "--store", f"bedrock://:correct%20horse%20battery@127.0.0.1:{port}", "--json")
-        )
+        assert json.loads(headrace("jobs", "--store", url, "--json"))["jobs"] == []
     finally:
         process.kill()
         process.communicate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_SECONDS = 1.0
+GREETING_SECONDS = 5.0
+"""For the handshake of TLS and for showing that the secret is known, before anything is asked."""
 ANSWER_SECONDS = 120.0
 
 
@@ -77,9 +80,16 @@ class Client(Commands):
     after a fork; any number of threads may use one client. Refusals are `BedrockError`s by their code.
     """
 
-    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS, secret: str | None = None) -> None:
+    def __init__(
+        self,
+        *addresses: str,
+        timeout: float = ANSWER_SECONDS,
+        secret: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
+        self._tls = tls
         self._log_in = None if secret is None else partial(commands.log_in, secret)
         self._idle: dict[Host, list[socket.socket]] = {}
         self._pid = os.getpid()
@@ -135,6 +145,9 @@ class Client(Commands):
             raise NotSent(str(error)) from error
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(GREETING_SECONDS)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=host.name)
             if self._log_in is not None:
                 steps = self._log_in()
                 call = next(steps)
@@ -168,9 +181,16 @@ class Client(Commands):
 class AsyncClient(Commands):
     """The same client for one event loop: every command can be awaited."""
 
-    def __init__(self, *addresses: str, timeout: float = ANSWER_SECONDS, secret: str | None = None) -> None:
+    def __init__(
+        self,
+        *addresses: str,
+        timeout: float = ANSWER_SECONDS,
+        secret: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.hosts = Hosts(addresses or ("127.0.0.1",))
         self._timeout = timeout
+        self._tls = tls
         self._log_in = None if secret is None else partial(commands.log_in, secret)
         self._idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
 
@@ -213,15 +233,15 @@ class AsyncClient(Commands):
                 return reader, writer
             writer.close()
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(host.name, host.port)
+            async with asyncio.timeout(CONNECT_SECONDS if self._tls is None else GREETING_SECONDS):
+                reader, writer = await asyncio.open_connection(host.name, host.port, ssl=self._tls)
         except OSError as error:
             raise NotSent(str(error)) from error
         try:
             if self._log_in is not None:
                 steps = self._log_in()
                 call = next(steps)
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with asyncio.timeout(GREETING_SECONDS):
                     with suppress(StopIteration):
                         while True:
                             call = steps.send(await _exchange_async(reader, writer, call))
@@ -236,7 +256,7 @@ class AsyncClient(Commands):
         for idle in self._idle.values():
             while idle:
                 _, writer = idle.pop()
-                writer.close()
+                writer.transport.abort()  # nothing is under way: no need to wait for the end of TLS
 
     async def __aenter__(self) -> AsyncClient:
         return self

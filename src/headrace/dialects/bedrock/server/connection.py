@@ -69,7 +69,8 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         # Any byte that the kernel does not take at once counts as not delivered, and stops further requests.
-        transport.set_write_buffer_limits(high=0)
+        # (With TLS a limit is reached, without it is passed.)
+        transport.set_write_buffer_limits(high=0 if transport.can_write_eof() else 1, low=0)
         _notice_death(transport.get_extra_info("socket"))
         peer = transport.get_extra_info("peername")
         self.local = not isinstance(peer, tuple) or peer[0] in ("::1", "::ffff:127.0.0.1") or peer[0].startswith("127.")
@@ -94,7 +95,7 @@ class Connection(asyncio.Protocol):
             self.close()
         else:
             self._server.wake(self)
-        return True  # answers can still be written
+        return self._transport.can_write_eof()  # answers can still be written, but not where TLS has ended
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -168,7 +169,7 @@ class Connection(asyncio.Protocol):
 
         Closing on unread bytes would make the kernel throw away answers on their way.
         """
-        if self.closing or self.ended or not self._poll(select.POLLIN):
+        if self.closing or self.ended or not self._transport.can_write_eof() or not self._poll(select.POLLIN):
             self.close()
             return
         self.closing = True

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 import signal
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,17 @@ def read_secret(path: str) -> str:
     if len(secret) < SHORTEST_SECRET:
         raise ConfigurationError(f"The secret in {path} is shorter than {SHORTEST_SECRET} characters.")
     return secret
+
+
+def tls_context(certificate: str, key: str | None) -> ssl.SSLContext:
+    """What makes a server speak TLS. `key`: the file of its key, if that is not in the certificate's."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"The certificate {certificate} and its key can't be used: {error}.") from error
+    context.num_tickets = 0  # on a connection that is not in use there must be nothing to read
+    return context
 
 
 async def _serve(server: Server, host: str, port: int, announce: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class Options:
     allow_write_query: bool = False
     secret: str | None = field(default=None, repr=False)
     """Clients must know it, unless it is None."""
+    tls: ssl.SSLContext | None = None
     query_seconds: float = 2.0
     query_rows: int = 100_000
     most_connections: int = 50_000
@@ -84,7 +86,8 @@ class Server:
     async def start(self, host: str | None, port: int) -> int:
         """Listen; returns the port (0 lets the system choose one)."""
         self.loop = asyncio.get_running_loop()
-        listener = await self.loop.create_server(lambda: Connection(self), host, port, backlog=4096)
+        tls = self.options.tls
+        listener = await self.loop.create_server(lambda: Connection(self), host, port, backlog=4096, ssl=tls)
         self._listeners.append(listener)
         chosen: int = listener.sockets[0].getsockname()[1]
         return chosen
