@@ -27,7 +27,7 @@ from headrace.values.ids import new_id
 
 from .scenes import CROWDED, REQUESTS, Crowd, Scene, scene_for
 from .servers import Server, commands_inside_scripts, contents, programs
-from .traps import WRITES, spring, visible
+from .traps import WRITES, lasting, spring, visible
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_an_error_at_any_call_up_to_the_first_write_changes_nothing(
 ) -> None:
     scene = scene_for(name, store, clock)
     script = first_script(scene, name)
-    before = contents(scene.store)
+    before = lasting(scene.store)
     for k in range(1, 500):
         command = spring(scene.store, script, k)
         if command is None:

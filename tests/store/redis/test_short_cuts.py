@@ -16,7 +16,7 @@ from headrace.store.redis.store import RedisStore
 from headrace.values.clock import ManualClock
 
 from .servers import contents
-from .traps import WRITES, spring, visible
+from .traps import WRITES, lasting, spring, visible
 
 
 def use(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_plain_jobs_are_exchanged_without_the_rest_of_the_script(
     text = scripts.source("exchange")
     script = store.exchange(worker.id, worker.number + 1, (), worker.asks(6))
     assert isinstance(script, Script)
-    before = contents(store)
+    before = lasting(store)
     for k in range(1, 100):
         command = spring(store, script, k)
         assert command is not None, "it should have written something"

@@ -51,5 +51,13 @@ def spring(store: RedisStore, script: Script[Any], k: int) -> bytes | None:
     return None
 
 
+def lasting(store: RedisStore) -> dict[str, Any]:
+    """What is in a store; from here on none of its keys expires, however slow the machine is."""
+    found = contents(store)
+    for key in found:
+        store.driver.command("PERSIST", key)
+    return found
+
+
 def visible(store: RedisStore) -> dict[str, object]:
     return {key.removeprefix(store.keys.prefix): value for key, value in contents(store).items()}
