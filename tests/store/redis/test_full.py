@@ -33,6 +33,7 @@ def test_a_job_that_reports_holds_up_no_settling(server: Server) -> None:
             full.wait(20)
             return number
 
+        app.settings["history-memory"] = "1 MB"  # its default is a quarter of maxmemory: nothing at all
         with app.worker(slots=4):
             jobs = [tells.enqueue(), *(silent.enqueue(i) for i in range(10))]
             eventually(lambda: jobs[3].refresh().state.value == "running", "jobs to start")
