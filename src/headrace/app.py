@@ -203,7 +203,7 @@ class Headrace(StoreHolder, Hooks):
     def _put(self, jobs: list[NewJob]) -> list[Put]:
         if loading.under_way:
             loading.warn_of_enqueue()
-        store = self._store or self.store
+        store = self.store
         operation = store.put(jobs)
         if crashpoints.armed:
             crashpoints.reach("put.before")

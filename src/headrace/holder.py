@@ -20,48 +20,62 @@ class StoreHolder:
     url = HiddenUrl()
     """Where the jobs live, with its password if there is one: `shown_url` leaves that out."""
 
+    store: Store
+    """The store. It is opened when first needed (`__getattr__`), and a plain attribute from then on."""
+
     def __init__(self, url: str, clock: Clock | None) -> None:
         self.url = url
         self._clock = clock
         self.clock: Clock = clock or SystemClock()
-        self._store: Store | None = None
         self._own: tuple[Store | None, Clock] = (None, self.clock)
         self._stand_ins: list[tuple[Store, Clock]] = []
         """What each `testing()` put in place, the innermost last. While there is one, nothing opens `url`."""
         self._opening = reentrant_lock()
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "store":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        if is_mine(self._opening):
+            raise StoreBusy(
+                "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
+                "or __del__). Nothing was done. Use the store once before the handler is installed."
+            )
+        with self._opening:
+            if "store" not in vars(self):
+                self.store = self._introduced(open_store(self.url, clock=self._clock))
+        return self.store
+
     @property
-    def store(self) -> Store:
-        """The store, opened when first needed."""
-        if self._store is None:
-            if is_mine(self._opening):
-                raise StoreBusy(
-                    "The store is just being opened by this very thread, which this code interrupts (a signal handler, "
-                    "or __del__). Nothing was done. Use the store once before the handler is installed."
-                )
-            with self._opening:
-                if self._store is None:
-                    self._store = self._introduced(open_store(self.url, clock=self._clock))
-        return self._store
+    def _opened(self) -> Store | None:
+        found: Store | None = vars(self).get("store")
+        return found
+
+    def _place(self, store: Store | None) -> None:
+        if store is None:
+            vars(self).pop("store", None)
+        else:
+            self.store = store
 
     def use_store(self, store: Store | None) -> Store | None:
         """Put another store in place (None: open `url` anew when needed). Returns the one before."""
         if store is None and self._stand_ins:
             store = self._stand_ins[-1][0]
-        previous, self._store = self._store, None if store is None else self._introduced(store)
+        previous = self._opened
+        self._place(None if store is None else self._introduced(store))
         return previous
 
     def stand_in(self, store: Store, clock: Clock) -> None:
         """Use this store and clock in place of the app's own until `stand_down`, whatever is closed meanwhile."""
         if not self._stand_ins:
-            self._own = self._store, self.clock
+            self._own = self._opened, self.clock
         self._stand_ins.append((store, clock))
-        self._store, self.clock = store, clock
+        self.store, self.clock = store, clock
 
     def stand_down(self, store: Store) -> None:
         """End the use of a stand-in. Tests may end in any order, so the app's own store waits for the last one."""
         self._stand_ins = [place for place in self._stand_ins if place[0] is not store]
-        self._store, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
+        store_before, self.clock = self._stand_ins[-1] if self._stand_ins else self._own
+        self._place(store_before)
 
     def _introduced(self, store: Store) -> Store:
         """A dialect may need to know the tasks: how they are named on its wire, in which order they take arguments."""
@@ -72,9 +86,10 @@ class StoreHolder:
 
     def close(self) -> None:
         """Let go of the store; the next use opens it anew. Inside `testing()` its store stays until the end."""
-        if self._store is not None and not self._stand_ins:
-            self._store.close()
-            self._store = None
+        store = self._opened
+        if store is not None and not self._stand_ins:
+            store.close()
+            self._place(None)
 
     async def aclose(self) -> None:
         """The same, from async code."""

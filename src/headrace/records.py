@@ -34,12 +34,11 @@ class State(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def final(self) -> bool:
-        return self in _FINAL
+    final: bool
+    """Whether a job in this state has ended."""
 
-
-_FINAL = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+    def __init__(self, value: str) -> None:
+        self.final = value in ("done", "failed", "cancelled")
 
 
 class IfFailed(StrEnum):
