@@ -88,7 +88,7 @@ class Connection(apsw.Connection):
             if hold is None:
                 super().close(force)
                 return
-            if hold.gone:  # what is in a log that nobody else sees must not get into the file any more
+            if hold.gone:  # a log that no other process sees must not be written into the file
                 self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             let_go(hold, lambda: super(Connection, self).close(force))
         finally:
@@ -190,7 +190,7 @@ class Database:
 
     @staticmethod
     def _write_ahead(connection: apsw.Connection) -> str:
-        """Several that turn a new file's journal at once are told that it is busy; no busy handler is asked."""
+        """Set the journal. SQLite calls no busy handler when several processes set that of a new file at once."""
         give_up = time.monotonic() + PATIENCE
         while True:
             try:
@@ -206,7 +206,7 @@ class Database:
         return self._transact(WRITE, work)
 
     def read(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do some work in a read transaction: one consistent view, nobody is kept waiting."""
+        """Do some work in a read transaction: one consistent view, and no writer waits."""
         try:
             return self._transact(READ, work)
         except StoreCorrupt:
@@ -342,7 +342,7 @@ class Database:
             return 0o666
 
     def change_counter(self) -> ChangeCounter:
-        """Something cheap to ask that answers differently after any commit by anyone else."""
+        """A cheap counter that changes with every commit of another connection."""
         return ChangeCounter(self._connect)
 
     def _explain(self, error: apsw.Error) -> StoreError:
@@ -431,7 +431,7 @@ class _Patience:
             self._since = time.monotonic()
         elif time.monotonic() - self._since > PATIENCE:
             return False
-        guard.leave()  # who waits holds no mutex that a child would miss
+        guard.leave()  # a thread that waits holds no mutex that a child would miss
         try:
             nap(attempt)
         finally:

@@ -5,8 +5,8 @@ Another copy of SQLite in the same process, such as the one in Python's `sqlite3
 connection. It also takes itself for the only user of the file, and then deletes the log. So what matters is locked once
 more, in ways that belong to a descriptor: closing another one does not touch them, and they count within the process.
 
-* A byte of the range that SQLite locks to be the only user of a file: nobody else is, so nobody deletes the log.
-* The byte of the log's index that says that it is in use: nobody clears it as a left-over.
+* A byte of the range that SQLite locks to be the only user of a file: so no other copy is, and none deletes the log.
+* The byte of the log's index that says that it is in use: so it is not cleared as a left-over.
 * The file itself (`flock`), during a write transaction: there is one writer, even if its other lock is lost. That
   takes a tenth of a put, so it begins when a process with another copy of SQLite says so, in a byte that all share.
 """
@@ -146,7 +146,7 @@ class Hold:
         return found.st_dev, found.st_ino
 
     def keep_others_out(self, since: float) -> None:
-        """Other processes write when this one has done, if one of them has another copy of SQLite (or nobody knows).
+        """Other processes write when this one has done, if one of them has another copy of SQLite (or may have).
 
         `since`: from when on it has been waiting.
         """

@@ -37,7 +37,7 @@ def last_line(tx: Transaction, seq: Ref) -> str:
 
 
 def edited(tx: Transaction, seq: int, what: str) -> None:
-    """Somebody has changed a job that waits."""
+    """A job that waits has been changed."""
     tx.execute(SQL["remember"], (seq, tx.now, "edited", what, ""))
     tx.execute(SQL["mark_history"], (seq,))
     trim(tx, seq)

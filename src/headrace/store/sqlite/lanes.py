@@ -1,7 +1,7 @@
-"""Lanes: who of those that share a key stands in line, and who waits for its turn.
+"""Lanes: which of the jobs that share a key stands in line, and which wait in the lane.
 
 A lane's record counts its unfinished and its running jobs in the same transactions that change them, so limits hold
-whoever dies.
+whichever process dies.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def clashes(tx: Transaction, queue: str, wanted: Lane) -> bool:
 
 
 def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
-    """A new job says what its lane is. Who stands in line by the old rules is looked at anew."""
+    """A new job says what its lane is. The job that stands in line by the old rules is looked at anew."""
     lane = _record(tx, queue, wanted)
     if lane.unfinished and bool(lane.sequence) != wanted.sequence:  # since the job's batch was staged
         wanted = replace(wanted, sequence=bool(lane.sequence))
@@ -162,7 +162,7 @@ def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
 
 
 def _look_again_at_front(tx: Transaction, lane: Record) -> None:
-    """What the lane allows has changed: who stands in front stands in line again, or keeps its turn."""
+    """What the lane allows has changed: its front stands in line again, or keeps its turn."""
     front, lane.front = lane.front, None
     if front is None:
         return

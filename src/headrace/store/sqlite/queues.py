@@ -51,7 +51,7 @@ def limit(tx: Transaction, queue: str, running: int | None) -> None:
 
 
 def room_made(tx: Transaction) -> None:
-    """Some jobs run no more: in a queue with a limit, somebody may have waited for that."""
+    """Some jobs have stopped running: workers of queues with a limit may have waited for that."""
     for said in controls(tx):
         if said.limit is not None:
             tx.news(said.queue, EVERYONE)

@@ -25,7 +25,7 @@ def find(tx: Transaction, name: str) -> ScheduleRecord | None:
 
 
 def keep(tx: Transaction, record: ScheduleRecord) -> None:
-    """Write a schedule, as its next version. Its queue's workers are told: they may have to wake up sooner."""
+    """Write a schedule, as its next version. Wakes its queue's workers, as they may have to wake up sooner."""
     tx.execute(
         SQL["schedule_put"],
         (

@@ -1,4 +1,4 @@
-"""Sessions: who works here, who is alive, and what becomes of the jobs of those who are not."""
+"""Sessions: which workers there are, which are alive, and what becomes of the jobs of the dead ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _guard_path(run_folder: str, session: str) -> str:
 
 
 def visibly_dead(run_folder: str, session: str) -> bool:
-    """Its guard is there and nobody holds it. (No guard: nothing can be said.)"""
+    """Its guard is there and no process holds it. (Without a guard it is not known.)"""
     if not run_folder:
         return False
     try:
@@ -261,7 +261,7 @@ def _is_dead(tx: Transaction, run_folder: str, session_id: str, timeout: int, se
 
 
 def live_listeners(tx: Transaction, queue: str, task: str, run_folder: str) -> bool:
-    """Does anyone alive listen to this queue and know this task?"""
+    """Whether a live worker serves this queue and knows this task."""
     return any(
         session.alive and any_fits(session.info.queues, queue) and task in session.info.tasks
         for session in sessions(tx, run_folder)

@@ -55,9 +55,9 @@ class Transaction:
         """A running job is to stop: all workers should look."""
         self._settings: dict[str, int] = {}
         self.listened = False
-        """Somebody wants to hear of events."""
+        """There is a subscriber to events."""
         self.happenings: list[tuple[object, ...]] = []
-        """What they will be told: rows of `event`."""
+        """The events: rows of `event`."""
 
     def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
         """Time is read inside the transaction: it never goes back between two that follow each other."""
@@ -110,7 +110,7 @@ class Transaction:
         self.queues[queue] = self.queues.get(queue, 0) + workers
 
     def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
-        """Tell those who listen, if anybody does, what happened to a job. Its row must (still) be there."""
+        """Make an event of a job, if there is a subscriber. The job's row must (still) be there."""
         if self.listened:
             short = detail.encode()[:DETAIL].decode(errors="ignore")
             for job_id, task, queue, flags in self.rows(SQL["event_about"], (seq,)):

@@ -238,7 +238,7 @@ def close(
 
 
 def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
-    """End a session, and tell those whom the end of its jobs concerns."""
+    """End a session, and do what the end of its jobs brings about."""
     given_back = table.close_session(tx, session_id, crashed, take_away, run_folder)
     if given_back:
         queues.room_made(tx)
@@ -320,7 +320,7 @@ AT_ONCE = 500
 
 
 def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
-    """Asked first, in a read transaction: looking at all jobs keeps nobody from writing."""
+    """Asked first, in a read transaction: looking at all jobs keeps no process from writing."""
     return None if tx.rows(SQL["damaged"], (1,)) else []
 
 

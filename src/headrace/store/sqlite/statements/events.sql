@@ -1,11 +1,11 @@
 -- Events for subscribers.
 
 -- name: audience_get
--- Until when somebody listens.
+-- Until when there is a subscriber.
 SELECT until FROM audience WHERE one = 1
 
 -- name: audience_set
--- Somebody listens, until then at least.
+-- There is a subscriber, until then at least.
 INSERT INTO audience (one, until) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET until = excluded.until
 
 -- name: event_about
@@ -13,7 +13,7 @@ INSERT INTO audience (one, until) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET
 SELECT id, task, queue, flags FROM job WHERE seq = ?1
 
 -- name: event_put
--- Tell those who listen.
+-- Write an event.
 INSERT INTO event (at, what, job, task, queue, worker, detail, tracked) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 
 -- name: event_read

@@ -71,7 +71,7 @@ UPDATE laned SET place = ?2, lane = ?3, rank = ?4, due = ?5, start_within = ?6 W
 DELETE FROM laned WHERE job = ?1
 
 -- name: laned_head
--- Who is next in a lane's own line?
+-- The first job of a lane's own line.
 SELECT job, due FROM laned WHERE lane = ?1 AND place = {IN_LINE} ORDER BY rank, due, job LIMIT 1
 
 -- name: laned_due

@@ -30,7 +30,7 @@ DELETE FROM blob WHERE job = ?1 AND kind = ?2
 DELETE FROM blob WHERE job = ?1
 
 -- name: unique_holder
--- Who has this unique key?
+-- The job that has a unique key.
 SELECT job.seq, job.id, job.state, unique_key.until, job.flags
 FROM unique_key JOIN job ON job.seq = unique_key.job
 WHERE unique_key.key = ?1

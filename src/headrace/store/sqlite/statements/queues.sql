@@ -1,19 +1,19 @@
 -- Queues: paused or not, their limits, and which have work.
 
 -- name: control_get
--- What has been said about a queue.
+-- A queue's controls.
 SELECT queue, running_limit, paused_by, paused_at FROM control WHERE queue = ?1
 
 -- name: controls
--- What has been said about queues.
+-- The controls of all queues.
 SELECT queue, running_limit, paused_by, paused_at FROM control ORDER BY queue
 
 -- name: control_set
--- Say something about a queue.
+-- Set a queue's controls.
 INSERT OR REPLACE INTO control (queue, running_limit, paused_by, paused_at) VALUES (?1, ?2, ?3, ?4)
 
 -- name: control_delete
--- Nothing is said about it any more.
+-- A queue has no controls any more.
 DELETE FROM control WHERE queue = ?1
 
 -- name: queue_running

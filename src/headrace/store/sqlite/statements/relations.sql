@@ -65,7 +65,7 @@ SELECT 1 FROM edge WHERE child = ?1 LIMIT 1
 SELECT parent FROM edge WHERE child = ?1 LIMIT ?2
 
 -- name: edges_down
--- Some of those who wait for a job that has ended.
+-- Some of the jobs that wait for one that has ended.
 SELECT edge.seq, child, if_failed, job.id, job.queue, job.state, job.flags, job.due
 FROM edge JOIN job ON job.seq = edge.child
 WHERE edge.parent = ?1 AND edge.seq > ?2 AND edge.seq <= ?3
@@ -95,11 +95,11 @@ INSERT INTO follower (parent, child) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 DELETE FROM follower WHERE parent = (SELECT seq FROM job WHERE id = ?1) AND child = ?2
 
 -- name: followers_delete
--- A job names nobody any more.
+-- A job names no others any more.
 DELETE FROM follower WHERE child = ?1
 
 -- name: followers_of
--- Some of those who name an ended job, and whether each needs it: it is unfinished, and that one is done, or it waits for nothing any
+-- Some of the jobs that name an ended one, and whether each needs it: it is unfinished, and that one is done, or it waits for nothing any
 -- more. (One that does may wait for the very end of a failed one.)
 SELECT
     child,
@@ -110,12 +110,12 @@ WHERE follower.parent = ?1
 ORDER BY follower.child LIMIT ?3
 
 -- name: followers_forget
--- Of those who name an ended job, forget the first ones, as far as they have ended.
+-- Of the jobs that name an ended one, forget the first, as far as they have ended.
 DELETE FROM follower
 WHERE parent = ?1 AND child < ?2 AND NOT EXISTS (SELECT 1 FROM job WHERE job.seq = follower.child AND job.state < {DONE})
 
 -- name: followers_drop
--- Forget the first ones of those who name a job.
+-- Forget the first of the jobs that name another.
 DELETE FROM follower WHERE parent = ?1 AND child <= ?2
 
 -- name: culprit_put
@@ -144,7 +144,7 @@ ORDER BY edge.seq LIMIT 1
 SELECT 1 FROM culprit WHERE child = ?1 LIMIT 1
 
 -- name: ended_note
--- A job has ended: note it if somebody waits for it.
+-- A job has ended: note it if another waits for it.
 INSERT INTO ended (parent, id, how, seen, upto)
 SELECT ?1, ?2, ?3, 0, seq FROM edge WHERE parent = ?1 ORDER BY seq DESC LIMIT 1
 

@@ -24,7 +24,7 @@ CREATE TABLE job (
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
                                      -- {RESUMED} has waited for children
-    session INTEGER,                 -- who holds it, or held it last
+    session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
     finished INTEGER,
@@ -34,7 +34,7 @@ CREATE TABLE job (
     failure TEXT,                    -- the group it failed in
     body BLOB NOT NULL,
     options BLOB,
-    unique_key TEXT,                 -- the key it was put with; the table `unique_key` says who has it
+    unique_key TEXT,                 -- the key it was put with; the table `unique_key` says which job has it
     data BLOB,
     result BLOB,
     error BLOB
@@ -84,7 +84,7 @@ CREATE TABLE session (
 CREATE INDEX session_open ON session (seq) WHERE closed IS NULL;
 CREATE INDEX session_closed ON session (closed) WHERE closed IS NOT NULL;
 
--- Who has a unique key, and until when beyond its own end.
+-- Which job has a unique key, and until when beyond its own end.
 CREATE TABLE unique_key (
     key TEXT PRIMARY KEY,
     job INTEGER NOT NULL,
@@ -291,7 +291,7 @@ CREATE TABLE laned (
 CREATE INDEX laned_place ON laned (lane, place, rank, due, job) WHERE lane IS NOT NULL;
 CREATE INDEX laned_due ON laned (due) WHERE place = {IS_SCHEDULED};
 
--- What somebody has said about a queue.
+-- A queue's controls: paused or not, and its limit.
 CREATE TABLE control (
     queue TEXT PRIMARY KEY,
     running_limit INTEGER,
@@ -299,7 +299,7 @@ CREATE TABLE control (
     paused_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- What happened, for those who listen: written only while somebody does, and the last 10,000 are kept. The number of an event
+-- Events: written only while there is a subscriber, and the last 10,000 are kept. The number of an event
 -- is never given out twice (AUTOINCREMENT): a gap tells a reader that it has missed some.
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -65,5 +65,5 @@ SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 O
 SELECT seq, token, id, flags FROM job WHERE seq = ?1 AND state = {RUNNING} AND session = ?2
 
 -- name: running_by_id
--- Who runs a job.
+-- The lease of a job that runs.
 SELECT seq, token, session FROM job WHERE id = ?1 AND state = {RUNNING}
