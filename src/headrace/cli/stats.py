@@ -9,11 +9,13 @@ import click
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import console, show_json, show_table
 from headrace.ops.stats import PERCENTILES, stats, stats_document
-from headrace.store.stats import at_most, date_of, day_of, deviation, histogram, mean, percentile
+from headrace.store.stats import date_of, day_of
 from headrace.values.text import length
 
 if TYPE_CHECKING:
-    from headrace.store.facets import DayStats, Tally
+    from datetime import timedelta
+
+    from headrace.store.stats import Durations, QueueStats
 
 
 @click.command("stats")
@@ -45,23 +47,23 @@ def stats_command(queue: str | None, store: str | None, app_path: str | None, as
         _show_queues(days)
 
 
-def _text(milliseconds: float | None) -> str:
-    return "" if milliseconds is None else length(round(milliseconds))
+def _text(span: timedelta | None) -> str:
+    return "" if span is None else length(round(span.total_seconds() * 1000))
 
 
-def _percentile(tally: Tally, percent: int) -> str:
+def _percentile(durations: Durations, percent: int) -> str:
     """In words. Bars of somebody else's format are wide: they tell what it is less than."""
-    most = at_most(tally, percent) if tally.bars else None
-    return _text(percentile(tally, percent)) if most is None else f"<{_text(most)}"
+    most = durations.at_most(percent)
+    return _text(durations.percentile(percent)) if most is None else f"<{_text(most)}"
 
 
-def _show_queues(days: list[DayStats]) -> None:
+def _show_queues(days: list[QueueStats]) -> None:
     headings = ("queue", "done", "wait p50", "wait p99", "run p50", "run p99", "retries", "failures")
     rows = [
         (
             found.queue,
             f"{found.run.count:,}",
-            *(_percentile(tally, percent) for tally in (found.wait, found.run) for percent in (50, 99)),
+            *(_percentile(durations, percent) for durations in (found.wait, found.run) for percent in (50, 99)),
             f"{found.retries:,}",
             f"{found.failures:,}",
         )
@@ -70,20 +72,19 @@ def _show_queues(days: list[DayStats]) -> None:
     show_table(headings, rows, whole="done retries failures", numbers=" ".join(headings[1:]))
 
 
-def _show_queue(found: DayStats) -> None:
-    click.echo(f"{found.queue}, {date_of(found.day)} (UTC)")
+def _show_queue(found: QueueStats) -> None:
+    click.echo(f"{found.queue}, {found.day} (UTC)")
     failures = f"{found.failures:,} failed" + (f" ({found.failed:,} of them still)" if found.failures else "")
     click.echo(f"{found.run.count:,} done, {found.retries:,} retried, {failures}")
-    for name, tally in (("WAIT", found.wait), ("RUN", found.run)):
-        if tally.count:
-            percentiles = [(f"p{percent}", _percentile(tally, percent)) for percent in PERCENTILES]
-            values = [("mean", _text(mean(tally))), ("deviation", _text(deviation(tally))), *percentiles]
+    for name, durations in (("WAIT", found.wait), ("RUN", found.run)):
+        if durations.count:
+            percentiles = [(f"p{percent}", _percentile(durations, percent)) for percent in PERCENTILES]
+            values = [("mean", _text(durations.mean)), ("deviation", _text(durations.deviation)), *percentiles]
             click.echo(f"\n{name}  " + "  ".join(f"{what} {text}" for what, text in values if text))
-            _show_histogram(tally)
+            _show_histogram(durations.histogram())
 
 
-def _show_histogram(tally: Tally) -> None:
-    bars = histogram(tally)
+def _show_histogram(bars: list[tuple[timedelta, timedelta, int]]) -> None:
     if not bars:
         return
     labels = [f"{_text(low)} to {_text(high)}" for low, high, _ in bars]

@@ -183,6 +183,10 @@ class Durations:
         """What so many percent do not exceed, to within an eighth. None: none were seen, or the histogram is gone."""
         return _length(percentile(self.tally, percent))
 
+    def at_most(self, percent: float) -> timedelta | None:
+        """What so many percent are certainly below, where a dialect's bars are wide. None: they are not."""
+        return _length(at_most(self.tally, percent)) if self.tally.bars else None
+
     def histogram(self, bars: int = 12) -> list[tuple[timedelta, timedelta, int]]:
         """From, up to, how many; in steps that grow."""
         return [(_span(low), _span(high), number) for low, high, number in histogram(self.tally, bars)]
