@@ -69,13 +69,13 @@ from .sent import ADDRESS, ELSE, ZONE, Address, Colour, Level, Movie, Order, Poi
     ],
     ids=lambda value: getattr(value, "__name__", None) or repr(value)[:40],
 )
-def test_arrive_as_they_were_sent(app: Headrace, annotation: Any, value: Any) -> None:
+def test_arguments_arrive_as_they_were_sent(app: Headrace, annotation: Any, value: Any) -> None:
     found = arrived(app, annotation, value)
     assert found == value
     assert type(found) is type(value)
 
 
-def test_of_every_kind_of_parameter(app: Headrace) -> None:
+def test_arguments_of_every_kind_of_parameter_arrive(app: Headrace) -> None:
     seen: list[Any] = []
 
     @app.task
@@ -193,7 +193,9 @@ INFINITE = "it contains a number that is not finite, which JSON cannot carry."
         (order, {"number": 1}, "does not fit its annotation: Object missing required field `address` - at `$.value`."),
     ],
 )
-def test_that_cannot_be_sent(app: Headrace, function: Callable[..., Any], value: Any, words: str) -> None:
+def test_arguments_that_cannot_be_sent_are_refused(
+    app: Headrace, function: Callable[..., Any], value: Any, words: str
+) -> None:
     task = app.task(name="task")(function)
     with pytest.raises(ArgumentsError) as caught:
         task.enqueue(value)
@@ -212,14 +214,14 @@ def test_that_cannot_be_sent(app: Headrace, function: Callable[..., Any], value:
         ((1,), {"first": 3}, "task: multiple values for argument 'first'."),
     ],
 )
-def test_of_a_wrong_number(app: Headrace, args: Any, kwargs: Any, words: str) -> None:
+def test_a_wrong_number_of_arguments_is_refused(app: Headrace, args: Any, kwargs: Any, words: str) -> None:
     task = app.task(name="task")(two)
     with pytest.raises(ArgumentsError) as caught:
         task.enqueue(*args, **kwargs)
     assert str(caught.value) == words
 
 
-def test_one_that_the_worker_fills_in(app: Headrace) -> None:
+def test_a_parameter_that_the_worker_fills_in_is_not_passed(app: Headrace) -> None:
     app.provide("pool")(dict)
 
     @app.task(name="task")
@@ -229,7 +231,7 @@ def test_one_that_the_worker_fills_in(app: Headrace) -> None:
         needy.enqueue(1, pool={})
 
 
-def test_one_that_the_worker_fills_in_before_others(app: Headrace) -> None:
+def test_a_parameter_that_the_worker_fills_in_may_come_before_others(app: Headrace) -> None:
     seen: list[Any] = []
     app.provide("pool")(lambda: "the pool")
 
@@ -249,7 +251,7 @@ def test_one_that_the_worker_fills_in_before_others(app: Headrace) -> None:
         t.assert_enqueued(needy, a=1, b=5)
 
 
-def test_one_that_the_worker_has_no_way_to_fill_in(app: Headrace) -> None:
+def test_a_parameter_that_the_worker_cannot_fill_in_is_refused(app: Headrace) -> None:
     app.provide("pool")(dict)
 
     def before_the_rest(pool: Any = inject("pool"), *rest: int) -> None: ...
@@ -263,7 +265,7 @@ def test_one_that_the_worker_has_no_way_to_fill_in(app: Headrace) -> None:
         )
 
 
-def test_the_limit_is_exact() -> None:
+def test_the_limit_of_a_payload_is_exact() -> None:
     app = Headrace("sqlite:///:memory:", payload_limit=1000)
     task = app.task(name="task")(text)
     room = 1000 - len(b'{"value":""}')
@@ -307,7 +309,7 @@ def test_a_batch_is_not_a_single_call(app: Headrace) -> None:
         app.enqueue_many(task.call(1))  # type: ignore[arg-type]
 
 
-def test_of_any_name(app: Headrace) -> None:
+def test_parameters_may_have_any_name(app: Headrace) -> None:
     """The task's own signature: no name is taken."""
     seen: list[Any] = []
 
@@ -336,7 +338,7 @@ def test_of_any_name(app: Headrace) -> None:
         t.assert_not_enqueued(bound, self=2)
 
 
-def test_of_a_type_that_json_cannot_carry(app: Headrace) -> None:
+def test_parameters_of_a_type_that_json_cannot_carry_are_refused(app: Headrace) -> None:
     class Mine:
         pass
 

@@ -116,7 +116,9 @@ def expected(want: str, got: str, where: str = "") -> str:
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_that_would_arrive_as_something_else(app: Headrace, annotation: Any, value: Any, words: str) -> None:
+def test_arguments_that_would_arrive_as_something_else_are_refused(
+    app: Headrace, annotation: Any, value: Any, words: str
+) -> None:
     with pytest.raises(ArgumentsError) as caught:
         arrived(app, annotation, value)
     assert words in str(caught.value)
@@ -125,7 +127,7 @@ def test_that_would_arrive_as_something_else(app: Headrace, annotation: Any, val
 
 
 @pytest.mark.parametrize("kind", ["rest", "more"])
-def test_those_without_a_name_arrive_as_they_were(app: Headrace, kind: str) -> None:
+def test_values_of_types_without_a_name_arrive_as_they_were(app: Headrace, kind: str) -> None:
     seen: list[Any] = []
 
     @app.task(name="task")
@@ -164,14 +166,14 @@ def test_those_without_a_name_arrive_as_they_were(app: Headrace, kind: str) -> N
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_that_arrive_equal_are_accepted(app: Headrace, annotation: Any, value: Any, arrives: Any) -> None:
+def test_arguments_that_arrive_equal_are_accepted(app: Headrace, annotation: Any, value: Any, arrives: Any) -> None:
     """What a type checker lets pass, and what Python itself calls the same."""
     found = arrived(app, annotation, value)
     assert found == arrives
     assert type(found) is type(arrives)
 
 
-def test_those_whose_own_comparison_does_not_help(app: Headrace) -> None:
+def test_values_whose_own_comparison_does_not_help_arrive(app: Headrace) -> None:
     """Objects that are equal to nothing but themselves are compared by their fields."""
 
     class Contrary(msgspec.Struct):  # noqa: PLW1641  (nobody puts it into a set)

@@ -31,7 +31,9 @@ def test_every_place_in_the_code_is_listed() -> None:
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in CLIENT + TICKS])
-def test_of_a_worker(point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+def test_a_worker_that_dies_at_any_point_loses_nothing(
+    point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
     app.enqueue_many(
         [
             *(tasks.work.using(max_crashes=10).call(number, 0.002) for number in range(8)),
@@ -69,7 +71,9 @@ def test_of_a_worker(point: str, app: Headrace, witness: Witness, start_worker: 
 
 
 @pytest.mark.parametrize("point", CLIENT)
-def test_of_a_client(point: str, app: Headrace, witness: Witness, tmp_path: Path) -> None:
+def test_a_client_that_dies_at_any_point_loses_nothing_acknowledged(
+    point: str, app: Headrace, witness: Witness, tmp_path: Path
+) -> None:
     """What was acknowledged is there; what was not, may be."""
     app.store.run(app.store.counts())  # creates the file
     code = (
@@ -95,7 +99,9 @@ def test_of_a_client(point: str, app: Headrace, witness: Witness, tmp_path: Path
 
 
 @pytest.mark.parametrize("point", TICKS)
-def test_of_a_ticker(point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+def test_a_ticker_that_dies_around_a_tick_gives_it_one_job(
+    point: str, app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
     """Whoever dies around a tick: it has one job, which runs."""
     mark = tmp_path / "died here"
     env = {"HEADRACE_CRASH": f"{point}:2", "HEADRACE_CRASH_MARK": str(mark)}

@@ -60,7 +60,7 @@ def failure(job: Job[Any]) -> JobFailed:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_return(kind: str) -> None:
+def test_a_returned_value_is_the_result(kind: str) -> None:
     job = task("work", kind).enqueue(7)
     assert job.result(timeout=20) == 7
     assert (job.state, job.attempts, job.crashes) == (State.DONE, 1, 0)
@@ -79,7 +79,7 @@ def test_return(kind: str) -> None:
         ("surrogate", "ValueError", "lone ?"),
     ],
 )
-def test_exceptions(kind: str, what: str, group: str, message: str) -> None:
+def test_an_exception_fails_the_job_with_its_type_as_group(kind: str, what: str, group: str, message: str) -> None:
     error = failure(task("raising", kind).enqueue(what))
     assert (error.group, error.message) == (group, message)
     assert "raise_one" in error.traceback or what == "awkward"
@@ -93,7 +93,7 @@ def test_a_long_message_is_cut_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_retry(kind: str) -> None:
+def test_a_raised_retry_runs_the_job_again(kind: str) -> None:
     job = task("retrying", kind).enqueue(2)
     assert job.result(timeout=20) == 3
     assert (job.attempts, job.crashes) == (3, 0)
@@ -132,7 +132,7 @@ def test_the_policy_for_exceptions() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fail(kind: str) -> None:
+def test_a_raised_fail_fails_the_job_in_its_group(kind: str) -> None:
     job = task("failing", kind).enqueue("billing", "the card was refused")
     error = failure(job)
     assert (error.group, error.message) == ("billing", "the card was refused")
@@ -159,7 +159,7 @@ def test_move_to_the_next_stage(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_time_out(kind: str) -> None:
+def test_a_run_past_its_timeout_is_stopped(kind: str) -> None:
     began = time.monotonic()
     error = failure(task("slow", kind).enqueue())
     assert (error.group, error.message) == ("Timeout", "the job ran out of time (timeout=0.1 s)")
@@ -178,13 +178,13 @@ def test_time_outs_of_one_call() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_silence(kind: str) -> None:
+def test_a_run_without_heartbeats_is_stopped(kind: str) -> None:
     error = failure(task("silent", kind).enqueue())
     assert (error.group, error.message) == ("Timeout", "the job gave no heartbeat (heartbeat=0.1 s)")
 
 
 @pytest.mark.parametrize("kind", ["", "_isolated"])
-def test_signs_of_life(kind: str) -> None:
+def test_a_run_with_heartbeats_goes_on(kind: str) -> None:
     assert task("lively", kind).enqueue(10).result(timeout=20) == 10
 
 

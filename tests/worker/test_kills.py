@@ -62,7 +62,9 @@ def audit(app: Headrace, witness: Witness, expected: set[str]) -> dict[str, int]
 
 
 @pytest.mark.parametrize("victims", ["children", "supervisors"])
-def test_under_load(victims: str, app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+def test_jobs_under_load_survive_kills(
+    victims: str, app: Headrace, witness: Witness, start_worker: StartWorker
+) -> None:
     """A producer, two workers, and somebody who kills processes at random."""
     random_source = random.Random(f"kills {victims}")
     # Innocent jobs are under many a kill here: only the campaign's end decides.
@@ -143,7 +145,9 @@ def test_what_a_dead_process_had_not_begun_is_in_the_log(
     assert (ran > 0) == began
 
 
-def test_alone_too(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+def test_the_next_attempt_of_a_lone_job_starts_at_once(
+    app: Headrace, witness: Witness, start_worker: StartWorker
+) -> None:
     """With one process only, its successor has to start first."""
     start_worker("--slots", "1")
     job = tasks.work.enqueue(1, 0.3)
@@ -155,7 +159,9 @@ def test_alone_too(app: Headrace, witness: Witness, start_worker: StartWorker) -
     job.result(timeout=20)
 
 
-def test_death_of_a_whole_worker(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+def test_the_death_of_a_whole_worker_is_noticed_at_once(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
     """Another worker of the machine sees at once that the process is gone; the session time-out is the last resort."""
     first = start_worker("--slots", "1")
     job = tasks.wait_for.enqueue(str(tmp_path / "go"))
@@ -232,7 +238,9 @@ def test_only_the_guilty_one_is_failed(
     assert len([line for line in worker.log.splitlines() if " died (" in line]) == 1, "one dead worker process in all"
 
 
-def test_poison(app: Headrace, witness: Witness, start_worker: StartWorker) -> None:
+def test_jobs_that_kill_their_processes_fail_and_the_others_finish(
+    app: Headrace, witness: Witness, start_worker: StartWorker
+) -> None:
     """Jobs that kill, in front of jobs that don't: all of the good ones finish, the others are put aside."""
     ways = ["segfault", "kill", "abort", "0"]
     poison = [tasks.killer.using(priority=1).enqueue(ways[n % len(ways)]) for n in range(volume(4))]
@@ -262,7 +270,9 @@ def test_an_exit_code_of_ours_does_not_deceive(
     assert (job.snapshot.group, job.crashes) == ("crashed", 2)
 
 
-def test_nothing_else_counts(app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path) -> None:
+def test_giving_back_and_snoozing_count_as_nothing(
+    app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
+) -> None:
     """Give-back and snooze spend neither an attempt nor a crash."""
     snoozed = tasks.snoozing.enqueue()
     held = tasks.wait_for.enqueue(str(tmp_path / "go"))

@@ -44,7 +44,9 @@ def in_thread(worker: Worker) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def test_coroutines(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+def test_a_worker_runs_coroutines_at_once(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
     gate = tmp_path / "gate"
     data = {"until": str(gate)}
     jids = [put(client, "Coroutine", data=data) for _ in range(3)] + [put(client, "Wait", data=data)]

@@ -44,7 +44,7 @@ def test_order_of_popping(client: Client, tmp_path: Path, ordered: bool, order: 
     assert " ".join(job.queue_name for job in jobs if job is not None) == order
 
 
-def test_resuming(client: Client, tmp_path: Path, qless: Recorder) -> None:
+def test_a_worker_resumes_its_jobs(client: Client, tmp_path: Path, qless: Recorder) -> None:
     for jid, queue in (("a", "q"), ("lost", "q"), ("b", "other")):
         put(client, "Plain", queue, jid=jid)
     client.queues["q"].pop(2)
@@ -59,7 +59,9 @@ def test_resuming(client: Client, tmp_path: Path, qless: Recorder) -> None:
 # -- running --
 
 
-def test_serial_worker(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+def test_a_serial_worker_completes_jobs_or_fails_them_in_a_group(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
     jids = {name: put(client, name) for name in ("Plain", "Raises", "Retries", "Empty", "Missing")}
     special = put(client, "Plain", "special")
     crooked = put(client, "Plain", "crooked")
@@ -108,7 +110,9 @@ def test_a_changed_module_is_imported_again(tmp_path: Path, monkeypatch: pytest.
     del sys.modules["changing_module"]
 
 
-def test_told_not_to_complete(client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]) -> None:
+def test_a_job_that_is_told_not_to_complete_stays_running(
+    client: Client, tmp_path: Path, testimony: Callable[[], list[list[str]]]
+) -> None:
     jid = put(client, "Plain")
     serial(client, tmp_path, complete=False).run()
     assert job_of(client, jid).state == "running"
@@ -199,7 +203,9 @@ def test_mistakes_are_refused(
         (ForkingWorker, {"sandbox": "here"}, "workdir"),
     ],
 )
-def test_mistakes_of_kinds(client: Client, kind: Callable[..., object], options: dict[str, Any], message: str) -> None:
+def test_mistakes_in_options_of_a_kind_of_worker_are_refused(
+    client: Client, kind: Callable[..., object], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         kind(["q"], client, **options)
 
