@@ -26,7 +26,9 @@ DROPPED = 4096
 """Its result is no longer kept."""
 RESUMED = 8192
 """It has waited for children."""
-KNOWN_FLAGS = 2 * RESUMED - 1
+MORE = 16384
+"""A version after this one keeps something about it in `more`; here that is carried along, and removed with the job."""
+KNOWN_FLAGS = 2 * MORE - 1
 HOOKED = PRECEDES | LANED | RECURRING
 """Other rows change when such a job ends, so it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT

@@ -19,6 +19,7 @@ from headrace.store.sqlite.codes import (
     LANED,
     LARGE_BODY,
     LARGE_RESULT,
+    MORE,
     PRECEDES,
     READY,
     RECURRING,
@@ -218,6 +219,8 @@ def erase(tx: Transaction, seq: int, flags: int) -> None:
         tx.execute(SQL["delete_tags"], (seq,))
     if flags & TRACKED:
         tx.execute(SQL["untrack"], (seq,))
+    if flags & MORE:
+        tx.execute(SQL["delete_more"], (seq,))
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:

@@ -23,6 +23,12 @@ CREATE TABLE part (
 ) STRICT;
 CREATE INDEX part_batch ON part (batch, seq);
 
+-- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
+CREATE TABLE more (
+    job INTEGER PRIMARY KEY,
+    map BLOB NOT NULL
+) STRICT;
+
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 

@@ -80,6 +80,10 @@ SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
 -- Remove all tags of a job.
 DELETE FROM tag WHERE job = ?1
 
+-- name: delete_more
+-- Remove what a later version keeps about a job.
+DELETE FROM more WHERE job = ?1
+
 -- name: untrack
 -- Stop tracking it.
 DELETE FROM tracked WHERE job = ?1

@@ -23,7 +23,7 @@ CREATE TABLE job (
                                      -- {LARGE_BODY} large body, {LARGE_RESULT} large result, {AFTER} after others,
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
-                                     -- {RESUMED} has waited for children
+                                     -- {RESUMED} has waited for children, {MORE} more
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
@@ -134,6 +134,12 @@ END;
 -- Tracked jobs (flag {TRACKED}).
 CREATE TABLE tracked (
     job INTEGER PRIMARY KEY
+) STRICT;
+
+-- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
+CREATE TABLE more (
+    job INTEGER PRIMARY KEY,
+    map BLOB NOT NULL
 ) STRICT;
 
 -- What has been set (see headrace.settings), and how far upkeep has come.

@@ -83,6 +83,7 @@ SELECT
     + {TAGGED} * EXISTS (SELECT 1 FROM tag WHERE job = ?1)
     + {TRACKED} * EXISTS (SELECT 1 FROM tracked WHERE job = ?1)
     + {RECURRING} * EXISTS (SELECT 1 FROM recurring WHERE job = ?1)
+    + {MORE} * EXISTS (SELECT 1 FROM more WHERE job = ?1)
 
 -- name: damaged_parents
 -- A list of parents that cannot be read is empty.
