@@ -148,15 +148,19 @@ def no_dependencies_in(queue: str, lane: Lane) -> str:
     return f"Lane {lane.key!r} of queue {queue!r} is a sequence: its jobs can't wait for others."
 
 
+WOULD_BE_A_CYCLE = "Job {} can't come after job {}, which comes after it. Nothing was changed."
+TOO_DEEP_TO_DEPEND = (
+    f"What job {{}} would come after waits for so many others (more than {EDGES_TO_CHECK:,}) that it is too deep to "
+    "check for a cycle. Nothing was changed."
+)
+
+
 def cycle(job_id: str, parent: str) -> DependencyCycle:
-    return DependencyCycle(f"Job {job_id} can't come after job {parent}, which comes after it. Nothing was changed.")
+    return DependencyCycle(WOULD_BE_A_CYCLE.format(job_id, parent))
 
 
 def too_deep(job_id: str) -> DependencyCycle:
-    return DependencyCycle(
-        f"What job {job_id} would come after waits for so many others (more than {EDGES_TO_CHECK:,}) that it is too "
-        "deep to check for a cycle. Nothing was changed."
-    )
+    return DependencyCycle(TOO_DEEP_TO_DEPEND.format(job_id))
 
 
 WAITS_FOR_ITSELF = "One of the jobs that it would wait for waits for it."

@@ -15,7 +15,7 @@ import pytest
 from conformance.helpers import Worker, look, put
 from headrace import Headrace
 from headrace.records import NewJob, State
-from headrace.store.redis import records, scripts
+from headrace.store.redis import layout, scripts
 from headrace.store.redis.keys import KNOWN, TYPES
 from headrace.store.redis.store import RedisStore
 from headrace.values.clock import SystemClock
@@ -65,9 +65,9 @@ def test_the_page_names_every_key_state_and_flag() -> None:
     for name in TYPES:
         assert f"`{{ns}}:{name}" in PAGE, name
     assert " ".join(f"{{ns}}:{name}" for name in KNOWN) in PAGE
-    for number, state in enumerate(records.STATES):
+    for number, state in enumerate(layout.STATES):
         assert f"{number} {state.value}" in PAGE
-    assert f"{records.INLINE:,} bytes" in PAGE
+    assert f"{layout.INLINE:,} bytes" in PAGE
 
 
 def test_the_page_says_where_things_are_in_a_record(server: Server, lone: RedisStore) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from conformance.helpers import Worker, look, new, outcome, put, saying
 from headrace.errors import SchemaTooNew, StoreFull
 from headrace.records import Filter, Kind, NewJob, State, Verdict
 from headrace.store.batches import thousands
-from headrace.store.redis import scripts
+from headrace.store.redis import layout, scripts
 from headrace.store.redis.keys import TYPES
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
@@ -33,6 +35,9 @@ from .traps import WRITES, lasting, spring, visible
 @pytest.fixture
 def scene(store: RedisStore, clock: ManualClock) -> Scene:
     return Scene(store, clock)
+
+
+LUA_FOLDER = Path(scripts.__file__).parent / "lua"
 
 
 def first_script(scene: Scene, name: str) -> Script[object]:
@@ -391,5 +396,17 @@ def test_constants_become_numbers_but_not_in_quotes_nor_as_fields() -> None:
         "local OTHER = 1 + 1\n"
         "if state == READY then fail('STALE', job.READY, READY_NOT) end\n"
     )
-    numbered = scripts._with_numbers(text)
-    assert numbered == "local OTHER = 1 + 1\nif state == 1 then fail('STALE', job.READY, READY_NOT) end\n"
+    numbered = scripts._with_constants(text, {"state": "job.state"})
+    assert numbered == "local OTHER = 1 + 1\nif job.state == 1 then fail('STALE', job.READY, READY_NOT) end\n"
+
+
+def test_what_python_knows_as_well_is_declared_there_and_used_by_scripts() -> None:
+    texts = "\n".join(path.read_text() for path in LUA_FOLDER.rglob("*.lua"))
+    declared = {
+        name for names in re.findall(r"^ *local ([A-Z_, ]+) =", texts, re.MULTILINE) for name in names.split(", ")
+    }
+    assert declared & set(layout.LUA) == set()
+    of_enumerations = re.compile("[KCV]_|HAS_PROGRESS|HISTORY")
+    assert [
+        name for name in layout.LUA if not re.search(rf"\b{name}\b", texts) and not of_enumerations.match(name)
+    ] == []

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.records import Filter, Page, Snapshot, State
 from headrace.store.redis import records
+from headrace.store.redis.layout import STATES
 from headrace.store.redis.operation import Reply, Script
 from headrace.values.glob import matcher
 
@@ -49,7 +50,7 @@ def _index(wanted: Filter) -> str | None:
 
 
 def _request(script: str, where: bytes, before: int, wanted: Filter, *more: bytes) -> Script[Any]:
-    states = "".join(str(records.STATES.index(state)) for state in wanted.states).encode()
+    states = "".join(str(STATES.index(state)) for state in wanted.states).encode()
     names = (b"" if name is None else b"=" + name.encode() for name in (wanted.queue, wanted.task, wanted.group))
     return Script(script, (where, b"%d" % before, states, *names, *more), lambda reply, _: reply)
 

@@ -11,13 +11,11 @@ import hashlib
 from collections.abc import Sequence
 
 from headrace.store.redis import requests
+from headrace.store.redis.layout import LONG_LIST
 from headrace.store.redis.operation import Script
 from headrace.store.redis.requests import SHORT
 from headrace.store.redis.troubles import UnknownList
 from headrace.values.glob import is_glob
-
-LONG = 10_000
-"""More than that are not kept as a list."""
 
 
 class Lists:
@@ -42,7 +40,7 @@ class Lists:
         return short
 
     def _shorten(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        if not SHORT < len(names) <= LONG or any(map(is_glob, names)):
+        if not SHORT < len(names) <= LONG_LIST or any(map(is_glob, names)):
             return names
         known, place = self._names.get(self._token, ()), self._places.get(names[0], 0)
         if names != known[place:] + known[:place]:

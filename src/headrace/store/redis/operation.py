@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from headrace.store.contract import Operation
+from headrace.store.redis.layout import IDS_AT_ONCE
 
 T = TypeVar("T")
 
@@ -16,11 +17,8 @@ Reply = Any
 BATCH = 350
 """How many jobs to ask for at once. A server writes 64 KB of an answer, then serves others before it writes more."""
 
-PUT_AT_ONCE, PUT_AT_MOST = 1_000, 10_000
-"""How many plain jobs to put with one script, or others that weigh as much; and how many of a batch are not refused."""
-
-IDS_AT_ONCE = 100
-"""How many jobs to act on with one script."""
+PUT_AT_MOST = 10_000
+"""How many jobs of a batch are not refused."""
 
 
 @dataclass(slots=True, eq=False)

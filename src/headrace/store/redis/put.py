@@ -14,7 +14,8 @@ from headrace.records import NewJob, Put
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.redis import requests
-from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps
+from headrace.store.redis.layout import PUT_AT_ONCE
+from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.records import name
 
 PARENTS_AT_ONCE = 80

@@ -9,24 +9,33 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import HistoryRecord, IfFailed, Lane, Lease, Snapshot, State
+from headrace.records import HistoryRecord, IfFailed, Lane, Lease, Snapshot
 from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
+from headrace.store.redis.layout import (
+    CANCELLING,
+    DATA,
+    DEFERRED,
+    ERROR,
+    GROUP,
+    HEAD,
+    LARGE_BODY,
+    MORE,
+    OPTIONS,
+    PROGRESS,
+    RESULT,
+    RESULT_DROPPED,
+    RUN,
+    RUN_PART,
+    SPARE,
+    STATES,
+    STORY,
+    UNIQUE,
+    python_format,
+)
 
-STATES = (State.SCHEDULED, State.READY, State.RUNNING, State.BLOCKED, State.DONE, State.FAILED, State.CANCELLED)
-
-CANCELLING, SPARE, HISTORY, UNIQUE, OPTIONS, RUN, STORY, LARGE_BODY = 1, 2, 4, 8, 16, 32, 64, 128
-DATA, RESULT, ERROR, GROUP, PROGRESS, DEFERRED = 256, 512, 1024, 2048, 4096, 8192
-MORE = 16384
-RESULT_DROPPED = 8
-"""Where a story says which of its values are elsewhere: the result is nowhere any more."""
-
-INLINE = 2_000
-"""Values up to this many bytes are carried along in the record."""
-
-# Times and arrival numbers take six bytes, which Python reads as two and four.
-_HEAD = Struct(">BHIIHHIHIHIiHI")
+_HEAD = Struct(python_format(HEAD))
 HEAD_SIZE = _HEAD.size
-_RUN = Struct(">IHIHIHI")
+_RUN = Struct(python_format(RUN_PART))
 _SHORT = Struct(">H")
 _LONG = Struct(">I")
 _STORY_END = Struct(">ddHI")

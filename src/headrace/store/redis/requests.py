@@ -10,14 +10,15 @@ import msgspec
 from headrace.errors import ConfigurationError
 from headrace.records import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store.facets import Edit
+from headrace.store.redis.layout import DATA, HEAD, INLINE, LARGE_BODY, LATEST, MORE, OPTIONS, UNIQUE, python_format
 from headrace.store.redis.operation import PUT_AT_MOST
-from headrace.store.redis.records import DATA, HEAD_SIZE, INLINE, LARGE_BODY, MORE, OPTIONS, UNIQUE
+from headrace.store.redis.records import HEAD_SIZE
 from headrace.values.glob import is_glob
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
 _WHEN = Struct(">BdiHHI").pack
-_RECORD = Struct(">iIBHIIHHIHIHIiHI").pack
+_RECORD = Struct(f">iI{python_format(HEAD)[1:]}").pack
 _UNIQUE = Struct(">dB").pack
 _OUTCOME = Struct(">ddBBdddH").pack
 _REPORT = Struct(">ddBddI").pack
@@ -30,8 +31,6 @@ SHORT = 100
 """As many names of queues are sent with each request; more of them are a list (lists.py)."""
 READY = 1
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
-LATEST = 2**48 - 1
-"""Times are kept in six bytes."""
 
 
 class _More(msgspec.Struct, omit_defaults=True):

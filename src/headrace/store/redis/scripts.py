@@ -4,8 +4,8 @@
 
 prints a whole script, for programs in other languages.
 
-Constants, that is lines like `local READY, RUNNING = 1, 2`, are replaced by their numbers: a function has room for no
-more than 200 local names.
+Constants, that is lines like `local AT_ONCE, MOST = 100, 200`, are replaced by their numbers: a function has room for
+no more than 200 local names. So are the names that layout.py has: what Python knows as well is declared there.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+
+from headrace.store.redis.layout import LUA
 
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
@@ -46,7 +49,8 @@ _COMMENT = re.compile(r"^ *-- .*\n|^ *--\n", re.MULTILINE)
 class Scripts:
     """The scripts of one package: the files in its folder `lua`, or in `lua/scripts` beside those that they include."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, constants: Mapping[str, str] = {}) -> None:
+        self._constants = constants
         self._folder = resources.files(package) / "lua"
         self.source = cache(self._source)
         self.digest = cache(self._digest)
@@ -72,24 +76,24 @@ class Scripts:
             included.add(name)
             return expand(self._library(name))
 
-        return _with_numbers(_COMMENT.sub("", expand(self.text(name)))).encode()
+        return _with_constants(_COMMENT.sub("", expand(self.text(name))), self._constants).encode()
 
     def _digest(self, name: str) -> bytes:
         """What EVALSHA calls a script."""
         return hashlib.sha1(self.source(name), usedforsecurity=False).hexdigest().encode()
 
 
-def _with_numbers(text: str) -> str:
-    numbers: dict[str, str] = {}
-    for names, values in _CONSTANTS.findall(text):
-        numbers |= zip(names.split(", "), values.split(", "), strict=True)
-    if not numbers:
+def _with_constants(text: str, known: Mapping[str, str]) -> str:
+    values = dict(known)
+    for names, numbers in _CONSTANTS.findall(text):
+        values |= zip(names.split(", "), numbers.split(", "), strict=True)
+    if not values:
         return text
-    name = re.compile(rf"(?<![\w.'])({'|'.join(numbers)})\b(?!')")  # in quotes it is a word, not a name
-    return name.sub(lambda match: numbers[match[1]], _CONSTANTS.sub("", text))
+    name = re.compile(rf"(?<![\w.'])({'|'.join(values)})\b(?!')")  # in quotes it is a word, not a name
+    return name.sub(lambda match: values[match[1]], _CONSTANTS.sub("", text))
 
 
-NATIVE = Scripts("headrace.store.redis")
+NATIVE = Scripts("headrace.store.redis", LUA)
 source, digest = NATIVE.source, NATIVE.digest
 
 if __name__ == "__main__":

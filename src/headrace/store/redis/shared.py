@@ -8,7 +8,8 @@ from typing import TypeVar, cast
 from headrace.store.contract import Durability, Guard, NoGuard, Operation
 from headrace.store.redis import doctor
 from headrace.store.redis.driver import Driver
-from headrace.store.redis.operation import BATCH, PUT_AT_ONCE, Script, Steps
+from headrace.store.redis.layout import PUT_AT_ONCE
+from headrace.store.redis.operation import BATCH, Script, Steps
 from headrace.store.urls import HiddenUrl
 
 T = TypeVar("T")

@@ -40,7 +40,8 @@ from headrace.store.paging import whole_page
 from headrace.store.redis import find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
-from headrace.store.redis.operation import PUT_AT_ONCE, Reply, Script, Steps, in_parts
+from headrace.store.redis.layout import PUT_AT_ONCE, STATES
+from headrace.store.redis.operation import Reply, Script, Steps, in_parts
 from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
@@ -463,7 +464,7 @@ def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
         now=int(now),
         job=job,
         waits_for=tuple(
-            (name(parent), records.STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
+            (name(parent), STATES[state]) for parent, state in zip(parents[::2], parents[1::2], strict=True)
         ),
         unmet=unmet,
         control=next(iter(records.controls(said)), None),
@@ -496,7 +497,7 @@ def _count() -> Generator[Script[Any], Any, list[Counts]]:
         cursor, *found = yield Script("counts", (cursor,), lambda reply, _: reply)
         for field, number in zip(found[::2], found[1::2], strict=True):
             queue = queues.setdefault(text(field[1:]), {})
-            queue[records.STATES[int(field[:1])]] = int(number)
+            queue[STATES[int(field[:1])]] = int(number)
         if cursor == b"0":
             break
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]

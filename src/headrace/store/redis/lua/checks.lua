@@ -2,7 +2,6 @@
 -- `what` and `of` are put together only when something is wrong: most jobs are fine.
 --@include prelude
 
-local LATEST = 281474976710655
 local checks = on_demand('checks')
 
 makers.checks = function()
@@ -89,7 +88,7 @@ makers.checks = function()
       checks.integer(lane.limit, 1, LATEST, 'The limit of the lane of job ', id)
     end
     if lane.rate then
-      checks.integer(lane.rate, 1, 10000, 'The rate of the lane of job ', id)
+      checks.integer(lane.rate, 1, HIGHEST_RATE, 'The rate of the lane of job ', id)
     end
     if lane.per then
       checks.integer(lane.per, 1, LATEST, 'The time of the lane of job ', id)
@@ -112,7 +111,7 @@ makers.checks = function()
     end
     if more.after then
       checks.list_of_texts(more.after, 'what comes before job ', id)
-      checks.number(#more.after, 0, 10000, 'How many jobs come before job ', id)
+      checks.number(#more.after, 0, MOST_PARENTS, 'How many jobs come before job ', id)
     end
     if more.if_failed and not checks.POLICIES[more.if_failed] then
       checks.refuse('Job ' .. id .. " has an `if_failed` that is neither 'wait' nor 'fail' nor 'run'.")

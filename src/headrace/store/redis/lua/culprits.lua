@@ -3,8 +3,6 @@
 --@include admission
 
 makers.culprits = function()
-  culprits.CAUSE = 1000
-
   function culprits.of(id)
     return relations.set_of(PREFIX .. 'culprits:' .. id)
   end
@@ -17,12 +15,12 @@ makers.culprits = function()
 
   -- The error of a failed job, in one piece of text that is not too long.
   function culprits.cause(encoded)
-    local good, told = pcall(cjson.decode, encoded)
+    local good, error_ = pcall(cjson.decode, encoded)
     local cause = encoded
-    if good and type(told) == 'table' and type(told.type) == 'string' and type(told.message) == 'string' then
-      cause = told.type .. (told.type ~= '' and told.message ~= '' and ': ' or '') .. told.message
+    if good and type(error_) == 'table' and type(error_.type) == 'string' and type(error_.message) == 'string' then
+      cause = error_.type .. (error_.type ~= '' and error_.message ~= '' and ': ' or '') .. error_.message
     end
-    local last = culprits.CAUSE
+    local last = CAUSE_SIZE
     if #cause <= last then
       return cause
     end
@@ -48,15 +46,14 @@ makers.culprits = function()
       end
       cause = culprits.cause(encoded)
     end
-    return culprits.error('It comes after job ' .. id .. ', which failed' .. (cause == '' and '.' or ': ' .. cause))
+    return culprits.error(FAILED_PARENT:format(id) .. (cause == '' and '.' or ': ' .. cause))
   end
 
   function culprits.because(id, parent, state)
     if state == FAILED then
       return culprits.failed_with(id, parent)
     end
-    local how = state == CANCELLED and 'cancelled.' or 'removed before it was done.'
-    return culprits.error('It comes after job ' .. id .. ', which was ' .. how)
+    return culprits.error((state == CANCELLED and CANCELLED_PARENT or REMOVED_PARENT):format(id))
   end
 
   -- A culprit was revived. Without the last of them, the job that failed with them waits again. The answer is what that cost.

@@ -18,7 +18,7 @@ function history_memory.of(id, record, planned)
   local state, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
   local bytes = #record + PLACES + (state == FAILED and FAILED_PLACES or 0)
     + RUN_LINES * math.min(math.max(attempts + crashes - 1, 0), RUNS_KEPT)
-  local behind = HEAD_SIZE + (band(flags, RUN) ~= 0 and RUN_SIZE or 0) + unpack_from('>I', record, 38) + 1
+  local behind = HEAD_SIZE + (band(flags, RUN) ~= 0 and RUN_SIZE or 0) + unpack_from('>I', record, LENGTH_AT) + 1
   local large = band(flags, STORY) ~= 0 and record:byte(behind) or 0
   for kind, is_large in pairs({
     ['b:'] = band(flags, LARGE_BODY), ['d:'] = band(large, 1), ['r:'] = band(large, 2), ['e:'] = band(large, 4) }) do
@@ -33,7 +33,6 @@ end
 -- Ended jobs that retention has given up, oldest first. Most leave nothing but a record and an entry in an index: those are
 -- removed without being parsed. Those that others need stay; how many of them are at the head, as far as that is known, is kept
 -- in META: the next step goes on behind them, and begins anew when all have been looked at.
-local RESULTS_KEPT = 600000
 local purge, purge_done
 
 do
@@ -46,7 +45,7 @@ do
     if current ~= state or band(flags, HISTORY + HAS_KEY + LARGE_BODY + MORE + RUN) ~= RUN then
       return nil
     end
-    local elsewhere = record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, 38) + 1)
+    local elsewhere = record:byte(HEAD_SIZE + RUN_SIZE + unpack_from('>I', record, LENGTH_AT) + 1)
     if band(flags, STORY) ~= 0 and (not elsewhere or elsewhere % 8 ~= 0) then
       return nil
     end

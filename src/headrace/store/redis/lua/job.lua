@@ -1,4 +1,4 @@
--- A job's record: fixed numbers first, then what was put, then what became of it. Big-endian, no padding.
+-- A job's record (layout.py has its parts as data): fixed numbers first, then what was put, then what became of it. Big-endian, no padding.
 --
 --   head   B state, H flags, I token, I attempts, H crashes, I6 due, I6 created, I6 arrival, i priority,
 --          H max_crashes, I length of `put`
@@ -10,17 +10,8 @@
 --          I data, I result, I error, d progress, d of total, I6 deferred since
 --@include prelude
 
-local CANCELLING, SPARE, HISTORY, HAS_KEY, HAS_OPTIONS = 1, 2, 4, 8, 16
-local RUN, STORY, LARGE_BODY = 32, 64, 128
-local HAS_DATA, HAS_RESULT, HAS_ERROR, HAS_GROUP, HAS_PROGRESS, HAS_DEFERRED = 256, 512, 1024, 2048, 4096, 8192
-local MORE = 16384
-local RESULT_DROPPED = 8
-
-local HEAD_FORMAT, HEAD_SIZE = '>BHIIHI6I6I6iHI', 41
-local RUN_FORMAT, RUN_SIZE = '>II6I6I6', 22
 local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
 local STORY_SIZE = 39
-local INLINE = 2000
 local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
 
 -- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until `story_of` is called.

@@ -6,7 +6,6 @@
 -- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
 --@include checks sessions stats job wait
 
-local V_OK, V_ALREADY, V_STALE = 0, 1, 2
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
 local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
@@ -22,7 +21,7 @@ function stands(member, record)
     return false
   end
   local due, arrival = unpack_from('>I6I6', member)
-  local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, 14)
+  local its_due, its_arrival = unpack_from('>I6xxxxxxI6', record, DUE_AT)
   return its_arrival == arrival and its_due == due and record:byte(1) == READY
 end
 
@@ -71,7 +70,7 @@ local function done(record, session, arrival, token, heads, tokens, times, story
     return nil
   end
   local head, middle = unpack_from('c11c40', record)
-  local due, arrived, length, holder = unpack_from('>I6xxxxxxI6xxxxxxII', record, 14)
+  local due, arrived, length, holder = unpack_from('>I6xxxxxxI6xxxxxxII', record, DUE_AT)
   local high, low = record:byte(64, 65)
   local changed, queue_end = heads[head], 65 + high * 256 + low
   if not changed or tokens[head] ~= token or arrived ~= arrival or holder ~= session.number

@@ -78,6 +78,9 @@
 --
 -- and two kinds of channels: {ns}:wake:<session>, {ns}:ended:<job id>.
 --
+-- States, flags, formats, limits and sentences that Python has, too, are declared in layout.py: their names are replaced by their
+-- values before a script is sent, as are those of constants.
+--
 -- KEYS are the keys whose names are known beforehand, in this order. ARGV[1] is empty, or a test's clock.
 local JOB, META, DUE, LARGE, UNIQUE, SESSIONS, WATCHED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local PREFIX = JOB:sub(1, -4)
@@ -85,8 +88,6 @@ local READY_QUEUES = PREFIX .. 'ready_queues'
 local ARRIVALS, CONTROL, TICKS = PREFIX .. 'arrivals', PREFIX .. 'control', PREFIX .. 'ticks'
 local BLOCK = 256
 
-local SCHEDULED, READY, RUNNING, BLOCKED, DONE, FAILED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
-local READY_DIGIT = 49
 local ENDED = { [DONE] = KEYS[8], [FAILED] = KEYS[9], [CANCELLED] = KEYS[10] }
 
 local call = redis.call

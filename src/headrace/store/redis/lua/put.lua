@@ -165,7 +165,6 @@ local function insert(job)
 end
 
 -- A batch of jobs, as `put` gets it: what to refuse of it, and how its jobs come in.
-local AT_ONCE = 1000
 
 -- `wanted`: for each pair that needs a worker H queue, H task.
 local function roll_call(wanted)
@@ -221,7 +220,7 @@ local function read_batch(is_checked)
   end)
   if not good then
     checks.unreadable('The batch', problem)
-  elseif #ids > AT_ONCE then
+  elseif #ids > PUT_AT_ONCE then
     checks.refuse('One call takes 1,000 jobs at most: nobody else is served meanwhile.')
   end
   load_many(ids)

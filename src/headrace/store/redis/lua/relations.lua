@@ -11,7 +11,6 @@
 
 makers.relations = function()
   relations.key, relations.REMOVED, relations.REVIVED = PREFIX .. 'releasing', 9, 10
-  relations.AT_ONCE, relations.DEEP = 200, 10000
   relations.noted, relations.told, relations.known, relations.errors = {}, 0, {}, {}
 
   -- A set of parents, as it will be.
@@ -124,14 +123,13 @@ makers.relations = function()
   -- Whether an ended job is kept for those who come after it: one that has not ended may ask for its result. Or for why it failed, if
   -- it waits for nothing any more: one that does may wait for the very end of this one. Those that have ended are forgotten, so many
   -- at a time.
-  relations.FOLLOWERS_AT_ONCE = 100
 
   function relations.is_needed(job)
     if not more_of(job).followed then
       return false
     end
     local key, forgotten = relations.followers_of(job), {}
-    local followers, ids = sorted.head(key, relations.FOLLOWERS_AT_ONCE), {}
+    local followers, ids = sorted.head(key, FOLLOWERS_IN_A_STEP), {}
     for i, entry in ipairs(followers) do
       ids[i] = entry[2]
     end
@@ -151,7 +149,7 @@ makers.relations = function()
       sorted.remove(key, id)
       relations.forgot = true
     end
-    return #ids == relations.FOLLOWERS_AT_ONCE
+    return #ids == FOLLOWERS_IN_A_STEP
   end
 
   -- One waits for the other no more.
@@ -332,8 +330,8 @@ makers.relations = function()
 
   -- Tell dependents, oldest note first, so many in one call. True: there were some.
   function relations.work_off()
-    local there = call('LRANGE', relations.key, 0, relations.AT_ONCE - 1)
-    local number, budget = 1, relations.AT_ONCE
+    local there = call('LRANGE', relations.key, 0, EDGES_IN_A_STEP - 1)
+    local number, budget = 1, EDGES_IN_A_STEP
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
       local note = relations.entry_at(number, there)
@@ -391,7 +389,7 @@ makers.relations = function()
         been[id] = true
         local unmet = relations.unmet_of(id)
         edges = edges + unmet.number
-        if edges > relations.DEEP then
+        if edges > EDGES_TO_CHECK then
           return 'deep'
         end
         for parent in pairs(unmet.came) do
@@ -427,9 +425,9 @@ makers.relations = function()
     end
     local found = relations.walk(unfinished, job.id)
     if found == 'cycle' then
-      return 'One of the jobs that it would wait for waits for it.'
+      return WAITS_FOR_ITSELF
     elseif found == 'deep' then
-      return 'What it would wait for waits for so many others (more than 10,000) that it is too deep to check.'
+      return TOO_DEEP_TO_WAIT
     end
     local more = more_of(job)
     local before = relations.parents_of(job)

@@ -1,18 +1,8 @@
--- What has been set in {ns}:settings, or the default. (The definitions are in headrace/settings.py.)
+-- What has been set in {ns}:settings, or the default. (The definitions are in store/settings.py.)
 --@include prelude
 
 local SETTINGS = PREFIX .. 'settings'
-local DEFAULTS = {
-  ['jobs-history'] = 604800000, ['jobs-history-count'] = 50000,
-  ['failed-history'] = 2592000000,
-  ['max-job-history'] = 100, ['max-worker-age'] = 86400000,
-  ['stats-history'] = 2592000000, ['histogram-history'] = 604800000,
-}
-
-local SETTING_NAMES = {
-  'jobs-history', 'jobs-history-count', 'failed-history', 'max-job-history', 'max-worker-age', 'stats-history',
-  'histogram-history', 'results-history', 'history-memory',
-}
+local DEFAULTS = SETTING_DEFAULTS
 
 -- Read once, all of them: who needs one mostly needs another.
 local settings_read
@@ -20,8 +10,9 @@ local settings_read
 local function setting(name)
   if not settings_read then
     settings_read = {}
-    local values = not absent[SETTINGS] and call('HMGET', SETTINGS, unpack(SETTING_NAMES)) or {}
-    for i, known in ipairs(SETTING_NAMES) do
+    local names = SETTING_NAMES
+    local values = not absent[SETTINGS] and call('HMGET', SETTINGS, unpack(names)) or {}
+    for i, known in ipairs(names) do
       settings_read[known] = values[i] and tonumber(values[i]) or DEFAULTS[known]
     end
   end

@@ -1,8 +1,6 @@
 -- Settling: what an outcome does to a job (the table in docs/contract.md).
 --@include admission
 
-local K_DONE, K_AGAIN, K_FAILED, K_BROKEN, K_RELEASED, K_CRASHED, K_MOVED, K_WAITING = 0, 1, 2, 3, 4, 5, 6, 7
-local C_ATTEMPT, C_DEFERRAL = 1, 2
 local keep_data, keep_result, keep_error, keep_group, move, change_queue, end_run, remember_end
 
 do -- only these are names outside: a script may have 200

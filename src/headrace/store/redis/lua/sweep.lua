@@ -219,7 +219,7 @@ function sweep.blocks()
     load_many(ids)
     for _, id in ipairs(ids) do
       local record = plan.jobs[id] ~= false and raw[id]
-      local arrival = record and #record >= HEAD_SIZE and unpack_from('>I6', record, 26)
+      local arrival = record and #record >= HEAD_SIZE and unpack_from('>I6', record, ARRIVAL_AT)
       if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
         left[#left + 1] = id
       end

@@ -7,7 +7,7 @@
 --@include admission find queues sessions
 
 check_format(call('HGET', META, 'format'))
-local SHOWN, LOOKED_AT = 10, 10000
+local LOOKED_AT = 10000
 local job = find_job(ARGV[2])
 if not job then
   return {}

@@ -52,12 +52,11 @@ end
 load_many(add)
 local found = relations.walk(add, job.id)
 if found == 'deep' then
-  fail('CYCLE', 'What job ' .. job.id .. ' would come after waits for so many others (more than 10,000) that it is too deep to '
-    .. 'check for a cycle. Nothing was changed.')
+  fail('CYCLE', TOO_DEEP_TO_DEPEND:format(job.id))
 end
 for _, id in ipairs(found and add or {}) do
   if relations.walk({ id }, job.id) == 'cycle' then
-    fail('CYCLE', 'Job ' .. job.id .. " can't come after job " .. id .. ', which comes after it. Nothing was changed.')
+    fail('CYCLE', WOULD_BE_A_CYCLE:format(job.id, id))
   end
 end
 local waited = relations.waits(job)

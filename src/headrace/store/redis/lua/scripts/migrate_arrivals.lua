@@ -15,7 +15,7 @@ for i = 1, #found, 2 do
   local id, record = found[i], found[i + 1]
   -- One that is damaged arrives anew when it is set aside.
   if #record >= HEAD_SIZE and record:byte(1) <= CANCELLED then
-    local arrival = unpack_from('>I6', record, 26)
+    local arrival = unpack_from('>I6', record, ARRIVAL_AT)
     for _, index in ipairs({ 'ordered', INDEXES[record:byte(1)] }) do
       enter[index] = enter[index] or {}
       table.insert(enter[index], arrival)

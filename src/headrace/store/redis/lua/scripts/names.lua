@@ -7,7 +7,6 @@
 --@include checks wait
 
 check_format(call('HGET', META, 'format'))
-local MOST = 10000
 local key, entries, at = patterns.list_key(ARGV[2]), {}, 1
 if not key or ARGV[2] ~= '[=' .. redis.sha1hex(ARGV[3]) then
   checks.refuse('A list of queues is called [= and the digest of its names.')
@@ -19,7 +18,7 @@ while at <= #ARGV[3] do
   entries[#entries + 1] = #entries / 2
   entries[#entries + 1] = name
 end
-if #entries == 0 or #entries > 2 * MOST then
+if #entries == 0 or #entries > 2 * LONG_LIST then
   checks.refuse('A list of queues has 10,000 names at most, and one at least.')
 end
 check_type(key, 'zset')

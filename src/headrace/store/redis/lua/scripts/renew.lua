@@ -51,7 +51,6 @@ for i, lease in ipairs(leases) do
 end
 
 -- What the session holds beyond what it names, in order of arrival. Where the numbers agree nobody looks.
-local MOST_STRAYS = 100
 local strays = {}
 local complete = tonumber(ARGV[5] or '')
 if complete and complete >= session.request and call('SCARD', session.held) > held then

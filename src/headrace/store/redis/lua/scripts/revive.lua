@@ -26,7 +26,6 @@ local function drop_ended(job)
   keep_more(job, more)
 end
 
-local JOBS_AT_ONCE = 100
 local behind, ids = tonumber(ARGV[2]), arguments(3)
 load_many(ids)
 local answer, arrivals, places = { '' }, {}, {}
@@ -35,7 +34,7 @@ local answer, arrivals, places = { '' }, {}, {}
 for i, id in ipairs(ids) do
   answer[i + 1] = 0
   local record = raw[id]
-  arrivals[i] = record and (#record >= HEAD_SIZE and unpack_from('>I6', record, 26) or find_job(id).arrival)
+  arrivals[i] = record and (#record >= HEAD_SIZE and unpack_from('>I6', record, ARRIVAL_AT) or find_job(id).arrival)
   if record and arrivals[i] > behind then
     places[#places + 1] = i
   end
@@ -44,7 +43,7 @@ table.sort(places, function(a, b)
   return arrivals[a] < arrivals[b] or arrivals[a] == arrivals[b] and a < b
 end)
 for number, i in ipairs(places) do
-  if number > JOBS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
+  if number > IDS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
     answer[1] = string.format('%.0f', arrivals[places[number - 1]])
     break
   end

@@ -31,11 +31,11 @@ if state and state > CANCELLED then
   state = nil
 end
 if state and #record >= 19 then
-  due = unpack_from('>I6', record, 14)
+  due = unpack_from('>I6', record, DUE_AT)
 end
 if state and #record >= HEAD_SIZE then
   created = unpack_from('>I6', record, 20)
-  arrival = arrival or unpack_from('>I6', record, 26)
+  arrival = arrival or unpack_from('>I6', record, ARRIVAL_AT)
   arrival = arrival <= last_arrival() and arrival or nil
 end
 

@@ -61,7 +61,7 @@ for i, block in ipairs(call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT
     load_many(piece)
     for j, id in ipairs(piece) do
       local record = raw[id]
-      local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, 26)
+      local arrival = record and #record >= HEAD_SIZE and record:byte(1) <= CANCELLED and unpack_from('>I6', record, ARRIVAL_AT)
       arrival = arrival and arrival <= last and arrival -- or it is damaged
       if record and (not arrival or arrival >= first and arrival < first + BLOCK) then
         look_at(id, arrival or is_whole and from + upto - j or nil)
