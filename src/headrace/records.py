@@ -325,20 +325,20 @@ class Snapshot(Spec, frozen=True, kw_only=True, gc=False):
     state: State
     created: int
     due: int
-    started: int | None
-    finished: int | None
-    attempts: int
-    crashes: int
-    token: Token
-    worker: str
+    started: int | None = None
+    finished: int | None = None
+    attempts: int = 0
+    crashes: int = 0
+    token: Token = 0
+    worker: str = ""
     """Name of the session that runs it, or ran it last."""
-    data: bytes | None
-    progress: tuple[float, float] | None
-    result: bytes | None
-    error: bytes | None
-    group: str | None
-    cancelling: bool
-    unique_key: str | None
+    data: bytes | None = None
+    progress: tuple[float, float] | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    group: str | None = None
+    cancelling: bool = False
+    unique_key: str | None = None
     deferred_since: int | None = None
     after: tuple[str, ...] = ()
     """Ids of the jobs that it came after, or waits for."""

@@ -6,7 +6,8 @@ has: `put`, `get`, `find`, `counts`, `cancel`, `delete`, `open`, `exchange`, `re
 
 * `DialectStore`: the wire keeps sessions (GearMonkey, Qless).
 * `OwnerlessStore`: the wire knows no owner of a job. The sessions of this process are in a lease book
-  (`headrace.dialects.lease_book`), and this class implements `Custodian` and `sessions` on top of it.
+  (`headrace.dialects.lease_book`), what they ask of the server is in the dialect's `Exchanges`; this class implements
+  `Custodian` and the operations of workers on top of both.
 * `headrace.dialects.on_redis.RedisDialect` beside either of them: operations are scripts on a Redis server.
 
 `REFUSES` names what the wire can't carry: an option of a job, by its name in `headrace.options`, or an operation of the
@@ -17,11 +18,23 @@ table with the dialect's page and with what the store does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 from headrace.errors import Unsupported
 from headrace.options import OF_CALL, used
-from headrace.records import HistoryRecord, NewJob, Ref, SessionSnapshot, Swept
+from headrace.records import (
+    ExchangeReply,
+    HistoryRecord,
+    NewJob,
+    Outcome,
+    Ref,
+    Renewal,
+    Report,
+    SessionSnapshot,
+    Swept,
+    Take,
+    Token,
+)
 from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import HiddenUrl, shown_url
 
@@ -30,6 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Session[Any]")
+S_contra = TypeVar("S_contra", bound="Session[Any]", contravariant=True)
 
 
 class DialectStore:
@@ -102,10 +116,56 @@ class DialectStore:
         return self.known(Swept)
 
 
+class Exchanges(Protocol[S_contra]):
+    """What sessions ask of a server without owners. Answers are values, or steps that lead to them (`work`)."""
+
+    def exchange(self, session: S_contra, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Any: ...
+
+    def report(self, session: S_contra, number: int, reports: Sequence[Report]) -> list[bool]: ...
+
+    def renew(self, session: S_contra, held: Sequence[tuple[Ref, Token, str]]) -> Any: ...
+
+    def close(self, session: str, crashed: Sequence[Ref]) -> Any:
+        """Give back what the session holds, or has inherited, and close it in the book."""
+
+
 class OwnerlessStore(DialectStore, Generic[S]):
     """A dialect whose wire knows no owner of a job: its sessions exist in this process only."""
 
     book: LeaseBook[S]
+    exchanges: Exchanges[S]
+
+    def work(self, begin: Callable[[], Any]) -> Operation[Any]:
+        """An operation of several requests. Each kind of store has its own."""
+        raise NotImplementedError
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[ExchangeReply]:
+        return self.work(lambda: self.exchanges.exchange(self.book.get(session), number, outcomes, take))
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        return self.known(lambda: self.exchanges.report(self.book.get(session), number, reports))
+
+    def renew(
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
+    ) -> Operation[Renewal]:
+        return self.work(lambda: self.exchanges.renew(self.book.get(session), held))
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        return self.work(lambda: self.exchanges.close(session, crashed or ()))
 
     def write_down(self, session: str, custody: Custody) -> None:
         self.book.get(session).custody = custody

@@ -35,6 +35,9 @@ class RedisDialect(OnRedis, DialectStore):
 
         return Steps(work)
 
+    def work(self, begin: Callable[[], Work[T]]) -> Steps[T]:
+        return Steps(begin)
+
 
 class DialectDriver(Driver):
     """Sends a dialect's scripts: `SCRIPTS` is where they are, `READS` names those that write nothing."""

@@ -138,7 +138,6 @@ def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
         error=None if done else error,
         group=None if done else group,
         cancelling=rest.cancelling and not done,
-        unique_key=None,
         deferred_since=None if done else rest.deferred,
     )
 

@@ -21,7 +21,7 @@ from headrace.dialects.hworker.sessions import Hold, Resting, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Work
-from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
 
 log = logging.getLogger("headrace.hworker")
 
@@ -50,9 +50,8 @@ class Exchanges:
     # -- exchange --
 
     def exchange(
-        self, session_id: str, number: int, outcomes: Sequence[Outcome], take: Take | None
+        self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Work[ExchangeReply]:
-        session = self._book.get(session_id)
         replied = session.replied(number)
         if replied is not None:
             return replied
@@ -157,8 +156,14 @@ class Exchanges:
 
     # -- renew --
 
-    def renew(self, session_id: str, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
-        session = self._book.get(session_id)
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
+        """Lines go to the log; data and progress have no place on the wire."""
+        for report in reports:
+            for _, line in report.log:
+                log.info("job %s: %s", report.id, line)
+        return [report.ref in session.held for report in reports]
+
+    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
         if not held:
             # Of another process, or nothing in hand: all that is asked is whether the server can be reached.
             session.seen = yield now()
@@ -216,7 +221,6 @@ class Exchanges:
     # -- the end --
 
     def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
-        """Give back what this process still holds, or has inherited."""
         session = self._book.close(session_id)
         if session is None:
             return []

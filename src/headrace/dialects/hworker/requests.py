@@ -66,7 +66,7 @@ def queue(jobs: Sequence[tuple[str, bytes]]) -> Request[int]:
     """New raw jobs, each with the name of its queue. Not recognised when repeated: the wire has no place for that."""
     every, numbers = _numbered([name for name, _ in jobs])
     arguments = [argument for name, raw in jobs for argument in (numbers[name], raw)]
-    return Request("queue", every, arguments, lambda reply, _: int(reply), repeatable=False)
+    return Request("put", every, arguments, lambda reply, _: int(reply), repeatable=False)
 
 
 class Renewed(NamedTuple):

@@ -25,20 +25,13 @@ from headrace.errors import ConfigurationError
 from headrace.options import CARRIED
 from headrace.records import (
     Counts,
-    ExchangeReply,
     Filter,
     NewJob,
-    Outcome,
     Page,
     Put,
-    Ref,
-    Renewal,
-    Report,
     SessionInfo,
     Snapshot,
     Swept,
-    Take,
-    Token,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Steps
@@ -83,7 +76,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
         self.driver = HworkerDriver(place, Keys(self.options.failed_key), test_clock(clock))
         self.catalogue = Catalogue(self.options.name)
         self.book = LeaseBook(Session)
-        self._exchanges = Exchanges(self.options, self.catalogue, self.book)
+        self.exchanges = Exchanges(self.options, self.catalogue, self.book)
         self._monitor = Monitor(self.options.timeout, log.error)
         self._swept: float | None = None
 
@@ -151,41 +144,6 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
         strangers = {self.catalogue.name_of(queue) for queue in queues}
         for name in sorted(name for name in strangers if self.catalogue.task_of(name) is None):
             log.warning("no task here has the queue %s: its jobs are left to others", name)
-
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
-    ) -> Operation[ExchangeReply]:
-        return Steps(lambda: self._exchanges.exchange(session, number, outcomes, take))
-
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        def log_lines() -> list[bool]:
-            held = self.book.get(session).held
-            for report in reports:
-                for _, line in report.log:
-                    log.info("job %s: %s", report.id, line)
-            return [report.ref in held for report in reports]
-
-        return self.known(log_lines)
-
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
-        return Steps(lambda: self._exchanges.renew(session, held))
-
-    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        return Steps(lambda: self._exchanges.close(session, crashed or ()))
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = [name for queue in queues if self.catalogue.task_of(name := self.catalogue.name_of(queue)) is not None]

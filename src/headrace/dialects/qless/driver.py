@@ -25,20 +25,10 @@ EXAMPLE = "qless+redis://localhost:6379/0"
 
 READS = frozenset(
     {
-        "config.get",
-        "get",
-        "multiget",
-        "failed",
-        "track",
-        "jobs",
-        "queues",
-        "length",
-        "stats",
-        "workers",
-        "recur.get",
+        "config.get", "get", "multiget", "failed", "track", "jobs", "queues", "length", "stats", "workers", "recur.get",
         "peek",
     }
-)
+)  # fmt: skip
 """Commands that may be sent again when an answer got lost: a second time does nothing that the first did not."""
 
 _TEXT = re.compile(r"user_script:\d+: (?P<text>.*?)(?: script: [0-9a-f]{40}, on @user_script:\d+\.)?$", re.DOTALL)

@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from importlib import resources
 
 COMMANDS = ("put", "pop", "complete", "heartbeat", "fail", "retry", "get")
 """Commands that have modules of their own, because they are sent all the time."""
 
-CLASSES = {
-    "Put": "put",
-    "Pop": "pop",
-    "Completion": "completion",
-    "Samples": "samples",
-    "Batch": "batch",
-    "Holder": "holder",
-    "Job": "job",
-    "Values": "values",
-    "After": "after",
-    "Cancel": "cancel",
-    "Change": "change",
-    "Config": "config",
-    "Dependencies": "dependencies",
-    "Events": "events",
-    "Failures": "failures",
-    "Locks": "locks",
-    "Move": "move",
-    "OldHistory": "old_history",
-    "Queue": "queue",
-    "Recurring": "recurring",
-    "Statistics": "statistics",
-    "Tags": "tags",
-    "Tracking": "tracking",
-    "Worker": "worker",
-}
+_NAMES = (
+    "Put", "Pop", "Completion", "Samples", "Batch", "Holder", "Job", "Values", "After", "Cancel", "Change", "Config",
+    "Dependencies", "Events", "Failures", "Locks", "Move", "OldHistory", "Queue", "Recurring", "Statistics", "Tags",
+    "Tracking", "Worker",
+)  # fmt: skip
+CLASSES = {name: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in _NAMES}
 """Classes, and the modules that they are in. Each is found as `Qless.<class>`."""
 
-
-STORE = {
-    "Sessions": "store/sessions",
-    "Exchange": "store/exchange",
-    "Clients": "store/clients",
-    "Managing": "store/managing",
-    "Schedules": "store/schedules",
-}
+STORE = {name: f"store/{name.lower()}" for name in ("Sessions", "Exchange", "Clients", "Edit", "Schedules")}
 """Classes of headrace's own store: a use of the library, like anybody's."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Work
-from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Take, Token, Verdict
+from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
 from headrace.schedule import ScheduleError
 
 from .arguments import by_name
@@ -118,9 +118,15 @@ class Exchanges:
         session.reply(number, answer)
         return answer
 
-    def renew(self, session: Session | None, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
-        """Put the ends of leases off. (Without a session: only whether the server answers.)"""
-        if session is None:
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
+        """Progress, data and log lines have no place on the wire: nothing is recorded, and the run goes on."""
+        if session.replied(number) is None:
+            session.reply(number, None)
+        return [False for _ in reports]
+
+    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
+        """Put the ends of leases off. Without leases: only whether the server answers, for a worker that is cut off."""
+        if not held:
             return Renewal((yield self._store.wire.time()))
         yield from self._store.ask_time()
         later = self._later_token()
@@ -143,7 +149,13 @@ class Exchanges:
         session.seen = now
         return Renewal(now, lost, cancelled, tokens)
 
-    def give_back(self, session: Session, crashed: Sequence[Ref]) -> Work[list[str]]:
+    def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
+        session = self._book.find(session_id)
+        given_back = [] if session is None else (yield from self._give_back(session, crashed))
+        self._book.close(session_id)
+        return given_back
+
+    def _give_back(self, session: Session, crashed: Sequence[Ref]) -> Work[list[str]]:
         """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
         fences = self._book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
         yield from self._store.ask_time()

@@ -12,20 +12,13 @@ from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
 from headrace.records import (
     Counts,
-    ExchangeReply,
     Filter,
     NewJob,
-    Outcome,
     Page,
     Put,
-    Ref,
-    Renewal,
-    Report,
     SessionInfo,
     Snapshot,
     Swept,
-    Take,
-    Token,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
@@ -62,6 +55,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
     """
 
     driver: ScheduleDriver
+    exchanges: Exchanges
     facets = frozenset({Facet.DELAY})
     REFUSES: ClassVar = {
         "priority": "A WorkKit schedule runs jobs by their times and knows no priority. Keep urgent jobs in another "
@@ -86,7 +80,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         self.wire = Wire(self.timekeeper)
         self.handlers = Handlers(self.settings.modules)
         self.book = LeaseBook(Session)
-        self._exchanges = Exchanges(self, self.book)
+        self.exchanges = Exchanges(self, self.book)
         self._orphanage = Orphanage(
             self.settings.schedule, self.wire, self.timekeeper, self.settings.repair_after, self.settings.cron_order
         )
@@ -167,7 +161,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             schedule=self.settings.schedule,
             handlers=self.handlers,
             sessions=self.book,
-            counters=self._exchanges.counters(name),
+            counters=self.exchanges.counters(name),
         )
 
     def entries(self) -> Operation[list[views.Entry]]:
@@ -207,51 +201,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
         return Steps(work)
 
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
-    ) -> Operation[ExchangeReply]:
-        return Steps(lambda: self._exchanges.exchange(self.book.get(session), number, outcomes, take))
-
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        """Progress, data and log lines have no place on the wire: nothing is recorded, and the run goes on."""
-
-        def count() -> list[bool]:
-            found = self.book.get(session)
-            if found.replied(number) is None:
-                found.reply(number, None)
-            return [False for _ in reports]
-
-        return self.known(count)
-
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
-        """Without leases: only whether the server answers, so that a worker that is cut off learns of it."""
-        return Steps(lambda: self._exchanges.renew(self.book.get(session) if held else None, held))
-
-    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        """Gives back what this process still holds, or has inherited."""
-
-        def work() -> Work[list[str]]:
-            found = self.book.find(session)
-            given_back = [] if found is None else (yield from self._exchanges.give_back(found, crashed or ()))
-            self.book.close(session)
-            return given_back
-
-        return Steps(work)
-
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         def judge(now: int, news: bool, due: int | None) -> tuple[bool, int]:
             known = self.book.find(session)
@@ -261,7 +210,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             return news or sooner, -1
 
         def look() -> Script[tuple[bool, int]]:
-            return self.wire.look(self.handlers.likenesses, self._exchanges.skip, judge)
+            return self.wire.look(self.handlers.likenesses, self.exchanges.skip, judge)
 
         return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self.has_room(session))
 

@@ -94,7 +94,7 @@ class Wire:
         for entry in entries:
             arguments += (as_bytes(entry.id), entry.text, member_of(entry.id), b"%d" % entry.due)
         return self._script(
-            "insert",
+            "put",
             tuple(arguments),
             lambda reply, repeated: [bool(new) or repeated for new in reply[1]],
             repeatable=repeatable,

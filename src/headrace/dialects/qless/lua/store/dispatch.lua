@@ -38,29 +38,29 @@ elseif operation == 'workers' then
 elseif operation == 'queues' then
   answer = call('ZRANGE', 'ql:queues', 0, -1)
 elseif operation == 'depend' then
-  answer = Qless.Managing.depend(now, arguments.jid, arguments.add, arguments.remove)
+  answer = Qless.Edit.depend(now, arguments.jid, arguments.add, arguments.remove)
 elseif operation == 'tag' then
-  answer = Qless.Managing.tag(now, arguments.jids, arguments.add, arguments.remove)
+  answer = Qless.Edit.tag(now, arguments.jids, arguments.add, arguments.remove)
 elseif operation == 'tags' then
-  answer = Qless.Managing.tags(arguments)
+  answer = Qless.Edit.tags(arguments)
 elseif operation == 'track' then
-  answer = Qless.Managing.track(now, arguments.jids, arguments.on)
+  answer = Qless.Edit.track(now, arguments.jids, arguments.on)
 elseif operation == 'controls' then
-  answer = Qless.Managing.controls()
+  answer = Qless.Edit.controls()
 elseif operation == 'pause' then
   answer = call('SADD', 'ql:paused_queues', arguments)
 elseif operation == 'resume' then
   answer = call('SREM', 'ql:paused_queues', arguments)
 elseif operation == 'edit' then
-  answer = Qless.Managing.edit(now, arguments.jobs, arguments.change)
+  answer = Qless.Edit.edit(now, arguments.jobs, arguments.change)
 elseif operation == 'take_back' then
-  answer = Qless.Managing.take_back(now, arguments)
+  answer = Qless.Edit.take_back(now, arguments)
 elseif operation == 'peek' then
-  answer = Qless.Managing.peek(now, arguments.queue, arguments.limit)
+  answer = Qless.Edit.peek(now, arguments.queue, arguments.limit)
 elseif operation == 'circumstances' then
-  answer = Qless.Managing.circumstances(now, arguments)
+  answer = Qless.Edit.circumstances(now, arguments)
 elseif operation == 'settings' then
-  answer = Qless.Managing.settings(arguments)
+  answer = Qless.Edit.settings(arguments)
 elseif operation == 'stats' then
   answer = Qless.Statistics.report(arguments.queue, arguments.date)
 elseif operation == 'failures' then

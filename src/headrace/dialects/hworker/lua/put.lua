@@ -1,4 +1,4 @@
--- queue: new jobs to the left end of their lists, all of them or none.
+-- put: new jobs to the left end of their lists, all of them or none.
 --
 -- ARGV[2...]  pairs: number of the queue, raw job
 -- Answers     the time in microseconds

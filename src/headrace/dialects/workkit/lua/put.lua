@@ -1,4 +1,4 @@
--- insert: the published insertion, steps 2 to 5, for a batch: all of it or nothing.
+-- put: the published insertion, steps 2 to 5, for a batch: all of it or nothing.
 --
 -- ARGV[2]  up to which time (milliseconds from now) listeners are woken: they look by themselves before later ones
 -- ARGV[3…] per job: id, payload, member, run time

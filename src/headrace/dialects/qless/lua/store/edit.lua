@@ -1,6 +1,6 @@
 -- What people do to jobs and queues through headrace, beyond putting and cancelling: relations, tags, edits, controls.
-local Managing = {}
-Qless.Managing = Managing
+local Edit = {}
+Qless.Edit = Edit
 
 local WAITING = {waiting = true, stalled = true, scheduled = true, depends = true}
 
@@ -52,7 +52,7 @@ end
 -- depend jid add remove
 -- Reply: JSON {done, cycle}: whether the job waits, so that it could be changed; 1 if it would wait for itself, 2 if
 -- there are too many jobs to see that.
-function Managing.depend(now, jid, add, remove)
+function Edit.depend(now, jid, add, remove)
   local key = 'ql:j:' .. jid
   local state = call('HGET', key, 'state')
   if not WAITING[state] then
@@ -83,7 +83,7 @@ end
 
 -- tag jids add remove
 -- Reply: a list, 1 for jobs that there are. A tag that is both removed and added stays.
-function Managing.tag(now, jids, add, remove)
+function Edit.tag(now, jids, add, remove)
   return each(jids, function(jid)
     if call('HGET', 'ql:j:' .. jid, 'state') then
       Qless.Change.untag(jid, Qless.Tags.without(remove, add))
@@ -95,7 +95,7 @@ end
 
 -- tags limit
 -- Reply: JSON list of {tag, number of jobs}, most first, then by name. (`tag top` leaves out what is used once.)
-function Managing.tags(limit)
+function Edit.tags(limit)
   local top = call('ZREVRANGEBYSCORE', 'ql:tags', '+inf', 1, 'WITHSCORES', 'LIMIT', 0, limit)
   local least, found = top[#top], {}
   for i = 1, #top, 2 do
@@ -112,7 +112,7 @@ end
 
 -- track jids on
 -- Reply: a list, 1 for jobs that there are.
-function Managing.track(now, jids, on)
+function Edit.track(now, jids, on)
   return each(jids, function(jid)
     if call('HGET', 'ql:j:' .. jid, 'state') then
       if on then
@@ -127,7 +127,7 @@ end
 
 -- controls
 -- Reply: JSON {paused, limits}: names of queues, and numbers by name.
-function Managing.controls()
+function Edit.controls()
   local limits, stored = {}, call('HGETALL', 'ql:config')
   for i = 1, #stored, 2 do
     local queue, limit = string.match(stored[i], '^(.+)%-max%-concurrency$'), option(stored[i + 1])
@@ -141,7 +141,7 @@ end
 -- edit jobs queue priority at delay options
 -- Each job is {jid, expected, data, said}; with `data`, it must have the data that are expected.
 -- Reply: a list, 1 for those that are changed, 0 for those that do not wait, 2 for those that have other data by now.
-function Managing.edit(now, jobs, change)
+function Edit.edit(now, jobs, change)
   local answers = {}
   for i, job in ipairs(jobs) do
     local jid, key = job.jid, 'ql:j:' .. job.jid
@@ -171,7 +171,7 @@ end
 
 -- take_back jids
 -- Reply: a list, 1 for those that were running.
-function Managing.take_back(now, jids)
+function Edit.take_back(now, jids)
   return each(jids, function(jid)
     if call('HGET', 'ql:j:' .. jid, 'state') == 'running' then
       Qless.Change.time_out(now, {jid})
@@ -183,7 +183,7 @@ end
 -- peek queue limit
 -- Reply: JSON list of jids in the order in which they would be handed out. (A peek shows jobs whose locks have ended,
 -- too: these come on top of the limit, and do not stand in line.)
-function Managing.peek(now, queue, limit)
+function Edit.peek(now, queue, limit)
   local found = {}
   local ended = call('ZCOUNT', 'ql:q:' .. queue .. '-locks', '-inf', now)
   for _, job in ipairs(Qless.Pop.peek(now, queue, limit + math.min(ended, Qless.CHUNK))) do
@@ -196,7 +196,7 @@ end
 
 -- circumstances jid
 -- Reply: JSON {job, waits_for, paused, limit, running, runs}, or an empty object if there is no such job.
-function Managing.circumstances(now, jid)
+function Edit.circumstances(now, jid)
   local job = Qless.Clients.get({jid})[1]
   if not job then
     return {}
@@ -224,7 +224,7 @@ end
 
 -- settings changes
 -- With changes, a list of {option, value or nothing}, sets or unsets them. Reply: JSON object of all that is stored.
-function Managing.settings(changes)
+function Edit.settings(changes)
   for _, change in ipairs(changes) do
     if change[2] then
       Qless.Config.set(change[1], change[2])
@@ -239,4 +239,4 @@ function Managing.settings(changes)
   return found
 end
 
-return Managing
+return Edit
