@@ -1,0 +1,118 @@
+"""A run is one generator of steps, whichever driver makes the call in between."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Task, current
+from headrace.errors import HeadraceError, Timeout
+from headrace.records import Kind, Lease, Outcome
+from headrace.values.clock import SystemClock
+from headrace.worker.resources import Resources
+from headrace.worker.run import Run, perform, perform_async
+
+
+@pytest.fixture
+def app() -> Headrace:
+    return Headrace("sqlite:///:memory:")
+
+
+class Silent:
+    """The channel of runs that say nothing."""
+
+    payload_limit = 1_000
+    steady = SystemClock().steady
+
+    def spoke(self, run: Run) -> None: ...
+
+    def heard(self, run: Run) -> None: ...
+
+
+def run_of(task: Task[..., Any], *arguments: object) -> Run:
+    return Run(Lease(1, 1, "job", task.name, "default", task.call(*arguments).new.body), task, Silent())
+
+
+def perform_here(app: Headrace, run: Run) -> Outcome:
+    """In this thread, or on a loop, as its task wants it."""
+    steady = SystemClock().steady
+    resources = Resources(app, asyncio.run)
+    assert run.task is not None
+    return asyncio.run(perform_async(run, resources, steady)) if run.task.is_async else perform(run, resources, steady)
+
+
+def test_both_drivers_take_the_same_steps(app: Headrace) -> None:
+    seen: list[str] = []
+
+    @app.middleware
+    def around(context: Any) -> Iterator[None]:
+        seen.append(f"before {context.task}")
+        try:
+            yield
+        except ZeroDivisionError:
+            seen.append("raised")
+            raise
+        seen.append("after")
+
+    @app.task(name="plain")
+    def plain(number: int) -> float:
+        seen.append(f"{current().task} {number}")
+        return 1 / number
+
+    @app.task(name="coroutine")
+    async def coroutine(number: int) -> float:
+        seen.append(f"{current().task} {number}")
+        return 1 / number
+
+    kinds = []
+    for task in (plain, coroutine):
+        runs = [run_of(task, number) for number in (2, 0)]
+        kinds += [perform_here(app, run).kind for run in runs]
+        with pytest.raises(HeadraceError, match="No job is running here"):
+            current()
+    steps_of = ["before {0}", "{0} 2", "after", "before {0}", "{0} 0", "raised"]
+    assert seen == [step.format(name) for name in ("plain", "coroutine") for step in steps_of]
+    assert kinds == [Kind.DONE, Kind.FAILED] * 2
+
+
+@pytest.mark.parametrize("line", ["function, args, kwargs = next(steps)", "steps.send(value)"])
+def test_a_time_out_that_comes_between_two_steps_ends_the_run(app: Headrace, line: str) -> None:
+    """A thread may be hit by it at any line: middlewares see it, and the run is concluded with it."""
+    seen: list[type[BaseException]] = []
+
+    @app.middleware
+    def around(context: Any) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    @app.task(name="quick")
+    def quick() -> None: ...
+
+    source, first = inspect.getsourcelines(perform)
+    (place,) = [number for number, text in enumerate(source, first) if text.strip() == line]
+
+    def hit(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is not perform.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if frame.f_lineno == place and inspect.getgeneratorstate(frame.f_locals["steps"]) == inspect.GEN_SUSPENDED:
+            sys.settrace(None)
+            raise Timeout("late")
+        return hit
+
+    before = sys.gettrace()
+    sys.settrace(hit)
+    try:
+        outcome = perform_here(app, run_of(quick))
+    finally:
+        sys.settrace(before)
+    assert (outcome.kind, outcome.group, seen) == (Kind.FAILED, "Timeout", [Timeout])
