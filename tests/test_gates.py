@@ -34,7 +34,6 @@ OFFENDERS: dict[str, list[str]] = {
     "attributes": [
         "src/headrace/records.py Lease",
         "src/headrace/records.py Snapshot",
-        "src/headrace/schedule/draft.py Draft",
     ],
     "methods": [],
 }

@@ -103,7 +103,8 @@ def _round_up_units(draft: Draft) -> None:
     if draft.interval == (12, "month"):
         draft.interval = (1, "year")
         if not draft.months:
-            draft.months, draft.dates = (1,), draft.dates or (() if _by_day(draft) else (1,))
+            draft.of_month = draft.of_month if _by_day(draft) else DayOfMonth(values=(1,))
+            draft.months = (1,)
 
 
 def _by_day(draft: Draft) -> bool:
@@ -139,7 +140,9 @@ def _elapsed(draft: Draft, start: date | None, tz: ZoneInfo) -> Elapsed:
 
 def _days(draft: Draft, start: date | None) -> Days:
     years = None if draft.year is None else (draft.year,)
-    base = Days(years, draft.months or ALL_MONTHS, of_month=_of_month(draft), of_week=_of_week(draft))
+    base = Days(
+        years, draft.months or ALL_MONTHS, of_month=draft.of_month if draft.by_date else None, of_week=_of_week(draft)
+    )
     if draft.interval is None:
         if not _by_day(draft) and draft.pace is None:
             raise ScheduleError("it does not say on which days; begin with 'every day' or a weekday")
@@ -194,15 +197,6 @@ def _every_years(draft: Draft, base: Days) -> Days:
     if bool(draft.months) != _by_day(draft):
         raise ScheduleError("a yearly date needs a day and a month, as in 'every year on 1 June'")
     return base if draft.months else replace(base, months=(1,), of_month=DayOfMonth(values=(1,)))
-
-
-def _of_month(draft: Draft) -> DayOfMonth | None:
-    if not draft.by_date:
-        return None
-    nearest = (1,) if draft.first_workday else ()
-    return DayOfMonth(
-        values=draft.dates, last=draft.last_day, last_workday=draft.last_workday, nearest_workdays=nearest
-    )
 
 
 def _of_week(draft: Draft) -> DayOfWeek | None:

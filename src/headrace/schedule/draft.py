@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.schedule.days import DayOfMonth
 from headrace.schedule.times import Clock
 from headrace.schedule.vocabulary import SECONDS_IN
 from headrace.schedule.words import Spoken
@@ -36,10 +37,7 @@ class Draft:
     weekday_turns: tuple[tuple[int, int], ...] = ()
     without: tuple[int, ...] = ()
     """Weekdays that are left out."""
-    dates: tuple[int, ...] = ()
-    last_day: bool = False
-    first_workday: bool = False
-    last_workday: bool = False
+    of_month: DayOfMonth = field(default_factory=DayOfMonth)
     of_every_month: bool = False
     """'every 15th' needs no month."""
     nth: tuple[tuple[int, int], ...] = ()
@@ -62,7 +60,7 @@ class Draft:
 
     @property
     def by_date(self) -> bool:
-        return bool(self.dates or self.last_day or self.last_workday or self.first_workday)
+        return self.of_month != DayOfMonth()
 
     @property
     def by_weekday(self) -> bool:

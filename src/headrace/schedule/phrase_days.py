@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.schedule.dates import read_month_and_day, read_year
 from headrace.schedule.draft import Draft
 from headrace.schedule.vocabulary import MONTHS, WEEKDAY_NAMES, WEEKDAYS, WORKDAYS, listing, ordinal
@@ -49,10 +51,10 @@ def read_days(phrase: Phrase, draft: Draft) -> None:
     if weekdays_at(phrase, 0):
         read_weekdays(phrase, draft, 1)
     elif (date := read_month_and_day(phrase)) is not None:
-        if draft.months or draft.dates:
+        if draft.months or draft.of_month.values:
             phrase.skip(-1)
             raise phrase.unplaced("a date was given before; keep one")
-        draft.months, draft.dates = (date[0],), (date[1],)
+        draft.months, draft.of_month = (date[0],), replace(draft.of_month, values=(date[1],))
         read_year_of(phrase, draft)
     elif token.word == "last" or read_ordinal(token) is not None:
         _read_dates(phrase, draft)
@@ -148,7 +150,7 @@ def read_year_of(phrase: Phrase, draft: Draft) -> bool:
 
 def _read_dates(phrase: Phrase, draft: Draft) -> None:
     """'1st and 15th', '1st and 3rd Monday', 'last day', 'last Friday', 'first weekday', joined by 'and'."""
-    if draft.dates or draft.nth or draft.last_day:
+    if draft.of_month.values or draft.nth or draft.of_month.last:
         raise phrase.unplaced("days of the month were given before; join them with 'and'")
     pending: list[int] = []
     while True:
@@ -168,7 +170,7 @@ def _read_dates(phrase: Phrase, draft: Draft) -> None:
             break
         phrase.skip(ahead)
     phrase.take("day", "days")
-    draft.dates = tuple(sorted(set(pending)))
+    draft.of_month = replace(draft.of_month, values=tuple(sorted(set(pending))))
 
 
 def _read_nth(phrase: Phrase, draft: Draft, pending: list[int]) -> None:
@@ -184,16 +186,16 @@ def _read_nth(phrase: Phrase, draft: Draft, pending: list[int]) -> None:
         if pending != [1]:
             raise phrase.unplaced("only the first and the last weekday of a month can be said")
         phrase.skip(2 if phrase.peek().word in WORKDAYS else 1)
-        draft.first_workday = True
+        draft.of_month = replace(draft.of_month, nearest_workdays=(1,))
         pending.clear()
 
 
 def _read_last(phrase: Phrase, draft: Draft) -> None:
     if phrase.take("day"):
-        draft.last_day = True
+        draft.of_month = replace(draft.of_month, last=True)
     elif weekdays_at(phrase, 0) == _MONDAY_TO_FRIDAY:
         phrase.skip(2 if phrase.peek().word in WORKDAYS else 1)
-        draft.last_workday = True
+        draft.of_month = replace(draft.of_month, last_workday=True)
     elif phrase.peek().word in WEEKDAYS:
         draft.last_weekdays += (WEEKDAYS[phrase.peek().word],)
         phrase.skip()
