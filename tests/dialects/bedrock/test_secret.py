@@ -40,6 +40,7 @@ def test_a_client_that_knows_the_secret_is_served(guarded: InProcess) -> None:
     with Client(at(guarded), secret=SECRET) as client:
         job = client.create_job("x")
         assert client.get_job("x", wait=True, timeout=1)["jobID"] == job
+        assert "staple" not in f"{client!r} {vars(client)}"
 
 
 def test_an_async_client_that_knows_the_secret_is_served(guarded: InProcess) -> None:

@@ -8,7 +8,6 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.dialects.bedrock.client import commands
@@ -52,7 +51,22 @@ class command(Generic[P, T]):  # noqa: N801  (used like a decorator)
 
 
 class Commands:
-    """The commands that clients have."""
+    """What both kinds of client have: the commands, and where to send them."""
+
+    def __init__(
+        self,
+        *addresses: str,
+        timeout: float = ANSWER_SECONDS,
+        secret: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.hosts = Hosts(addresses or ("127.0.0.1",))
+        self._timeout = timeout
+        self._tls = tls
+        # (In a function `vars()` does not show it.)
+        self._log_in = None if secret is None else lambda: commands.log_in(secret)
+        self._idle: dict[Host, list[Any]] = {}
+        self._pid = os.getpid()
 
     create_job = command(commands.create_job)
     create_jobs = command(commands.create_jobs)
@@ -77,22 +91,11 @@ class Client(Commands):
     """A client for threads: `Client("host:8888", "other:8888").create_job("mail/Welcome", {"to": "ada"})`.
 
     Further addresses are asked when the first does not answer. Connections are reused, and made anew when they break or
-    after a fork; any number of threads may use one client. Refusals are `BedrockError`s by their code.
+    after a fork; any number of threads may use one client. Refusals are `BedrockError`s by their code. `secret` and
+    `tls` are for a headrace that asks for them.
     """
 
-    def __init__(
-        self,
-        *addresses: str,
-        timeout: float = ANSWER_SECONDS,
-        secret: str | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.hosts = Hosts(addresses or ("127.0.0.1",))
-        self._timeout = timeout
-        self._tls = tls
-        self._log_in = None if secret is None else partial(commands.log_in, secret)
-        self._idle: dict[Host, list[socket.socket]] = {}
-        self._pid = os.getpid()
+    _idle: dict[Host, list[socket.socket]]
 
     def run(self, call: Call[T]) -> T:
         """Send what a function of `commands` describes."""
@@ -181,18 +184,7 @@ class Client(Commands):
 class AsyncClient(Commands):
     """The same client for one event loop: every command can be awaited."""
 
-    def __init__(
-        self,
-        *addresses: str,
-        timeout: float = ANSWER_SECONDS,
-        secret: str | None = None,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.hosts = Hosts(addresses or ("127.0.0.1",))
-        self._timeout = timeout
-        self._tls = tls
-        self._log_in = None if secret is None else partial(commands.log_in, secret)
-        self._idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
+    _idle: dict[Host, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
     async def run(self, call: Call[T]) -> T:
         """Send what a function of `commands` describes."""
