@@ -11,7 +11,7 @@ from headrace import Headrace
 from headrace.cli import exits
 from headrace.errors import SchemaTooNew
 from headrace.store.redis.store import RedisStore
-from headrace.store.sqlite.database import SCHEMA_VERSION
+from headrace.store.sqlite.opening import SCHEMA_VERSION
 from store.redis import servers
 
 from . import shop

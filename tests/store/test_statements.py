@@ -94,8 +94,8 @@ def test_the_statements_of_sqlite_are_those_that_it_uses() -> None:
     assert used == set(load("headrace.store.sqlite", "statements", vars(codes)))
 
 
-@pytest.mark.parametrize("file", [file for file in SQLITE.glob("*.py") if file.name != "step.py"], ids=str)
+@pytest.mark.parametrize("file", [file for file in SQLITE.glob("*.py") if file.name != "database.py"], ids=str)
 def test_rows_have_names(file: Path) -> None:
-    """`Transaction` in step.py is the one place where a column is a position."""
+    """`Transaction` in database.py is the one place where a column is a position."""
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"\]\[-?\d+\]|\brow\[|\brows\(.*\)\[|fetchall\(\)\[", text)

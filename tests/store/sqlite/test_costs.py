@@ -13,8 +13,8 @@ from headrace.records import Definition, Filter, Kind, Outcome, Report, Schedule
 from headrace.store.contract import Operation
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sqlite import find
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.store.sqlite.store import SqliteStore
 from volume import volume
 

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from headrace.records import Filter, State
-from headrace.store.sqlite import database
+from headrace.store.sqlite import opening
 
 from .conftest import OpenStore
 from .helpers import Session
@@ -44,7 +44,7 @@ def test_a_migrated_file_has_the_schema_of_a_new_one(old: Path, tmp_path: Path, 
     open_store(file=tmp_path / "new.db").close()
     assert shape(old) == shape(tmp_path / "new.db")
     connection = apsw.Connection(str(old))
-    assert connection.execute("PRAGMA user_version").fetchall() == [(database.SCHEMA_VERSION,)]
+    assert connection.execute("PRAGMA user_version").fetchall() == [(opening.SCHEMA_VERSION,)]
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
 

@@ -24,7 +24,7 @@ from headrace.errors import (
 )
 from headrace.records import NewJob
 from headrace.store.contract import Durability
-from headrace.store.sqlite import database
+from headrace.store.sqlite import opening
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import ManualClock
 
@@ -108,7 +108,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_locked_file(path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(opening, "PATIENCE", 0.1)
     blocker = apsw.Connection(str(path))
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy) as caught:
@@ -247,11 +247,11 @@ def test_another_programs_database(version: int, path: Path, open_store: OpenSto
 
 def test_a_newer_schema(path: Path, store: SqliteStore, open_store: OpenStore) -> None:
     store.close()
-    look(path, f"PRAGMA user_version = {database.SCHEMA_VERSION + 1}")
+    look(path, f"PRAGMA user_version = {opening.SCHEMA_VERSION + 1}")
     with pytest.raises(SchemaTooNew) as caught:
         open_store()
     assert said(caught) == (
-        f"{path} has schema version {database.SCHEMA_VERSION + 1}; this headrace knows {database.SCHEMA_VERSION}. "
+        f"{path} has schema version {opening.SCHEMA_VERSION + 1}; this headrace knows {opening.SCHEMA_VERSION}. "
         "Upgrade headrace on this machine."
     )
 
@@ -273,13 +273,13 @@ def test_a_migration_that_fails_changes_nothing(
 ) -> None:
     store.run(store.put(jobs(1)))
     store.close()
-    monkeypatch.setattr(database, "SCHEMA_VERSION", database.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(opening, "SCHEMA_VERSION", opening.SCHEMA_VERSION + 1)
 
     def fail(connection: apsw.Connection) -> None:
         connection.execute("DELETE FROM job")
         raise RuntimeError("half-way")
 
-    monkeypatch.setitem(database.MIGRATIONS, database.SCHEMA_VERSION - 1, fail)
+    monkeypatch.setitem(opening.MIGRATIONS, opening.SCHEMA_VERSION - 1, fail)
     with pytest.raises(RuntimeError, match="half-way"):
         open_store()
     monkeypatch.undo()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from headrace.store.sqlite import lanes, schedules
 from headrace.store.sqlite.codes import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, REMOVED, SCHEDULED
+from headrace.store.sqlite.database import EVERYONE, Transaction
 from headrace.store.sqlite.lanes import Placement, placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, Transaction
 
 
 def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -> None:

@@ -18,11 +18,11 @@ from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.sqlite import lanes, relations
 from headrace.store.sqlite import put as puts
+from headrace.store.sqlite.database import Step, Steps, Transaction
 from headrace.store.sqlite.lanes import find_job
 from headrace.store.sqlite.relations import KeyHolder
 from headrace.store.sqlite.sessions import run_out
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Step, Steps, Transaction
 
 AT_ONCE = 1_000
 """What one transaction puts, in plain jobs: about 10 ms."""

@@ -1,22 +1,21 @@
-"""One SQLite file: opening it, its schema, its connections, and what its errors mean in words."""
+"""One SQLite file: its connections, the transactions on them, and what its errors mean in words."""
 
 from __future__ import annotations
 
 import os
-import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import apsw
 
 from headrace import crashpoints
 from headrace.errors import (
-    SchemaTooNew,
+    HeadraceError,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -26,47 +25,18 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.locks import is_mine
+from headrace.records import NewJob, Put, Ref
+from headrace.store.contract import Operation
+from headrace.store.facets import DETAIL
+from headrace.store.settings import DEFINITIONS
 from headrace.store.sqlite import guard
-from headrace.store.sqlite.guard import BUSY, INTERRUPTED, PATIENCE, REPLACED, Hold, held, hold_on, let_go, nap
+from headrace.store.sqlite.codes import TRACKED
+from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
+from headrace.store.sqlite.opening import check_file_system, migrate, set_journal, set_up
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
-
-APPLICATION_ID = 0x68_72_63_65  # "hrce": what `file jobs.db` shows, and how we know a file as ours
-SCHEMA_VERSION = 2
-MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {
-    1: lambda connection: connection.execute(SQL["migrate_1"]).close(),
-}
-"""From a version to the next, each run inside the transaction that records it."""
-
-NOT_OURS = "{} is a SQLite database of another program: choose another file."
-
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "9p", "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre",
-        "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs",
-    }
-)  # fmt: skip
-
-
-def mount_of(path: Path, mount_table: str = "/proc/self/mounts") -> tuple[str, str, bool]:
-    """The mount point a path is on, its file system, and whether it is read-only. Unknown: ("", "", False)."""
-    try:
-        lines = Path(mount_table).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "", "", False
-    best = ("", "", False)
-    resolved = path.resolve()
-    for line in lines:
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        point = fields[1].replace("\\040", " ")
-        # Later lines cover earlier ones on the same point.
-        if len(point) >= len(best[0]) and resolved.is_relative_to(point):
-            best = (point, fields[2], "ro" in fields[3].split(","))
-    return best
-
+R = TypeVar("R")
 
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
@@ -115,30 +85,14 @@ class Database:
         self._idle: list[Connection] = []
         self._look_at = 0.0
         if not self.in_memory:
-            self._check_file_system(mount_table)
+            check_file_system(self.path, immutable, mount_table)
         try:
-            self._idle.append(self._connect())
+            self._idle.append(self.connect())
         except apsw.Error as error:
             raise self._explain(error) from error
         _databases.add(self)
 
-    def _check_file_system(self, mount_table: str) -> None:
-        folder = Path(self.path).resolve().parent
-        if not folder.is_dir():
-            raise StoreUnavailable(f"Cannot open {self.path}: the folder {folder} does not exist. Create it first.")
-        point, kind, read_only = mount_of(folder, mount_table)
-        if kind in NETWORK_FILE_SYSTEMS:
-            raise StoreUnavailable(
-                f"{self.path} is on a network file system ({kind} at {point}), where SQLite's write-ahead log "
-                "loses data. Use a local disk, or a store with a server."
-            )
-        if read_only and not self._immutable:
-            raise StoreReadOnly(
-                f"{self.path} is on a read-only file system ({kind} at {point}). To look at it without "
-                "writing, add ?immutable=1 to the URL."
-            )
-
-    def _connect(self) -> Connection:
+    def connect(self) -> Connection:
         if not self.in_memory and (hold := held(self.path)) is not None and hold.lost():
             # Connections to the old log are in use, and SQLite would share its index with a new one.
             raise self._replaced(hold)
@@ -146,10 +100,13 @@ class Database:
         try:
             connection = self._new_connection()
             try:
-                self._set_up(connection)
-                if not self._immutable:
-                    migrate(connection)
                 has_log = not (self.in_memory or self._immutable)
+                set_up(connection, self._pragmas)
+                if has_log:
+                    set_journal(connection, self.path)
+                if not self._immutable:
+                    connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
+                    migrate(connection)
                 connection.hold = hold_on(self.path) if has_log else Hold(self.path, log=False)
             except StoreReplaced:  # what this one has opened is half of the old file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -167,39 +124,6 @@ class Database:
             uri = f"file:{Path(self.path).resolve().as_uri().removeprefix('file://')}?immutable=1"
             return Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         return Connection(self.path)
-
-    def _set_up(self, connection: Connection) -> None:
-        connection.set_busy_handler(_Patience())
-        if not self._immutable:
-            if not self.in_memory:
-                self._set_journal(connection)
-            connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
-        connection.execute("PRAGMA cache_size = -16000")
-        # What a long reader let grow shrinks again. A log of the usual length stays as it is, to be overwritten.
-        connection.execute("PRAGMA wal_autocheckpoint = 7500")
-        connection.execute("PRAGMA journal_size_limit = 16000000")
-        for name, value in self._pragmas.items():
-            connection.execute(f"PRAGMA {name} = {int(value)}")
-
-    def _set_journal(self, connection: apsw.Connection) -> None:
-        # Small pages: a commit writes whole pages to the log, and a job's head is a tenth of one.
-        connection.execute("PRAGMA page_size = 2048")
-        mode = self._write_ahead(connection)
-        if mode != "wal":
-            raise StoreUnavailable(f"{self.path}: this file system cannot hold a write-ahead log (mode {mode}).")
-
-    @staticmethod
-    def _write_ahead(connection: apsw.Connection) -> str:
-        """Set the journal. SQLite calls no busy handler when several processes set that of a new file at once."""
-        give_up = time.monotonic() + PATIENCE
-        while True:
-            try:
-                ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
-                return str(mode)
-            except apsw.BusyError:
-                if time.monotonic() > give_up:
-                    raise
-            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do some work in a write transaction: it sees the newest state, and all of it happens or none."""
@@ -311,7 +235,7 @@ class Database:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._connect()
+            connection = self.connect()
         # What is written to a file that has been deleted or replaced is lost. (For the log see `Hold.lost`.)
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + 1.0
@@ -340,10 +264,6 @@ class Database:
             return os.stat(self.path).st_mode & 0o666
         except OSError:
             return 0o666
-
-    def change_counter(self) -> ChangeCounter:
-        """A cheap counter that changes with every commit of another connection."""
-        return ChangeCounter(self._connect)
 
     def _explain(self, error: apsw.Error) -> StoreError:
         where = self.path
@@ -376,40 +296,12 @@ class Database:
     def leave_to_parent(self) -> None:
         """A child must not touch, nor even close, what its parent opened: SQLite's locks would be lost."""
         if not self.in_memory:
-            _abandoned.extend(self._idle)
+            abandoned.extend(self._idle)
             self._idle = []
 
 
-class ChangeCounter:
-    """How often others have changed the file, as seen by one connection."""
-
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
-        self._connection = connect()
-        self._process = os.getpid()
-        self._before = 0
-
-    def __call__(self) -> tuple[int, int]:
-        if self._process != os.getpid():
-            _abandoned.append(self._connection)
-            self._process, self._connection = os.getpid(), self._connect()
-        elif self._connection.hold is None or self._connection.hold.gone:
-            self._connection.close()
-            self._connection = self._connect()
-            self._before += 1
-        guard.enter()
-        try:
-            return self._before, _number(self._connection, "PRAGMA data_version")
-        finally:
-            guard.leave()
-
-    def close(self) -> None:
-        if self._process == os.getpid():
-            self._connection.close()
-
-
 _databases: WeakSet[Database] = WeakSet()
-_abandoned: list[Connection] = []
+abandoned: list[Connection] = []
 
 
 def _after_fork() -> None:
@@ -420,65 +312,164 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class _Patience:
-    """How a connection waits for the write lock of a program that is not headrace."""
+# -- operations --------------------------------------------------------------------------------------
+
+EVERYONE = 1 << 30
+"""All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
+
+INLINE = 1_000
+"""Values up to this many bytes are carried along in the job's row."""
+
+
+class Transaction:
+    """One transaction: its connection, its time, and what to tell sleepers once it is committed."""
+
+    __slots__ = (
+        "_settings",
+        "connection",
+        "ended",
+        "execute",
+        "happenings",
+        "listened",
+        "now",
+        "queues",
+        "steady",
+        "stop",
+    )
+
+    connection: apsw.Connection
+    execute: Callable[..., apsw.Cursor]
+    now: int
+    steady: int
 
     def __init__(self) -> None:
-        self._since = 0.0
+        self.queues: dict[str, int] = {}
+        """Queues that may have work now, or sooner than was known, and how many workers should look."""
+        self.ended: list[str] = []
+        """Jobs that reached a final state."""
+        self.stop = False
+        """A running job is to stop: all workers should look."""
+        self._settings: dict[str, int] = {}
+        self.listened = False
+        """There is a subscriber to events."""
+        self.happenings: list[tuple[object, ...]] = []
+        """The events: rows of `event`."""
 
-    def __call__(self, attempt: int) -> bool:
-        if attempt == 0:
-            self._since = time.monotonic()
-        elif time.monotonic() - self._since > PATIENCE:
-            return False
-        guard.leave()  # a thread that waits holds no mutex that a child would miss
-        try:
-            nap(attempt)
-        finally:
-            guard.enter()
-        return True
+    def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
+        """Time is read inside the transaction: it never goes back between two that follow each other."""
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+        self.steady = steady
+        return self
+
+    def setting(self, name: str) -> int | None:
+        """What has been set, or the default. Looked up once."""
+        if name not in self._settings:
+            found = self.maybe_value(SQL["setting_get"], (name,))
+            value = DEFINITIONS[name].default if found is None else found
+            if value is None:
+                return None
+            self._settings[name] = value
+        return self._settings[name]
+
+    def number(self, name: str) -> int:
+        """The same, of one that always has a value."""
+        value = self.setting(name)
+        assert value is not None
+        return value
+
+    def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+        return self.execute(statement, values).fetchall()
+
+    def row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R:
+        """The row of a query that has one, with names."""
+        return kind(*self.execute(statement, values).fetchall()[0])
+
+    def maybe_row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R | None:
+        """The first row of a query, with names, if there is one."""
+        found = self.execute(statement, values).fetchall()
+        return kind(*found[0]) if found else None
+
+    def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query that has a row."""
+        return self.execute(statement, values).fetchall()[0][0]
+
+    def maybe_value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query's first row; None if there is no row."""
+        found = self.execute(statement, values).fetchall()
+        return found[0][0] if found else None
+
+    def news(self, queue: str, workers: int = 1) -> None:
+        """A queue has work for so many workers."""
+        self.queues[queue] = self.queues.get(queue, 0) + workers
+
+    def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
+        """Make an event of a job, if there is a subscriber. The job's row must (still) be there."""
+        if self.listened:
+            short = detail.encode()[:DETAIL].decode(errors="ignore")
+            for job_id, task, queue, flags in self.rows(SQL["event_about"], (seq,)):
+                tracked = 1 if flags & TRACKED else 0
+                self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
 
 
-def migrate(connection: apsw.Connection) -> None:
-    """Create the schema, or bring it up to date. Safe when several processes do it at once."""
-    version = _version(connection)
-    if version == SCHEMA_VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)
-        if version > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"{connection.filename} has schema version {version}; this headrace knows {SCHEMA_VERSION}. "
-                "Upgrade headrace on this machine."
-            )
-        if version == 0:
-            if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
-                raise StoreCorrupt(
-                    f"{connection.filename} is a SQLite database of another program: choose another file."
-                )
-            connection.execute(SQL["schema"])
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        else:
-            for step in range(version, SCHEMA_VERSION):
-                MIGRATIONS[step](connection)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+class Step(Operation[T], Generic[T]):
+    """An operation on a SQLite store.
+
+    `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
+    `then` hears the answer when all is committed.
+    """
+
+    __slots__ = ("then", "try_read_only", "work", "writes")
+
+    def __init__(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        writes: bool = True,
+        try_read_only: Callable[[Transaction], T | None] | None = None,
+        then: Callable[[T], None] | None = None,
+    ) -> None:
+        self.work = work
+        self.writes = writes
+        self.try_read_only = try_read_only
+        self.then = then
 
 
-def _version(connection: apsw.Connection) -> int:
-    """0 for an empty file."""
-    version = _number(connection, "PRAGMA user_version")
-    if version and _number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        raise StoreCorrupt(NOT_OURS.format(connection.filename))
-    return version
+class Steps(Operation[T], Generic[T]):
+    """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[], Generator[Step[Any], Any, T]]) -> None:
+        self.begin = begin
+
+    def run(self, run: Callable[[Step[Any]], Any]) -> T:
+        steps, answer, trouble = self.begin(), None, None
+        while True:
+            try:
+                step = steps.send(answer) if trouble is None else steps.throw(trouble)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                answer, trouble = run(step), None
+            except HeadraceError as error:
+                trouble = error
 
 
-def _number(connection: apsw.Connection, statement: str) -> int:
-    ((value,),) = connection.execute(statement).fetchall()
-    assert isinstance(value, int)
-    return value
+class Redo(Exception):
+    """The work has to be done in another way, and from its beginning: what it has written is taken back."""
+
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
+        self.work = work
+
+
+class PutOne(Operation[list[Put]]):
+    """The most common operation of all: one statement, and so a transaction by itself."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: NewJob) -> None:
+        self.job = job

@@ -10,11 +10,11 @@ from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sqlite import admission, history, lanes, relations
 from headrace.store.sqlite.codes import AFTER, DONE, RUNNING, TRACKED
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.lanes import Placement, find_job
 from headrace.store.sqlite.sessions import Session
 from headrace.store.sqlite.settle import set_body, settle
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:

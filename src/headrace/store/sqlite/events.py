@@ -7,8 +7,8 @@ map of waiters, where writers see it without a query. Where no map can be had, i
 from __future__ import annotations
 
 from headrace.store.facets import Batch, EventRecord
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.store.sqlite.wakeup import LISTENS, Wakeups, lasts
 
 KEPT = 10_000

@@ -30,10 +30,10 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.lanes import find_job, laned
 from headrace.store.sqlite.relations import parents
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 
 
 class _Found(NamedTuple):

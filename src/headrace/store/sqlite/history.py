@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.records import Ref
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 
 
 def remember_run(tx: Transaction, worker: str, seq: Ref, what: tuple[str, str], started: int, ended: int) -> None:

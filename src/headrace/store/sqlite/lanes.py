@@ -16,8 +16,8 @@ from headrace.records import Lane, NewJob, Ref
 from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
 from headrace.store.sqlite.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, READY, RUNS, SCHEDULED
+from headrace.store.sqlite.database import EVERYONE, Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, Transaction
 
 FORGOTTEN_AT_ONCE = 500
 

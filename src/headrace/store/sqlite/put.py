@@ -29,10 +29,10 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
+from headrace.store.sqlite.database import EVERYONE, INLINE, Transaction
 from headrace.store.sqlite.lanes import Placement, find_job
 from headrace.store.sqlite.sessions import live_listeners
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, INLINE, Transaction
 
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 

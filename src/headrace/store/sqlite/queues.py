@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.store.facets import QueueControl
+from headrace.store.sqlite.database import EVERYONE, Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, Transaction
 
 
 def controls(tx: Transaction) -> list[QueueControl]:

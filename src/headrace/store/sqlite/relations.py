@@ -28,9 +28,9 @@ from headrace.store.sqlite.codes import (
     UNIQUE,
     WAIT,
 )
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.lanes import Placement, find_job, placement
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 
 
 class _Relation(NamedTuple):

@@ -13,8 +13,8 @@ from headrace.records import Definition, IfFailed, NewJob, Overlap, Ref, Schedul
 from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.sqlite import lanes, put
 from headrace.store.sqlite.codes import BLOCKED, DONE, RUNNING
+from headrace.store.sqlite.database import EVERYONE, Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, Transaction
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode

@@ -16,9 +16,9 @@ from headrace.errors import SessionGone, StaleRequest
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.limits import MOST_STRAYS
 from headrace.store.sqlite.codes import ALL, SPARE
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.guard import make_run_folder
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.values.glob import any_fits
 
 

@@ -30,6 +30,7 @@ from headrace.store.sqlite.codes import (
     SCHEDULED,
     SPARE,
 )
+from headrace.store.sqlite.database import EVERYONE, INLINE, Redo, Transaction
 from headrace.store.sqlite.lanes import placement
 from headrace.store.sqlite.sessions import (
     Session,
@@ -40,7 +41,6 @@ from headrace.store.sqlite.sessions import (
     mark_started,
 )
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import EVERYONE, INLINE, Redo, Transaction
 from headrace.store.sqlite.take import Names
 
 VERDICTS = tuple(Verdict)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from headrace.store.facets import DayStats, Tally
 from headrace.store.sqlite.codes import FAILURES, RETRIES, RUN_TIMES, WAITS
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.store.stats import DAY, LONGEST, add, bucket_of
 
 ALL = -1

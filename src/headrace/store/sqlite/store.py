@@ -63,9 +63,8 @@ from headrace.store.sqlite import (
     sweep,
     why,
 )
-from headrace.store.sqlite.database import Database
+from headrace.store.sqlite.database import Database, PutOne, Redo, Step, Steps, Transaction
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import PutOne, Redo, Step, Steps, Transaction
 from headrace.store.sqlite.take import Names, has_work
 from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
 from headrace.values.clock import Clock, SystemClock

@@ -13,13 +13,13 @@ from headrace.store.settings import RESULTS_KEPT
 from headrace.store.sqlite import admission, batches, history, lanes, queues, relations, stats
 from headrace.store.sqlite import sessions as table
 from headrace.store.sqlite.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
+from headrace.store.sqlite.database import Step, Transaction
 from headrace.store.sqlite.events import forgotten, newest
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.put import erase
 from headrace.store.sqlite.schedules import next_tick
 from headrace.store.sqlite.settle import take_away
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Step, Transaction
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""

@@ -14,9 +14,9 @@ from headrace.records import Lease, Take
 from headrace.store.facets import QueueControl
 from headrace.store.sqlite import lanes, queues, relations, schedules
 from headrace.store.sqlite.codes import AFTER, BODY, CANCELLING, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.find import large_value
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.values.glob import is_glob, literal_part, matcher
 
 FEW = 8

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.store.sqlite.database import ChangeCounter
+from headrace.store.sqlite import guard
+from headrace.store.sqlite.database import Connection, abandoned
+from headrace.store.sqlite.opening import number
+
+
+class ChangeCounter:
+    """How often others have changed the file, as seen by one connection."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._connection = connect()
+        self._process = os.getpid()
+        self._before = 0
+
+    def __call__(self) -> tuple[int, int]:
+        if self._process != os.getpid():
+            abandoned.append(self._connection)
+            self._process, self._connection = os.getpid(), self._connect()
+        elif self._connection.hold is None or self._connection.hold.gone:
+            self._connection.close()
+            self._connection = self._connect()
+            self._before += 1
+        guard.enter()
+        try:
+            return self._before, number(self._connection, "PRAGMA data_version")
+        finally:
+            guard.leave()
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            self._connection.close()
 
 
 class PollingWaiter:

@@ -32,14 +32,13 @@ from zlib import crc32
 from headrace.locks import reentrant_lock
 from headrace.records import ExchangeReply, NewJob
 from headrace.store.contract import Waiter
+from headrace.store.sqlite.database import EVERYONE, Database, Transaction
 from headrace.store.sqlite.guard import make_run_folder
-from headrace.store.sqlite.step import EVERYONE, Transaction
-from headrace.store.sqlite.waiters import PollingWaiter, ThreadWaiter
+from headrace.store.sqlite.waiters import ChangeCounter, PollingWaiter, ThreadWaiter
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob
 
 if TYPE_CHECKING:
-    from headrace.store.sqlite.database import Database
     from headrace.store.sqlite.settle import Request
 
 SLOTS = 4096
@@ -481,7 +480,7 @@ class Wakeups:
         if (found := self.map()) is not None:
             with suppress(OSError):
                 return found.add(kind, key, look)
-        return PollingWaiter(self._db.change_counter())
+        return PollingWaiter(ChangeCounter(self._db.connect))
 
     def file_is_replaced(self) -> None:
         """The map is beside the old file: its sleepers get no more wake-ups."""

@@ -7,10 +7,10 @@ from headrace.store import limits
 from headrace.store.facets import Circumstances
 from headrace.store.sqlite import find, lanes, queues
 from headrace.store.sqlite.codes import AFTER, ALL, DONE, LANED, STATES
+from headrace.store.sqlite.database import Transaction
 from headrace.store.sqlite.lanes import Placement
 from headrace.store.sqlite.sessions import sessions
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.step import Transaction
 from headrace.values.glob import any_fits
 
 

@@ -10,7 +10,7 @@ import apsw
 
 from headrace.dialects.bedrock.server.statements import SQL
 from headrace.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreReadOnly, StoreUnavailable
-from headrace.store.sqlite.database import NETWORK_FILE_SYSTEMS, mount_of
+from headrace.store.sqlite.opening import NETWORK_FILE_SYSTEMS, mount_of
 
 APPLICATION_ID = 0x68_72_62_6A  # "hrbj": what tells this file from a native store's
 SCHEMA_VERSION = 1
