@@ -21,9 +21,23 @@ from headrace.dialects.bedrock.mapping import Found, FoundJobs, Tasks
 from headrace.dialects.bedrock.sessions import Hold, Session
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, MOST_TRIES
+from headrace.dialects.lease_book import LeaseBook
 from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.options import Overrides
-from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Verdict
+from headrace.records import (
+    Charge,
+    ExchangeReply,
+    Kind,
+    Lease,
+    Outcome,
+    Ref,
+    Renewal,
+    Report,
+    State,
+    Take,
+    Token,
+    Verdict,
+)  # fmt: skip
 from headrace.values.clock import Clock
 
 BETWEEN = 60_000
@@ -44,10 +58,11 @@ def get_found(names: str, count: int, *, wait: int | None = None) -> Call[list[F
 class Exchanges:
     """The requests that the sessions of this process make."""
 
-    def __init__(self, client: Client, clock: Clock, tasks: Callable[[], Tasks]) -> None:
+    def __init__(self, client: Client, clock: Clock, tasks: Callable[[], Tasks], book: LeaseBook[Session]) -> None:
         self._client = client
         self._clock = clock
         self._tasks = tasks
+        self._book = book
 
     def exchange(self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None) -> ExchangeReply:
         """Settle, then take. Repeated after a failure, it goes on where it was."""
@@ -222,7 +237,7 @@ class Exchanges:
 
     # -- while jobs run, and at the end --
 
-    def report(self, session: Session, reports: Sequence[Report]) -> list[bool]:
+    def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
         """Data of running jobs. Progress and log lines have no place in Bedrock."""
         return [self._report(session, report) for report in reports]
 
@@ -242,8 +257,16 @@ class Exchanges:
         hold.said = mapping.merge_data(hold.said or b"{}", report.data)
         return True
 
-    def close(self, session: Session, crashed: Sequence[Ref]) -> list[str]:
+    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Renewal:
+        """Nothing can be renewed: a lease lasts as long as its job's retryAfter. Says which ones are over."""
+        lost = [job_id for ref, token, job_id in held if session.current(ref, token) is None]
+        return Renewal(now=self._clock.now(), lost=lost)
+
+    def close(self, session_id: str, crashed: Sequence[Ref]) -> list[str]:
         """Give back what a session holds, or has inherited; with the try counted where a function was entered."""
+        session = self._book.close(session_id)
+        if session is None:
+            return []
         if session.custody is not None:  # before Bedrock knows of it: see Session.fences
             session.custody.keep({})
         held = [*map(int, session.held), *(found.job_id for found in session.arrived), *session.inherited]

@@ -119,23 +119,12 @@ def _snapshot(row: Sequence[Any], tasks: Tasks, now: int) -> Snapshot:
         state=read_state(state, str(next_run), write_moment(now)),
         priority=priority - DEFAULT_PRIORITY,
         body=body,
-        options=None,
         created=milliseconds_of(created) or 0,
         due=milliseconds_of(next_run) or 0,
         started=milliseconds_of(last_run),
-        finished=None,
         attempts=tries,
-        crashes=0,
-        max_crashes=3,
         token=tries,
-        worker="",
         data=rest,
-        progress=None,
-        result=None,
-        error=None,
-        group=None,
-        cancelling=False,
-        unique_key=None,
     )
 
 

@@ -26,20 +26,13 @@ from headrace.errors import ConfigurationError
 from headrace.options import CARRIED
 from headrace.records import (
     Counts,
-    ExchangeReply,
     Filter,
     HistoryRecord,
     NewJob,
-    Outcome,
     Page,
     Put,
-    Ref,
-    Renewal,
-    Report,
     SessionInfo,
     Snapshot,
-    Take,
-    Token,
 )
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.urls import shown_url
@@ -104,7 +97,7 @@ class BedrockStore(OwnerlessStore[Session]):
         self._clock = clock or SystemClock()
         self._tasks: Tasks = {}
         self.book = LeaseBook(lambda session: Session(session, self._clock))
-        self._exchanges = Exchanges(self.client, self._clock, lambda: self._tasks)
+        self.exchanges = Exchanges(self.client, self._clock, lambda: self._tasks, self.book)
 
     def serve(self, app: Headrace) -> None:
         """Learn the app's tasks: their names are what to ask for, their time-outs what to allow."""
@@ -120,6 +113,9 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def known(self, answer: Callable[[], T]) -> Operation[T]:
         return Work(answer)
+
+    def work(self, begin: Callable[[], T]) -> Operation[T]:
+        return Work(begin)
 
     def close(self) -> None:
         self.client.close()
@@ -220,45 +216,6 @@ class BedrockStore(OwnerlessStore[Session]):
             return self._clock.now()
 
         return Work(begin)
-
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
-    ) -> Operation[ExchangeReply]:
-        return Work(lambda: self._exchanges.exchange(self.book.get(session), number, outcomes, take))
-
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        return Work(lambda: self._exchanges.report(self.book.get(session), reports))
-
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
-        """Nothing can be renewed: a lease lasts as long as its job's retryAfter. Says which ones are over."""
-
-        def look() -> Renewal:
-            known = self.book.get(session)
-            lost = [job_id for ref, token, job_id in held if known.current(ref, token) is None]
-            return Renewal(now=self._clock.now(), lost=lost)
-
-        return Work(look)
-
-    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        def end() -> list[str]:
-            known = self.book.close(session)
-            return [] if known is None else self._exchanges.close(known, crashed or ())
-
-        return Work(end)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return GetJobsWaiter(self.client, self.book.get(session))
