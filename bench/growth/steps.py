@@ -118,3 +118,36 @@ def closing(report: Report) -> None:
         return worker.close
 
     measure(report, "a close with 10,000 leases", close)
+
+
+@row("steps: cancel, revive and delete of 1,000 jobs")
+def acts(report: Report) -> None:
+    ids = [f"{i:032x}" for i in range(1_000)]
+    kinds: dict[str, dict[str, object]] = {
+        "": {},
+        " with tags": {"tags": ("blue", "red")},
+        " of a lane": {"lane": Lane("l", limit=1)},
+    }
+    for kind, fields in kinds.items():
+
+        def prepared(store: RedisStore, fields: dict[str, object] = fields) -> None:
+            for first in range(0, len(ids), 50):
+                store.run(store.put([new(job_id, **fields) for job_id in ids[first : first + 50]]))
+
+        def cancel(store: RedisStore, prepared: Callable[[RedisStore], None] = prepared) -> Callable[[], object]:
+            prepared(store)
+            return lambda: store.run(store.cancel(ids))
+
+        def revive(
+            store: RedisStore, cancel: Callable[[RedisStore], Callable[[], object]] = cancel
+        ) -> Callable[[], object]:
+            cancel(store)()
+            return lambda: store.run(store.revive(ids))
+
+        def delete(store: RedisStore, prepared: Callable[[RedisStore], None] = prepared) -> Callable[[], object]:
+            prepared(store)
+            return lambda: store.run(store.delete(ids))
+
+        measure(report, f"a cancel of 1,000 jobs{kind}", cancel)
+        measure(report, f"a revival of 1,000 jobs{kind}", revive)
+        measure(report, f"a delete of 1,000 jobs{kind}", delete)

@@ -42,12 +42,14 @@ end
 table.sort(places, function(a, b)
   return arrivals[a] < arrivals[b] or arrivals[a] == arrivals[b] and a < b
 end)
+local cost = 0 -- in plain jobs
 for number, i in ipairs(places) do
-  if number > IDS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
+  if cost >= IDS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
     answer[1] = string.format('%.0f', arrivals[places[number - 1]])
     break
   end
   local job = find_job(ids[i])
+  cost = cost + (band(job.flags, MORE) ~= 0 and 4 or 1)
   if job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
     answer[i + 1] = 1
     drop_ended(job)

@@ -51,19 +51,23 @@ local function stands_among(members)
   return false
 end
 
+-- Perhaps only one queue has jobs in this state.
+local function only_queue_with(state_)
+  local candidates = {}
+  for _, field in ipairs(call('HKEYS', META)) do
+    if field:byte(1) == 48 + state_ then
+      candidates[#candidates + 1] = field:sub(2)
+    end
+  end
+  return not candidates[2] and candidates[1] or ''
+end
+
 if queue == '' then
   local good, found = pcall(parse, id, record)
   queue = good and found.queue or ''
 end
 if queue == '' and state and call('HLEN', META) <= 10000 then
-  -- Perhaps only one queue has jobs in this state.
-  local candidates = {}
-  for _, field in ipairs(call('HKEYS', META)) do
-    if field:byte(1) == 48 + state then
-      candidates[#candidates + 1] = field:sub(2)
-    end
-  end
-  queue = not candidates[2] and candidates[1] or ''
+  queue = only_queue_with(state)
 end
 if not state then
   local falls_due = arrival and queue ~= '' and call('ZSCORE', PREFIX .. 'due:' .. queue, pack('>I6', arrival) .. id)
@@ -91,6 +95,30 @@ local function arrives_anew()
   return number
 end
 
+-- Out of wherever its state had it, as far as that is known.
+local function leave_places(job)
+  if not state then
+    append(plan.ended_out, DONE, id)
+    append(plan.ended_out, CANCELLED, id)
+    index('state:cancelled', job, false)
+    index('state:blocked', job, false)
+  elseif job.state >= DONE then
+    count(job.queue, job.state, queue ~= '' and -1 or 0)
+    if state == FAILED and queue ~= '' and #record >= HEAD_SIZE + RUN_SIZE and band(unpack_from('>H', record, 2), RUN) ~= 0 then
+      tally_up(queue, unpack_from('>I6', record, 58), 'failed', -1) -- it fails again, now
+    end
+    if job.state ~= FAILED then
+      append(plan.ended_out, job.state, id)
+      index('state:cancelled', job, false)
+    end
+  elseif job.state ~= RUNNING and queue ~= '' then
+    leave_state(job)
+  elseif queue ~= '' then
+    count(queue, RUNNING, -1)
+    lanes.stopped(job)
+  end
+end
+
 local more = call('HGET', MORE_KEY, id)
 local good, kept = pcall(cmsgpack.unpack, more or '')
 local job = {
@@ -105,26 +133,7 @@ end
 if call('EXISTS', PREFIX .. 'history:' .. id) == 1 then
   job.flags = with(job.flags, HISTORY)
 end
-if not state then
-  append(plan.ended_out, DONE, id)
-  append(plan.ended_out, CANCELLED, id)
-  index('state:cancelled', job, false)
-  index('state:blocked', job, false)
-elseif job.state >= DONE then
-  count(job.queue, job.state, queue ~= '' and -1 or 0)
-  if state == FAILED and queue ~= '' and #record >= HEAD_SIZE + RUN_SIZE and band(unpack_from('>H', record, 2), RUN) ~= 0 then
-    tally_up(queue, unpack_from('>I6', record, 58), 'failed', -1) -- it fails again, now
-  end
-  if job.state ~= FAILED then
-    append(plan.ended_out, job.state, id)
-    index('state:cancelled', job, false)
-  end
-elseif job.state ~= RUNNING and queue ~= '' then
-  leave_state(job)
-elseif queue ~= '' then
-  count(queue, RUNNING, -1)
-  lanes.stopped(job)
-end
+leave_places(job)
 local story = story_of(job)
 keep_error(job, story, ARGV[5])
 keep_group(job, story, 'damaged')
