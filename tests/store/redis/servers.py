@@ -52,6 +52,11 @@ def programs() -> dict[str, str]:
     return found
 
 
+def share(seeds: range, program: str) -> range:
+    """The seeds that a server plays: all servers together play each of them once."""
+    return seeds[list(programs()).index(program) :: len(programs())]
+
+
 def free_port() -> int:
     """A port that nobody uses, nor the one ten thousand above it: there the nodes of a cluster talk."""
     while True:

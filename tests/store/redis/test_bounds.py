@@ -211,7 +211,7 @@ def test_the_index_is_exact_after_every_step_of_random_histories(program: str) -
     def make(clock: Clock) -> RedisStore:
         return Watched(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
 
-    explore(make, range(volume(3)), rows=servers.rows)
+    explore(make, servers.share(range(volume(4)), program), rows=servers.rows)
 
 
 def test_only_the_first_and_the_last_ready_job_of_a_queue_touch_the_index(

@@ -156,4 +156,4 @@ def test_with_every_name_in_a_list_histories_are_the_same(program: str, monkeypa
     def make(clock: Clock) -> RedisStore:
         return RedisStore(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
 
-    explore(make, range(volume(10)), rows=servers.rows)
+    explore(make, servers.share(range(volume(10)), program), rows=servers.rows)

@@ -326,7 +326,7 @@ def test_in_small_steps_histories_are_the_same(
     def make(clock: Clock) -> RedisStore:
         return RedisStore(servers.fresh_url(program), clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
 
-    explore(make, range(volume(20)), rows=servers.rows)
+    explore(make, servers.share(range(volume(20)), program), rows=servers.rows)
 
 
 # -- jobs that come after more others than one step can see to --
