@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from headrace import Headrace, JobFailed, Retry, State
 from headrace.errors import ConfigurationError
 from headrace.values.clock import ManualClock
+from store.redis import servers
 
 
 @pytest.fixture
@@ -18,9 +20,9 @@ def clock() -> ManualClock:
     return ManualClock(1_700_000_000_000)
 
 
-@pytest.fixture
-def app(clock: ManualClock) -> Any:
-    made = Headrace("sqlite:///:memory:", clock=clock)
+@pytest.fixture(params=["sqlite", "redis"])
+def app(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Headrace]:
+    made = Headrace("sqlite:///:memory:" if request.param == "sqlite" else servers.fresh_url(), clock=clock)
 
     @made.task(name="note")
     def note() -> str:
