@@ -92,3 +92,12 @@ def test_files_that_the_page_speaks_of_are_there() -> None:
     names = {path.name for folder in (SOURCE, ROOT / "tests", ROOT / "bench") for path in folder.rglob("*")}
     spoken = {Path(name).name for name in re.findall(r"`([\w/]+\.(?:py|lua|sql))`", PAGE)}
     assert spoken - names == set()
+
+
+def test_the_readme_claims_no_number_of_files() -> None:
+    assert (
+        re.findall(
+            r"(?i)\b(?:\d+|two|three|four|five|six|seven|eight|nine|ten) files\b", (ROOT / "README.md").read_text()
+        )
+        == []
+    )
