@@ -26,7 +26,7 @@ from headrace.store.sqlite.statements import SQL
 
 AT_ONCE = 1_000
 """What one transaction puts, in plain jobs: about 10 ms."""
-PARENTS_AT_ONCE = 500
+PARENTS_AT_ONCE = 250
 """How many parents one transaction links to a job."""
 BYTES = 1_000_000
 """How much one transaction stages, unless it is a single part."""
