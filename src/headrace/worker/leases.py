@@ -70,13 +70,17 @@ class Leases:
     # -- for executors --
 
     def begin(self, run: Run, *, entering: bool = True) -> bool:
-        """May this run start? Not if the pump has given it back meanwhile. `entering`: its function comes next."""
+        """May this run start? Not if the pump has given it back, or others may have it: the process, or its machine,
+        may have slept until its lease had run out. `entering`: its function comes next.
+        """
         run.beat = now = self.steady()
         self.running[run] = True  # first, so that it is in one of the two at any moment
         if not self.waiting.pop(run, False):
             del self.running[run]
             return False
-        if self._in_doubt(run, now):  # asked when it is in `running`: `stop_all` finds it there, or is seen here
+        session = self._session
+        if session.gone or now > (run.sure_until or session.sure_until):
+            # Other workers may have it. (Asked when it is in `running`: `stop_all` finds it there, or is seen here.)
             del self.running[run]
             self._give_back(run)
             return False
@@ -94,16 +98,12 @@ class Leases:
 
     def enter(self, run: Run) -> bool:
         """A run that took time to prepare enters its function: from here on a crash is its own. False: it may not."""
-        now = self.steady()
-        if self._in_doubt(run, now):
+        now, session = self.steady(), self._session
+        if session.gone or now > (run.sure_until or session.sure_until):
             return False
         run.began = run.beat = now
         run.place = self._ledger.enter(run.lease.ref, now, run.time_limit)
         return True
-
-    def _in_doubt(self, run: Run, now: int) -> bool:
-        """Whether others may have this job: the process, or its machine, may have slept until its lease had run out."""
-        return self._session.gone or now > (run.sure_until or self._session.sure_until)
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """A run has ended."""

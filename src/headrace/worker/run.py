@@ -191,7 +191,10 @@ def _steps(
     run.began = run.beat or steady()
     variable = set_current(run)
     try:
-        args, kwargs = _decode(run, task)
+        try:
+            args, kwargs = task.arguments.decode(run.lease.body)
+        except ArgumentsError as error:
+            raise _Broken(str(error)) from None
         if task.arguments.injected:
             _inject(kwargs, task, resources)
         if run.start_by is not None and steady() > run.start_by:
@@ -235,13 +238,6 @@ class _Late(Exception):
 
 class _Expired(Exception):
     """It had to start by an earlier time (`using(expires=...)`)."""
-
-
-def _decode(run: Run, task: Task[Any, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    try:
-        return task.arguments.decode(run.lease.body)
-    except ArgumentsError as error:
-        raise _Broken(str(error)) from None
 
 
 def _inject(kwargs: dict[str, Any], task: Task[Any, Any], resources: Resources) -> None:
