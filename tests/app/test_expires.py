@@ -138,5 +138,5 @@ def test_a_worker_that_has_waited_for_the_job_starts_it(native: Headrace) -> Non
 
     with native.worker():
         assert note.enqueue().result(timeout=20) == "ran"
-        time.sleep(1.5)  # the worker waits meanwhile for longer than the job may
-        assert note.using(expires=1).enqueue().result(timeout=20) == "ran"
+        time.sleep(3.2)  # the worker waits meanwhile for longer than the job may
+        assert note.using(expires=3).enqueue().result(timeout=20) == "ran"
