@@ -34,9 +34,9 @@ from headrace.store.stats import DAY
 from headrace.values.clock import ManualClock
 
 REQUESTS = (
-    "put", "put_plain", "exchange", "exchange in turn", "report", "renew", "open", "close", "sweep", "cancel", "delete",
-    "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state", "find by worker", "history",
-    "counts", "sessions",
+    "put", "put_plain", "exchange", "exchange round robin", "report", "renew", "open", "close", "sweep", "cancel",
+    "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state", "find by worker",
+    "history", "counts", "sessions",
     "tag", "track", "tags", "failures", "wait for a pattern", "settings", "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
@@ -174,7 +174,7 @@ class Scene:
             "exchange": lambda: store.exchange(
                 worker.id, number, every_kind, worker.asks(2, 3, "default", "other"), steady=5, started=[held[3].ref]
             ),
-            "exchange in turn": lambda: store.exchange(
+            "exchange round robin": lambda: store.exchange(
                 worker.id, number, [outcome(held[0])], worker.asks(50, 0, "other", "default", round_robin=True)
             ),
             "report": lambda: store.report(worker.id, number, [saying(held[1], data=LARGE, log=[(0, "x")])]),

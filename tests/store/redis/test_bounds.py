@@ -44,14 +44,14 @@ def calls(server: Server, command: str) -> int:
 def looks(worker: Worker, slots: int, *queues: str, round_robin: bool = False) -> tuple[list[Lease], int]:
     """Look for jobs for as long as the store says that there is more to look at; how many exchanges that took."""
     for number in range(1, 100):
-        turn = worker.exchange(take=worker.asks(slots, 0, *queues, round_robin=round_robin))
-        if turn.leases or not look_again(turn):
-            return list(turn.leases), number
+        reply = worker.exchange(take=worker.asks(slots, 0, *queues, round_robin=round_robin))
+        if reply.leases or not look_again(reply):
+            return list(reply.leases), number
     pytest.fail("it never comes to an end")
 
 
-def look_again(turn: ExchangeReply) -> bool:
-    return turn.next_due is not None and turn.next_due <= turn.now
+def look_again(reply: ExchangeReply) -> bool:
+    return reply.next_due is not None and reply.next_due <= reply.now
 
 
 # -- takes by pattern --
@@ -62,9 +62,9 @@ def test_one_exchange_looks_at_so_many_queues_and_the_next_goes_on(server: Serve
     worker = Worker(lone, SystemClock())
     for _ in range(5):
         server.command("CONFIG", "RESETSTAT")
-        turn = worker.exchange(take=worker.asks(1, 0, "*-last"))
-        assert not turn.leases
-        assert look_again(turn)
+        reply = worker.exchange(take=worker.asks(1, 0, "*-last"))
+        assert not reply.leases
+        assert look_again(reply)
         assert calls(server, "zrangebylex") * AT_ONCE <= LOOKED_AT
         assert calls(server, "hkeys") == calls(server, "hgetall") == 0
         assert sum(calls(server, name) for name in ("hget", "hmget", "lrange", "zrange")) < 20
@@ -82,9 +82,9 @@ def test_a_prefix_leads_there_at_once(server: Server, lone: RedisStore) -> None:
 def test_a_repeated_look_is_told_the_same(store: RedisStore, clock: ManualClock) -> None:
     fill(store, [f"tenant-{i:04}" for i in range(1_500)])
     worker = Worker(store, clock)
-    turn = worker.exchange(take=worker.asks(1, 0, "*-last"))
-    assert look_again(turn)
-    assert worker.exchange(take=worker.asks(1, 0, "*-last"), number=worker.number) == turn
+    reply = worker.exchange(take=worker.asks(1, 0, "*-last"))
+    assert look_again(reply)
+    assert worker.exchange(take=worker.asks(1, 0, "*-last"), number=worker.number) == reply
 
 
 @pytest.mark.parametrize("stop", ["pause", "limit"])
@@ -113,7 +113,7 @@ def test_entries_that_stand_for_nobody_hide_nobody(store: RedisStore, clock: Man
     assert [lease.queue for lease in leases] == ["az"]
 
 
-@pytest.mark.parametrize("round_robin", [False, True], ids=["in order", "in turn"])
+@pytest.mark.parametrize("round_robin", [False, True], ids=["in order", "round robin"])
 def test_every_queue_gets_its_turn_where_it_takes_several_steps(
     store: RedisStore, clock: ManualClock, round_robin: bool
 ) -> None:
@@ -294,9 +294,9 @@ def test_one_exchange_skips_only_so_many_stale_entries_of_all_queues(store: Redi
             store.run(store.put([new(job_id, queue=queue) for job_id in some]))
         store.run(store.delete(ids[:-1]))
     worker = Worker(store, clock)
-    turn = worker.exchange(take=worker.asks(4, 0, *queues))
-    assert look_again(turn)
-    taken = [lease.id for lease in turn.leases]
+    reply = worker.exchange(take=worker.asks(4, 0, *queues))
+    assert look_again(reply)
+    taken = [lease.id for lease in reply.leases]
     while len(taken) < 4:
         taken += [lease.id for lease in looks(worker, 4, *queues)[0]]
     assert taken == [f"{queue} 2999" for queue in queues]
@@ -319,8 +319,8 @@ def test_a_take_in_turn_reads_no_more_than_a_few_times_what_it_hands_out(
     commands = list(commands_inside_scripts(program, take, store))
     read = sum(len(words) - 1 for command, *words in commands if [command, *words[:1]] == ["HMGET", store.keys.job])
     assert read <= 4 * 400
-    rounds = [[queue for queue in queues if turn == 0 or queue < "q40"] for turn in range(10)]
-    assert [lease.queue for lease in leases] == [queue for turn in rounds for queue in turn][:400]
+    rounds = [[queue for queue in queues if number == 0 or queue < "q40"] for number in range(10)]
+    assert [lease.queue for lease in leases] == [queue for one_round in rounds for queue in one_round][:400]
     rest = worker.take(10_000, 0, *names, round_robin=True)
     assert len(leases) + len(rest) == 40 * 100 + 10
 

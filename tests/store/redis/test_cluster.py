@@ -144,9 +144,9 @@ def test_a_slot_that_moves_takes_its_jobs_along(nodes: list[Server], clock: Manu
         leases = worker.take(5)
         threading.Timer(0.2, move_keys(nodes, store)).start()
         assert exists(store, "job 3")  # the keys have moved, the slot has not: for the moment nobody is responsible
-        turn = worker.exchange([outcome(lease) for lease in leases], worker.asks(5))
-        assert list(turn.verdicts) == [Verdict.OK] * 5
-        assert len(turn.leases) == 5
+        reply = worker.exchange([outcome(lease) for lease in leases], worker.asks(5))
+        assert list(reply.verdicts) == [Verdict.OK] * 5
+        assert len(reply.leases) == 5
         assert asyncio.run(store.arun(store.put([new("async")])))[0].created
 
 

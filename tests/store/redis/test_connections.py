@@ -132,10 +132,10 @@ def test_a_worker_whose_connection_is_cut_again_and_again_loses_nothing(proxy: P
         leases = worker.take(3)
         while leases:
             cut()
-            turn = worker.exchange([outcome(lease) for lease in leases], worker.asks(3))
-            assert set(turn.verdicts) == {Verdict.OK}
+            reply = worker.exchange([outcome(lease) for lease in leases], worker.asks(3))
+            assert set(reply.verdicts) == {Verdict.OK}
             done += [lease.id for lease in leases]
-            leases = list(turn.leases)
+            leases = list(reply.leases)
         assert proxy.cuts > len(ids) / 2
         assert done == ids
 

@@ -99,7 +99,7 @@ def test_garbage_in_place_of_a_number_stops_no_request_half_way(
     scene = Scene(store, clock)
     scene.store.driver.command("HSET", scene.store.keys.known[1], field, "garbage")
     for name in REQUESTS:
-        if name not in ("exchange in turn", "close"):
+        if name not in ("exchange round robin", "close"):
             attempt(scene, name)
     attempt(scene, "close")
 

@@ -61,7 +61,7 @@ def test_many_that_have_work_cost_no_more_than_what_is_taken(
 
 
 @pytest.mark.parametrize("ready", [40, 2_000], ids=["few", "many"])
-@pytest.mark.parametrize("round_robin", [False, True], ids=["in order", "in turn"])
+@pytest.mark.parametrize("round_robin", [False, True], ids=["in order", "round robin"])
 def test_queues_come_in_the_order_of_the_list(
     store: RedisStore, clock: ManualClock, round_robin: bool, ready: int
 ) -> None:

@@ -74,7 +74,7 @@ def test_every_key_touched_is_in_the_slot_of_the_namespace(
     store: RedisStore, clock: ManualClock, program: str, names: tuple[str, ...]
 ) -> None:
     scene = scene_for(names[0], store, clock)
-    last = ("exchange in turn", "exchange by pattern", "report", "close", "close in a crowd")
+    last = ("exchange round robin", "exchange by pattern", "report", "close", "close in a crowd")
 
     def everything() -> None:
         for name in names:
@@ -243,9 +243,9 @@ def test_a_full_server_takes_no_more_jobs_but_lets_workers_go_on(program: str, p
             with pytest.raises(StoreFull, match="Nothing was written"):
                 store.run(scene.requests()[name]())
             assert contents(store) == before
-        turn = store.run(scene.requests()["exchange"]())
-        assert list(turn.verdicts) == [Verdict.OK] * 5
-        assert turn.leases
+        reply = store.run(scene.requests()["exchange"]())
+        assert list(reply.verdicts) == [Verdict.OK] * 5
+        assert reply.leases
         for name in (
             "open",
             "renew",
@@ -281,8 +281,8 @@ def test_a_take_by_pattern_looks_into_few_of_many_queues(server: Server, lone: R
     lone.run(lone.put([new(name, queue=name) for name in names]))
     worker = Worker(lone, SystemClock())
     server.command("CONFIG", "RESETSTAT")
-    turn = worker.exchange(take=worker.asks(8, 2, "tenant-*", round_robin=True))
-    assert [lease.queue for lease in turn.leases] == sorted(names)[:10]
+    reply = worker.exchange(take=worker.asks(8, 2, "tenant-*", round_robin=True))
+    assert [lease.queue for lease in reply.leases] == sorted(names)[:10]
     assert server.command("INFO", "commandstats")["cmdstat_lrange"]["calls"] < 150
 
 
@@ -318,8 +318,8 @@ def test_large_batches_are_taken_apart(store: RedisStore, clock: ManualClock) ->
     worker = Worker(store, clock)
     leases = worker.take(9_000)
     assert [lease.id for lease in leases] == expected[1::2] + expected[::2]
-    turn = worker.exchange([outcome(lease, Kind.DONE) for lease in leases])
-    assert list(turn.verdicts) == [Verdict.OK] * 9_000
+    reply = worker.exchange([outcome(lease, Kind.DONE) for lease in leases])
+    assert list(reply.verdicts) == [Verdict.OK] * 9_000
     assert store.run(store.delete(expected)) == [True] * 9_000
     statistics = {"stats", f"stat:{clock.now() // DAY}:default"}
     left = {"meta", "sessions", "expiries", f"session:{worker.id}", "arrivals", "holes", *statistics}
@@ -345,13 +345,13 @@ def test_a_worker_is_told_to_look_again_when_there_was_too_much_to_skip(store: R
         store.run(store.put([NewJob(id=job_id, task="task", body=b"B") for job_id in some]))
     store.run(store.delete(ids[:-1]))
     worker = Worker(store, clock)
-    turn = worker.exchange(take=worker.asks(1))
-    assert not turn.leases
-    assert turn.next_due == clock.now()
-    assert worker.exchange(take=worker.asks(1), number=worker.number) == turn
-    turn = worker.exchange(take=worker.asks(1))
-    assert [lease.id for lease in turn.leases] == [ids[-1]]
-    assert turn.next_due is None
+    reply = worker.exchange(take=worker.asks(1))
+    assert not reply.leases
+    assert reply.next_due == clock.now()
+    assert worker.exchange(take=worker.asks(1), number=worker.number) == reply
+    reply = worker.exchange(take=worker.asks(1))
+    assert [lease.id for lease in reply.leases] == [ids[-1]]
+    assert reply.next_due is None
 
 
 def test_row_and_line_are_one_line(store: RedisStore, clock: ManualClock) -> None:

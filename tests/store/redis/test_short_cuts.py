@@ -58,9 +58,9 @@ def test_the_short_cuts_of_a_busy_exchange_do_what_the_long_way_does(
             {"result": b"R", "charge": 1, **times}, {"result": b"R" * 3_000, **times}, {"began": 2, "ended": 3},
         ]  # fmt: skip
         outcomes = [outcome(lease, **more) for lease, more in zip(leases, fields, strict=True)]
-        turn = worker.exchange([*outcomes, outcomes[0]], worker.asks(3))
+        reply = worker.exchange([*outcomes, outcomes[0]], worker.asks(3))
         jobs = store.run(store.get([lease.id for lease in leases]))
-        seen.append((leases, turn, jobs, visible(store)))
+        seen.append((leases, reply, jobs, visible(store)))
     assert seen[0] == seen[1]
     assert [job.state for job in seen[0][2]] == [State.DONE] * 10
 

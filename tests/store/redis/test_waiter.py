@@ -34,14 +34,14 @@ class Sleeper(threading.Thread):
         while not self.stopped:
             self.ear.arm()
             self.looks += 1
-            turn = self.worker.exchange(take=self.worker.asks(1))
-            leases = turn.leases
+            reply = self.worker.exchange(take=self.worker.asks(1))
+            leases = reply.leases
             self.taken += [(lease.id, time.perf_counter()) for lease in leases]
             if leases:
                 self.worker.settle(leases[0])
                 continue
             self.asleep.set()
-            self.ear.wait(None if turn.next_due is None else (turn.next_due - turn.now) / 1000)
+            self.ear.wait(None if reply.next_due is None else (reply.next_due - reply.now) / 1000)
 
     def stop(self) -> None:
         self.stopped = True

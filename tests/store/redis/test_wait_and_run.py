@@ -60,9 +60,9 @@ class Blocked(threading.Thread):
 
     def ids(self) -> list[str]:
         self.join(10)
-        (turn,) = self.answers
-        assert turn is not None
-        return [lease.id for lease in turn.leases]
+        (reply,) = self.answers
+        assert reply is not None
+        return [lease.id for lease in reply.leases]
 
 
 @contextmanager
