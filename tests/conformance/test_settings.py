@@ -62,7 +62,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_of_it_is_set(
 
 
 def test_the_scripts_know_the_same_defaults(store: Store) -> None:
-    found = dict(re.findall(r"\['([\w-]+)'\] = (\d+)", NATIVE.text("settings")))
+    found = dict(re.findall(r"\['([\w-]+)'\] = (\d+)", NATIVE.source("sweep").decode()))
     defaults = {name: str(d.default) for name, d in DEFINITIONS.items() if d.default is not None}
     assert found == {name: value for name, value in defaults.items() if name != "session-timeout"}
 
