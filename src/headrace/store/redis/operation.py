@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from headrace.store.contract import Operation
-from headrace.store.redis.layout import IDS_AT_ONCE
 
 T = TypeVar("T")
 
@@ -41,17 +40,3 @@ class Steps(Operation[T], Generic[T]):
     begin: Callable[[], Generator[Script[Any], Any, T]]
     writes: bool = field(default=False, kw_only=True)
     """Whether it may be the first operation of a store that writes something."""
-
-
-def in_parts(ids: Sequence[str], act: Callable[[Sequence[str]], Script[list[T]]]) -> Operation[list[T]]:
-    """What `act` does to jobs, so many at a time."""
-    if len(ids) <= IDS_AT_ONCE:
-        return act(ids)
-
-    def work() -> Generator[Script[Any], Any, list[T]]:
-        found: list[T] = []
-        for first in range(0, len(ids), IDS_AT_ONCE):
-            found += yield act(ids[first : first + IDS_AT_ONCE])
-        return found
-
-    return Steps(work, writes=True)

@@ -37,11 +37,11 @@ from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
 from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, ScheduleLook, Ticked
 from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
-from headrace.store.redis import find, migration, put, records, requests, schedules, stats
+from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.layout import PUT_AT_ONCE, STATES
-from headrace.store.redis.operation import Reply, Script, Steps, in_parts
+from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
@@ -160,22 +160,22 @@ class RedisStore(OnRedis):
         return Script("history", (as_named(job_id),), read)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _yes_or_no("cancel", ids)
+        return edit.each("cancel", ids)
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _yes_or_no("delete", ids, repeatable=False)
+        return edit.each("delete", ids, repeatable=False)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Steps(lambda: _revive(ids), writes=True)
+        return Steps(lambda: edit.revive(ids), writes=True)
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        return _tag(ids, remove, add, None)
+        return edit.tag(ids, remove, add, None)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return _most("tags", limit)
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        return _tag(ids, (), (), on)
+        return edit.tag(ids, (), (), on)
 
     def settings(self) -> Operation[dict[str, int]]:
         return Script(
@@ -386,16 +386,10 @@ class RedisStore(OnRedis):
     # -- editing --
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
-        limits.check_moment(change.run_at, change.delay)
-        edited = (*requests.edit(change), limits.what_changes(change).encode())
-
-        def act(part: Sequence[str]) -> Script[list[bool]]:
-            return Script("edit", (*edited, *map(as_named, part)), _answers, repeatable=False)
-
-        return in_parts(ids, act)
+        return edit.edit(ids, change)
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return _yes_or_no("take_back", ids, repeatable=False)
+        return edit.each("take_back", ids, repeatable=False)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:
@@ -415,34 +409,6 @@ class RedisStore(OnRedis):
 _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
 
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
-
-
-def _yes_or_no(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Operation[list[bool]]:
-    def act(part: Sequence[str]) -> Script[list[bool]]:
-        return Script(script, tuple(map(as_named, part)), _answers, repeatable=repeatable)
-
-    return in_parts(ids, act)
-
-
-def _answers(reply: Reply, _: bool) -> list[bool]:
-    return [bool(answer) for answer in reply]
-
-
-def _revive(ids: Sequence[str]) -> Generator[Script[Any], Any, list[bool]]:
-    """In the order of arrival, whatever the order of the ids: `behind` is the last one that has been seen to."""
-    named, revived = tuple(map(as_named, ids)), [False] * len(ids)
-    behind = b"0"
-    while behind:
-        behind, *answers = yield Script("revive", (behind, *named), lambda reply, _: reply, repeatable=False)
-        revived = [before or bool(answer) for before, answer in zip(revived, answers, strict=True)]
-    return revived
-
-
-def _tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Operation[list[bool]]:
-    def act(part: Sequence[str]) -> Script[list[bool]]:
-        return Script("tag", (msgspec.msgpack.encode([part, remove, add, tracked]),), _answers)
-
-    return in_parts(ids, act)
 
 
 def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
