@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+from contextlib import suppress
 
 from headrace.records import NewJob
 from headrace.store.sqlite.store import SqliteStore
@@ -32,7 +33,8 @@ for thread in threads:
 while looks < 100 or any(thread.is_alive() for thread in threads):
     connection = sqlite3.connect(path)
     if look:
-        connection.execute("SELECT id, state FROM jobs LIMIT 10").fetchall()
+        with suppress(sqlite3.DatabaseError):  # the other copy may see a page that is just being changed
+            connection.execute("SELECT id, state FROM jobs LIMIT 10").fetchall()
     connection.close()
     looks += 1
 for thread in threads:

@@ -7,6 +7,7 @@ it is looked at before it is used, as the server may have closed it.
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401  (else the first connect imports it, which a signal handler may interrupt)
 import os
 import time
 from collections.abc import AsyncGenerator, Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401  (else the first connect imports it, which a signal handler may interrupt)
 import os
 import socket
 import ssl
