@@ -1,7 +1,7 @@
 """The dialects as entries of the registry: how to open one for a test.
 
-Those on Redis share one server. hworker and WorkKit get a name of their own for each test; GearMonkey and Qless have
-no names, and get a database that is emptied.
+Those on Redis share one server. WorkKit gets a name of its own for each test; GearMonkey and Qless have no names, and
+hworker's queues are keys of the server, so these get a database that is emptied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .translated import Translated
 
 T = TypeVar("T")
 
-DATABASES = {"gearmonkey": 7, "qless": 8}
+DATABASES = {"gearmonkey": 7, "qless": 8, "hworker": 9}
 _numbers = itertools.count(1)
 
 
@@ -98,7 +98,7 @@ def from_object(body: bytes) -> bytes:
 
 
 def hworker(_: Path, clock: Clock, **options: Any) -> Any:
-    store = HworkerStore(f"hworker+{servers.shared().url}?name={_name()}", clock=clock, **options)
+    store = HworkerStore(f"{_empty('hworker')}&name={_name()}", clock=clock, **options)
     return Translated(store, lambda job: json.dumps(job.body.decode("latin-1")).encode(), _plain)
 
 

@@ -207,7 +207,6 @@ HWORKER: Refusals = {
     "places in line": (
         "test_released_and_crashed_jobs_keep_their_places",
         "test_of_jobs_due_at_the_same_time_the_earlier_put_comes_first_even_after_a_retry",
-        "test_round_robin_stops_at_slots_and_spare",
     ),
 }
 
