@@ -266,7 +266,7 @@ class Headrace(StoreHolder, Hooks):
         for call in calls:
             if not isinstance(call, Call):
                 kind = type(call).__name__
-                raise ArgumentsError(f"A batch is a list of calls, made with task.call(...): {kind} is none.")
+                raise ArgumentsError(f"enqueue_many() takes task.call(...) values, not {kind}.")
             if call.task.app is not self:
                 raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
             for needed, option in call.needs:
@@ -363,7 +363,7 @@ class Headrace(StoreHolder, Hooks):
 
     @property
     def settings(self) -> AppSettings:
-        """Numbers that all workers of the store share: `app.settings["jobs-history"] = "3 days"`. See `AppSettings`."""
+        """Settings that all workers share: `app.settings["jobs-history"] = "3 days"`. See `AppSettings`."""
         from headrace.ops.settings import AppSettings  # noqa: PLC0415  (few programs change them)
 
         return AppSettings(self)

@@ -47,7 +47,7 @@ class Unsupported(HeadraceError):
 
 
 class DependencyCycle(HeadraceError):
-    """A job would wait for itself, by whatever detour; nothing was written."""
+    """A job would, directly or indirectly, depend on itself; nothing was written."""
 
 
 class StillNeeded(HeadraceError):

@@ -225,7 +225,7 @@ def filter_of(
     kinds = frozenset([what] if isinstance(what, str) else what or EVENT_KINDS)
     unknown = kinds - frozenset(EVENT_KINDS)
     if unknown:
-        raise ConfigurationError(f"Nothing is ever {min(unknown)!r}. What may happen: {', '.join(EVENT_KINDS)}.")
+        raise ConfigurationError(f"Unknown event {min(unknown)!r}. Events are: {', '.join(EVENT_KINDS)}.")
 
     def test(event: EventRecord) -> bool:
         return (

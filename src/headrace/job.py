@@ -16,6 +16,7 @@ from headrace.store.settings import retention_of
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
 from headrace.values.names import check_tags
+from headrace.values.text import length
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -185,7 +186,7 @@ class Job(Generic[R_co]):
 
         Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
         """
-        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
+        began, limit = time.monotonic(), None if timeout is None else milliseconds(timeout, "timeout")
         if self.refresh().state.final:
             return self._outcome()
         watcher = self.app.store.job_waiter(self.id)
@@ -194,13 +195,13 @@ class Job(Generic[R_co]):
                 watcher.arm()
                 if self.refresh().state.final:
                     return self._outcome()
-                watcher.wait(self._left(end))
+                watcher.wait(self._left(began, limit))
         finally:
             watcher.close()
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """The same, from async code. `await job` is `await job.aresult()`."""
-        end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
+        began, limit = time.monotonic(), None if timeout is None else milliseconds(timeout, "timeout")
         if (await self.arefresh()).state.final:
             return self._outcome()
         watcher = self.app.store.job_waiter(self.id)
@@ -209,7 +210,7 @@ class Job(Generic[R_co]):
                 watcher.arm()
                 if (await self.arefresh()).state.final:
                     return self._outcome()
-                await watcher.wait_async(self._left(end))
+                await watcher.wait_async(self._left(began, limit))
         finally:
             watcher.close()
 
@@ -219,15 +220,15 @@ class Job(Generic[R_co]):
     def returned(self, snapshot: Snapshot | None) -> R_co:
         """What it returned, as of this look. Raises what `result` raises, and `Timeout` if it has not ended."""
         if not self._seen(snapshot).state.final:
-            self._left(0)
+            raise Timeout(f"Job {self.id} is still {self.state}.")
         return self._outcome()
 
-    def _left(self, end: float | None) -> float:
-        if end is None:
+    def _left(self, began: float, limit: int | None) -> float:
+        if limit is None:
             return LOOK_AGAIN
-        left = end - time.monotonic()
+        left = began + limit / 1000 - time.monotonic()
         if left <= 0:
-            raise Timeout(f"Job {self.id} is still {self.state}; it was waited for as long as asked.")
+            raise Timeout(f"Timed out after {length(limit)}: job {self.id} is still {self.state}.")
         return min(left, LOOK_AGAIN)
 
     def _outcome(self) -> R_co:
@@ -292,7 +293,7 @@ class Job(Generic[R_co]):
         return facet(self.app.store, Tags).tag([self.id], check_tags(add), check_tags(remove))
 
     def track(self) -> bool:
-        """Keep an eye on it: `app.jobs(tracked=True)` finds it. False if it is gone."""
+        """Track it: `app.jobs(tracked=True)` finds it. False if it is gone."""
         return self.app.store.run(self._track(True))[0]
 
     async def atrack(self) -> bool:
@@ -300,7 +301,7 @@ class Job(Generic[R_co]):
         return (await self.app.store.arun(self._track(True)))[0]
 
     def untrack(self) -> bool:
-        """Keep an eye on it no longer. False if it is gone."""
+        """Stop tracking it. False if it is gone."""
         return self.app.store.run(self._track(False))[0]
 
     async def auntrack(self) -> bool:

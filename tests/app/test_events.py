@@ -82,7 +82,7 @@ def test_the_events_of_one_job_and_of_tracked_ones(app: Headrace) -> None:
 
 
 def test_an_unknown_word_is_refused(app: Headrace) -> None:
-    with pytest.raises(ConfigurationError, match=r"Nothing is ever 'exploded'. What may happen: created, "):
+    with pytest.raises(ConfigurationError, match=r"Unknown event 'exploded'. Events are: created, "):
         app.events(what="exploded")
 
 

@@ -93,7 +93,7 @@ def test_a_time_out(app: Headrace) -> None:
     job = app.tasks["echo"].enqueue("x")
     with pytest.raises(Timeout) as caught:
         job.result(timeout=0.05)
-    assert str(caught.value) == f"Job {job.id} is still ready; it was waited for as long as asked."
+    assert str(caught.value) == f"Timed out after 50 ms: job {job.id} is still ready."
     with pytest.raises(TimeoutError):
         job.result(timeout=0)
 

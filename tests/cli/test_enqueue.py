@@ -203,7 +203,7 @@ def test_waiting_for_a_failure(app: Headrace, worker: WorkerProcess, run: Run, a
 def test_waiting_too_long(app: Headrace, run: Run) -> None:
     result = run("enqueue", "add", "1", "--wait", "--timeout", "0.05s", *APP)
     assert result.exit_code == exits.TEMPORARY
-    assert "is still ready; it was waited for as long as asked." in result.stderr
+    assert "Timed out after 50 ms: job " in result.stderr
 
 
 def test_waiting_for_a_cancelled_job(app: Headrace, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,14 +93,14 @@ def test_in_line_behind_others(app: Headrace, why: Say) -> None:
 def test_a_worker_holds_it(app: Headrace, why: Say) -> None:
     job = shop.add.enqueue(1)
     assert listen(app, take=1) == [job.id]
-    assert why(job.id) == ("running", "it runs on host-1 since *.")
+    assert why(job.id) == ("running", "running on host-1 since *.")
 
 
 def test_it_has_been_asked_to_stop(app: Headrace, why: Say) -> None:
     job = shop.add.enqueue(1)
     listen(app, take=1)
     job.cancel()
-    assert why(job.id) == ("stopping", "it runs on host-1 since *, and has been asked to stop.")
+    assert why(job.id) == ("stopping", "running on host-1 since *, and asked to stop.")
 
 
 def test_its_queue_is_paused(app: Headrace, why: Say, run: Run) -> None:

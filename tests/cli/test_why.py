@@ -76,13 +76,13 @@ def session(*, alive: bool = True, queue: str = "q", task: str = "t") -> Session
             {"state": State.RUNNING, "started": NOW - 2_000, "worker": "host-1", "progress": (1.0, 4.0)},
             [session()],
             "running",
-            "it runs on host-1 since * (2 s ago), 25 % (1 of 4).",
+            "running on host-1 since * (2 s ago), 25 % (1 of 4).",
         ),
         (
             {"state": State.RUNNING, "started": NOW - 2_000, "worker": "host-1", "cancelling": True},
             [session()],
             "stopping",
-            "it runs on host-1 since * (2 s ago), and has been asked to stop.",
+            "running on host-1 since * (2 s ago), and asked to stop.",
         ),
         (
             {"state": State.RUNNING, "started": NOW, "worker": "host-1"},

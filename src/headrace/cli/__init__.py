@@ -42,9 +42,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "edit": ("edit", "Change jobs that wait."),
         "take-back": ("acts", "Take running jobs away from their workers."),
         "purge": ("purge", "Delete finished jobs."),
-        "tag": ("tags", "Put words on jobs, or take them off."),
-        "track": ("tags", "Keep an eye on jobs."),
-        "untrack": ("tags", "Keep an eye on jobs no longer."),
+        "tag": ("tags", "Add or remove tags."),
+        "track": ("tags", "Track jobs."),
+        "untrack": ("tags", "Stop tracking jobs."),
     },
     "Check": {
         "settings": ("settings", "Show and change what all workers of the store go by."),
@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Dialects": {
         "qless": ("qless", "Run on, and as, a Qless installation."),
-        "bedrock": ("bedrock", "Be a Bedrock::Jobs server."),
+        "bedrock": ("bedrock", "Run a Bedrock::Jobs-compatible server."),
     },
 }
 """Sections of the help; in each, a command's name, its module here, and its line: `--help` imports none of them."""

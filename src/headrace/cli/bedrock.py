@@ -12,7 +12,7 @@ from headrace.cli.options import DURATION, SIZE
 
 @click.group("bedrock")
 def bedrock_command() -> None:
-    """Be a Bedrock::Jobs server.
+    """Run a Bedrock::Jobs-compatible server.
 
     Clients and workers in any language can use it; it keeps its jobs in an SQLite file of its own.
 

@@ -26,7 +26,7 @@ def tag_command(
     add: tuple[str, ...],
     remove: tuple[str, ...],
 ) -> None:
-    """Put words on jobs, or take them off.
+    """Add or remove tags.
 
     In whatever state a job is. 'headrace jobs --tag TAG' finds it.
 
@@ -67,7 +67,7 @@ def tags_command(store: str | None, app_path: str | None, as_json: bool, limit: 
 @store_options
 @json_option
 def track_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
-    """Keep an eye on jobs.
+    """Track jobs.
 
     'headrace jobs --tracked' lists them.
 
@@ -83,7 +83,7 @@ def track_command(ids: tuple[str, ...], store: str | None, app_path: str | None,
 @store_options
 @json_option
 def untrack_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
-    """Keep an eye on jobs no longer.
+    """Stop tracking jobs.
 
     \b
     Example:

@@ -159,7 +159,7 @@ def _blocked(around: Circumstances) -> Why:
         return _waits_for_jobs(around)
     found = around.lane
     if found is None:
-        return Why("blocked", "its turn comes with the next sweep.")
+        return Why("blocked", "it will be released by the next sweep.")
     return _paused(around, _place(around, found)) or _waits_for_turn(around, found)
 
 
@@ -223,9 +223,9 @@ def _running(job: Snapshot, sessions: Sequence[SessionSnapshot], now: int) -> Wh
     if not alive:
         return Why("worker dead", f"its worker {job.worker} has died; it goes to another within seconds of a sweep.")
     if job.cancelling:
-        return Why("stopping", f"it runs on {job.worker} since {since}, and has been asked to stop.")
+        return Why("stopping", f"running on {job.worker} since {since}, and asked to stop.")
     far = "" if job.progress is None else f", {percent(job.progress)}"
-    return Why("running", f"it runs on {job.worker} since {since}{far}.")
+    return Why("running", f"running on {job.worker} since {since}{far}.")
 
 
 def _finished(job: Snapshot, now: int) -> Why:

@@ -102,7 +102,9 @@ class Operation(Generic[T]):
 
 
 class Waiter(Protocol):
-    """A worker's or client's ear at the store. Used by one thread; only `poke` may be called by others.
+    """Blocks a worker or client until the store may have something new for it.
+
+    Used by one thread; only `poke` may be called by others.
 
     The order that loses no wake-up: `arm`, look (take, or get), and if there was nothing, `wait`.
     """

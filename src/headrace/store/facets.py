@@ -39,7 +39,7 @@ class Relations(Protocol):
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         """Change what a waiting job comes after. False: there is none with this id, or it waits no more.
 
-        `DependencyCycle` if it would wait for itself, by whatever detour.
+        `DependencyCycle` if it would, directly or indirectly, depend on itself.
         """
 
 
@@ -47,7 +47,7 @@ class Relations(Protocol):
 
 
 class QueueControl(Struct, frozen=True, kw_only=True):
-    """What somebody has said about a queue."""
+    """A queue's controls: paused or not, and its limit."""
 
     queue: str
     limit: int | None = None
@@ -139,7 +139,7 @@ class Tags(Protocol):
         """The most used tags and how many jobs have them, most first, then by name."""
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        """Keep an eye on jobs, or no longer. True: it is there."""
+        """Track jobs, or stop tracking them. True: the job is there."""
 
 
 # -- SQL ---------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Statistics(Protocol):
 
 
 class Settings(Protocol):
-    """Numbers that all workers of a store go by. Names, meanings and bounds: `headrace.store.settings`."""
+    """Settings stored with the jobs and shared by all workers. `headrace.store.settings` has names and bounds."""
 
     @property
     def absent_settings(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Numbers that all workers of a store go by: what there is to set, what it means, what it may be.
+"""Settings stored with the jobs and shared by all workers: their names, meanings and bounds.
 
 They live in the store, so that one change reaches the whole fleet. Durations are milliseconds there; people and
 programs write them as elsewhere (seconds, a timedelta, words).

@@ -25,7 +25,7 @@ class Editing(ScriptStore):
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         def read(_: float, answer: Any) -> bool:
             if answer.get("cycle") == 1:
-                raise DependencyCycle(f"{job_id} would wait for itself, by whatever detour.")
+                raise DependencyCycle(f"{job_id} would, directly or indirectly, depend on itself.")
             if answer.get("cycle"):
                 raise limits.too_deep(job_id)
             return bool(answer["done"])
