@@ -294,7 +294,6 @@ def test_a_batch_takes_calls(app: Headrace, wrap: Callable[[list[Any]], Any]) ->
     for wrong in (task, task.using(queue="slow"), 5, whole):
         with pytest.raises(ArgumentsError) as caught:
             app.enqueue_many(wrap([task.call(1), wrong]))
-        assert str(caught.value).startswith("A batch is a list of calls, made with task.call(...): ")
         assert str(caught.value) == f"enqueue_many() takes task.call(...) values, not {type(wrong).__name__}."
     assert app.store.run(app.store.counts()) == []
     assert len(app.enqueue_many(wrap([task.call(1)]))) == 1

@@ -10,6 +10,8 @@ from textwrap import dedent
 
 import pytest
 
+from processes import environment
+
 BEGINNING = """
 import asyncio
 import os
@@ -181,3 +183,23 @@ def test_a_worker_process_refuses_such_a_script(tmp_path: Path, way: str) -> Non
     assert ran.returncode != 0
     assert 'Put it under `if __name__ == "__main__":`' in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_a_child_whose_parent_died_before_it_could_ask_dies_too() -> None:
+    code = """
+import os, sys
+from headrace.worker.zygote import die_with_parent
+parent = os.getpid()
+orphaned, alive = os.pipe()
+if os.fork():
+    os._exit(0)
+os.close(alive)
+os.read(orphaned, 1)
+die_with_parent(parent)
+os.write(1, b"alive")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), stdout=subprocess.PIPE, timeout=30, check=True
+    )
+    assert done.stdout == b""

@@ -90,10 +90,15 @@ def _read(connection: socket.socket, size: int) -> bytes | None:
     return b"".join(chunks)
 
 
-def die_with_parent() -> None:
-    """Linux: be killed when the parent dies. Elsewhere the closed socket has to do."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Linux: be killed when the parent dies. Elsewhere the closed socket has to do.
+
+    `parent` is its process id, as known before the fork: if it has died since then, this process dies at once.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if parent is not None and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 # -- the zygote --
@@ -141,8 +146,10 @@ def _serve(app: Headrace, control: socket.socket) -> NoReturn:
                     with suppress(ProcessLookupError):
                         os.killpg(pid, signal.SIGKILL)
                 os._exit(0)
+            parent = os.getpid()
             pid = os.fork()
             if pid == 0:
+                die_with_parent(parent)
                 signal.set_wakeup_fd(-1)
                 for inherited in (control, wake, waker):
                     inherited.close()
@@ -171,7 +178,6 @@ def _reap(children: set[int], control: socket.socket) -> None:
 def _child(app: Headrace, connection: socket.socket) -> NoReturn:
     """Run one job and end. The process group is the job's own: whatever it starts can be found and ended."""
     os.setsid()
-    die_with_parent()
     for restored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(restored, signal.SIG_DFL)
     code = 1

@@ -95,13 +95,14 @@ class ForkingWorker:
     def _start(self, number: int, share: list[Job]) -> None:
         # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        parent = os.getpid()
         child = -1 if self._stop.is_set() else os.fork()
         if child:
             if child > 0:
                 self._children[child] = (number, time.monotonic())
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
-        die_with_parent()  # or another process, started under the same name, would share it
+        die_with_parent(parent)  # or another process, started under the same name, would share it
         status = 1
         try:
             self._work(number, share)

@@ -72,12 +72,13 @@ class ForkPerJobWorker(Worker):
     def _start(self, job: Job, number: int) -> None:
         # A signal between the fork and what follows would meet the child with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        parent = os.getpid()
         child = os.fork()
         if child:
             self._children[child] = (job.jid, number)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             return
-        die_with_parent()
+        die_with_parent(parent)
         status = 1
         try:
             signal.set_wakeup_fd(-1)
