@@ -389,7 +389,7 @@ class Headrace(StoreHolder, Hooks):
 
         `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
         done, failed, retried, deferred, released, crashed, moved, waiting, cancelling, cancelled, revived, edited,
-        deleted, lost, taken back. `tracked`: only of jobs that somebody keeps an eye on. `timeout`: end after so long
+        deleted, lost, taken back. `tracked`: only of tracked jobs. `timeout`: end after so long
         without an event that fits. An event `missed` says that some were lost: the reader was slow, or the store was
         away.
 

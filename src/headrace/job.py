@@ -159,7 +159,7 @@ class Job(Generic[R_co]):
 
     @property
     def tracked(self) -> bool:
-        """Whether somebody keeps an eye on it."""
+        """Whether it is tracked (`track`)."""
         return self.snapshot.tracked
 
     @property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--queue", metavar="GLOB", help="Only of these queues.")
 @click.option("--task", metavar="GLOB", help="Only of these tasks, as in 'shop.mail:*'.")
 @click.option("--what", metavar="WORD,...", help="Only these, as in failed,retried.")
-@click.option("--tracked", is_flag=True, help="Only of jobs that somebody keeps an eye on.")
+@click.option("--tracked", is_flag=True, help="Only of tracked jobs.")
 @click.option("--timeout", type=DURATION, help="End after so long without an event, as in 10s.")
 def events_command(
     store: str | None,

@@ -130,7 +130,7 @@ class Editing(Protocol):
 
 
 class Tags(Protocol):
-    """Words on jobs, in any state, and jobs that somebody keeps an eye on."""
+    """Words on jobs, in any state, and tracked jobs."""
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         """Change the tags of jobs; one that is both removed and added stays. True: it is there."""
