@@ -30,7 +30,7 @@ STEPS = [
 ]
 COLUMNS = {
     "model": ROOT / "tests" / "conformance" / "model",
-    "SQLite": SOURCE / "store" / "sqlite",
+    "SQL": SOURCE / "store" / "sql",
     "Redis": SOURCE / "store" / "redis" / "lua",
     "dialects": SOURCE / "dialects",
 }

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from headrace import Headrace, Retry, State, current
-from headrace.store.sqlite.codes import MORE
+from headrace.store.sql.codes import MORE
 from store.redis import servers
 
 LATER = {"nonce": "7", "flow": 12}

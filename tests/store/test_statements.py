@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.store.sqlite import codes
+from headrace.store.sql import codes
 from headrace.store.statements import load
 
 PACKAGE = Path(headrace.__file__).parent
 SQLITE = PACKAGE / "store" / "sqlite"
+SQL = PACKAGE / "store" / "sql"
+MODULES = [*SQL.glob("*.py"), *SQLITE.glob("*.py")]
 BARE_NUMBER = re.compile(
     r"""\b(state|flags|place|how|if_failed)\b \s* ( [=<>!&|]+ \s* ~? | (NOT\ )? (IN\ \( | BETWEEN\ ) ) \d
     | \bkind \s* = \s* \d
@@ -79,23 +81,34 @@ def sql(file: Path) -> str:
     return re.sub(r"--.*", "", text) if file.suffix == ".sql" else "\n".join(re.findall(r'"[^"\n]+"', text))
 
 
-@pytest.mark.parametrize("file", [*SQLITE.rglob("*.sql"), *SQLITE.glob("*.py")], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*SQLITE.rglob("*.sql"), *MODULES], ids=lambda file: file.name)
 def test_states_and_flags_are_named_in_sql(file: Path) -> None:
     found = BARE_NUMBER.search(sql(file))
     assert found is None, f"{file.name} has {found[0]!r}: write the name of the number, as in codes.py"
 
 
+CALLS = {
+    f"tx.{name}" for name in ("rows", "row", "maybe_row", "value", "maybe_value", "execute", "change", "change_many")
+}
+"""What a rule calls with the name of a statement."""
+
+
 def test_the_statements_of_sqlite_are_those_that_it_uses() -> None:
-    used = set()
-    for file in SQLITE.glob("*.py"):
+    strings, called = set(), set()
+    for file in MODULES:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "SQL":
-                used |= {part.value for part in ast.walk(node.slice) if isinstance(part, ast.Constant)}
-    assert used == set(load("headrace.store.sqlite", "statements", vars(codes)))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.add(node.value)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
+                names = [part for part in node.args[:2] if isinstance(part, ast.Constant)]
+                called |= {name.value for name in names if isinstance(name.value, str)}
+    known = set(load("headrace.store.sqlite", "statements", vars(codes)))
+    assert called - known == set(), "no such statements"
+    assert known - strings == set(), "statements that nothing uses"
 
 
-@pytest.mark.parametrize("file", [file for file in SQLITE.glob("*.py") if file.name != "database.py"], ids=str)
+@pytest.mark.parametrize("file", [file for file in MODULES if file.name != "transaction.py"], ids=str)
 def test_rows_have_names(file: Path) -> None:
-    """`Transaction` in database.py is the one place where a column is a position."""
+    """`Transaction` is the one place where a column is a position."""
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"\]\[-?\d+\]|\brow\[|\brows\(.*\)\[|fetchall\(\)\[", text)

@@ -16,8 +16,8 @@ from conformance.stores import sqlite_rows
 from headrace.errors import ConfigurationError, NoWorkers
 from headrace.records import Filter, IfFailed, Lane, NewJob, Put, State
 from headrace.store.contract import Operation
-from headrace.store.sqlite import batches
-from headrace.store.sqlite.database import Steps
+from headrace.store.sql import batches
+from headrace.store.sql.transaction import Steps
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import Clock, ManualClock
 from volume import volume

@@ -12,8 +12,8 @@ import pytest
 from headrace.records import Definition, Filter, Kind, Outcome, Report, ScheduleRecord, State, Take
 from headrace.store.contract import Operation
 from headrace.store.limits import EDGES_IN_A_STEP
-from headrace.store.sqlite import find
-from headrace.store.sqlite.database import Transaction
+from headrace.store.sql import find
+from headrace.store.sqlite.database import SqliteTransaction
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from volume import volume
@@ -136,7 +136,7 @@ def test_looking_for_jobs_goes_along_an_index(store: SqliteStore, wanted: Filter
             return True
 
         connection.exec_trace = note
-        find.find(Transaction().begin(connection, 0, 0), wanted)
+        find.find(SqliteTransaction(store._guards).begin(connection, 0, 0), wanted)
         connection.exec_trace = None
 
     store._db.read(explain)

@@ -8,7 +8,7 @@ from headrace.errors import SessionGone, StaleRequest
 from headrace.records import Lane, SessionInfo, Take
 from headrace.store.contract import Waiter
 from headrace.store.limits import EDGES_IN_A_STEP
-from headrace.store.sqlite import put, sessions, sweep
+from headrace.store.sql import put, sessions, sweep
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.wakeup import SocketWaiter, queue_key
@@ -118,7 +118,7 @@ def test_a_sweep_looks_at_every_session_that_holds_jobs_and_at_some_others(
     for session in holding:
         session.take(1)
     looked_at: list[str] = []
-    monkeypatch.setattr(sessions, "visibly_dead", lambda _, session: looked_at.append(session))
+    monkeypatch.setattr(store._guards, "visibly_dead", looked_at.append)
     store.run(store.sweep())
     assert {session.id for session in holding} <= set(looked_at)
     assert len(looked_at) <= 5 + sessions.IDLE_AT_ONCE

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import apsw
+import msgspec
 
 from headrace import crashpoints
 from headrace.errors import (
-    HeadraceError,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -25,18 +25,14 @@ from headrace.errors import (
     StoreUnavailable,
 )
 from headrace.locks import is_mine
-from headrace.records import NewJob, Put, Ref
-from headrace.store.contract import Operation
-from headrace.store.facets import DETAIL
-from headrace.store.settings import DEFINITIONS
+from headrace.records import Ref
+from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
-from headrace.store.sqlite.codes import TRACKED
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
 from headrace.store.sqlite.opening import check_file_system, migrate, set_journal, set_up
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
@@ -312,164 +308,41 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-# -- operations --------------------------------------------------------------------------------------
-
-EVERYONE = 1 << 30
-"""All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
-
-INLINE = 1_000
-"""Values up to this many bytes are carried along in the job's row."""
+# -- transactions ------------------------------------------------------------------------------------
 
 
-class Transaction:
-    """One transaction: its connection, its time, and what to tell sleepers once it is committed."""
+class SqliteTransaction(Transaction):
+    """A transaction on a connection to a SQLite file."""
 
-    __slots__ = (
-        "_settings",
-        "connection",
-        "ended",
-        "execute",
-        "happenings",
-        "listened",
-        "now",
-        "queues",
-        "steady",
-        "stop",
-    )
+    __slots__ = ("_execute", "connection")
 
     connection: apsw.Connection
-    execute: Callable[..., apsw.Cursor]
-    now: int
-    steady: int
 
-    def __init__(self) -> None:
-        self.queues: dict[str, int] = {}
-        """Queues that may have work now, or sooner than was known, and how many workers should look."""
-        self.ended: list[str] = []
-        """Jobs that reached a final state."""
-        self.stop = False
-        """A running job is to stop: all workers should look."""
-        self._settings: dict[str, int] = {}
-        self.listened = False
-        """There is a subscriber to events."""
-        self.happenings: list[tuple[object, ...]] = []
-        """The events: rows of `event`."""
-
-    def begin(self, connection: apsw.Connection, now: int, steady: int) -> Transaction:
+    def begin(self, connection: apsw.Connection, now: int, steady: int) -> SqliteTransaction:
         """Time is read inside the transaction: it never goes back between two that follow each other."""
         self.connection = connection
-        self.execute = connection.execute
+        self._execute = connection.execute
         self.now = now
         self.steady = steady
         return self
 
-    def setting(self, name: str) -> int | None:
-        """What has been set, or the default. Looked up once."""
-        if name not in self._settings:
-            found = self.maybe_value(SQL["setting_get"], (name,))
-            value = DEFINITIONS[name].default if found is None else found
-            if value is None:
-                return None
-            self._settings[name] = value
-        return self._settings[name]
+    def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self._execute(SQL[name], values).fetchall()
 
-    def number(self, name: str) -> int:
-        """The same, of one that always has a value."""
-        value = self.setting(name)
-        assert value is not None
-        return value
+    def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
+        self._execute(SQL[name], values)
 
-    def rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of a query."""
-        return self.execute(statement, values).fetchall()
+    def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
+        self._execute(SQL[name], values)
+        return self.connection.changes()
 
-    def row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R:
-        """The row of a query that has one, with names."""
-        return kind(*self.execute(statement, values).fetchall()[0])
+    def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        before = self.connection.total_changes()
+        self.connection.executemany(SQL[name], rows)
+        return self.connection.total_changes() - before
 
-    def maybe_row(self, kind: Callable[..., R], statement: str, values: tuple[Any, ...] = ()) -> R | None:
-        """The first row of a query, with names, if there is one."""
-        found = self.execute(statement, values).fetchall()
-        return kind(*found[0]) if found else None
+    def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
+        return self._execute(f"{SQL['snapshot']} {clauses}", values).fetchall()
 
-    def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """The first column of a query that has a row."""
-        return self.execute(statement, values).fetchall()[0][0]
-
-    def maybe_value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """The first column of a query's first row; None if there is no row."""
-        found = self.execute(statement, values).fetchall()
-        return found[0][0] if found else None
-
-    def news(self, queue: str, workers: int = 1) -> None:
-        """A queue has work for so many workers."""
-        self.queues[queue] = self.queues.get(queue, 0) + workers
-
-    def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
-        """Make an event of a job, if there is a subscriber. The job's row must (still) be there."""
-        if self.listened:
-            short = detail.encode()[:DETAIL].decode(errors="ignore")
-            for job_id, task, queue, flags in self.rows(SQL["event_about"], (seq,)):
-                tracked = 1 if flags & TRACKED else 0
-                self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
-
-
-class Step(Operation[T], Generic[T]):
-    """An operation on a SQLite store.
-
-    `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
-    `then` hears the answer when all is committed.
-    """
-
-    __slots__ = ("then", "try_read_only", "work", "writes")
-
-    def __init__(
-        self,
-        work: Callable[[Transaction], T],
-        *,
-        writes: bool = True,
-        try_read_only: Callable[[Transaction], T | None] | None = None,
-        then: Callable[[T], None] | None = None,
-    ) -> None:
-        self.work = work
-        self.writes = writes
-        self.try_read_only = try_read_only
-        self.then = then
-
-
-class Steps(Operation[T], Generic[T]):
-    """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
-
-    __slots__ = ("begin",)
-
-    def __init__(self, begin: Callable[[], Generator[Step[Any], Any, T]]) -> None:
-        self.begin = begin
-
-    def run(self, run: Callable[[Step[Any]], Any]) -> T:
-        steps, answer, trouble = self.begin(), None, None
-        while True:
-            try:
-                step = steps.send(answer) if trouble is None else steps.throw(trouble)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                answer, trouble = run(step), None
-            except HeadraceError as error:
-                trouble = error
-
-
-class Redo(Exception):
-    """The work has to be done in another way, and from its beginning: what it has written is taken back."""
-
-    def __init__(self, work: Callable[[Transaction], Any]) -> None:
-        self.work = work
-
-
-class PutOne(Operation[list[Put]]):
-    """The most common operation of all: one statement, and so a transaction by itself."""
-
-    __slots__ = ("job",)
-
-    def __init__(self, job: NewJob) -> None:
-        self.job = job
+    def array(self, numbers: Sequence[Ref]) -> object:
+        return msgspec.json.encode(numbers).decode()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,59 +12,35 @@ import apsw
 
 from headrace.errors import ConfigurationError, HeadraceError, StoreReplaced
 from headrace.records import (
-    Counts,
     ExchangeReply,
     Filter,
-    HistoryRecord,
     NewJob,
-    Outcome,
-    Page,
     Put,
-    Ref,
-    Renewal,
-    Report,
-    ScheduleRecord,
-    SessionInfo,
-    SessionSnapshot,
-    Snapshot,
     State,
     Swept,
-    Take,
-    Tick,
-    Token,
 )
-from headrace.store import damaged, limits
-from headrace.store.contract import CORE_FACETS, Durability, Facet, Guard, NoGuard, Operation, Waiter
+from headrace.store import damaged
+from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
     Batch,
-    Circumstances,
-    DayStats,
-    Edit,
-    LaneSnapshot,
-    QueueControl,
     Rows,
-    ScheduleLook,
-    Ticked,
 )
-from headrace.store.settings import check_in_store, checked
-from headrace.store.sqlite import (
+from headrace.store.sql import (
     batches,
-    edit,
     events,
     find,
-    lanes,
     put,
     queues,
-    schedules,
-    sessions,
     settle,
-    stats,
     sweep,
-    why,
 )
-from headrace.store.sqlite.database import Database, PutOne, Redo, Step, Steps, Transaction
+from headrace.store.sql.store import SqlStore
+from headrace.store.sql.take import Names, has_work
+from headrace.store.sql.transaction import PutOne, Redo, Step, Steps, Transaction
+from headrace.store.sqlite import queries
+from headrace.store.sqlite.database import Database, SqliteTransaction
+from headrace.store.sqlite.liveness import FileGuard, FileGuards
 from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.take import Names, has_work
 from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
 from headrace.values.clock import Clock, SystemClock
 
@@ -74,7 +49,7 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """Jobs in a SQLite file: `sqlite:///jobs.db?durability=process`.
 
     `durability`: `process` (the default) survives the death of any process; `host` survives power loss too,
@@ -86,16 +61,7 @@ class SqliteStore:
     [Put(id='1', created=True)]
     """
 
-    leases_in_jobs = False
-    batch = 500
     put_at_once = None
-    facets = CORE_FACETS | {
-        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.SQL,
-    }  # fmt: skip
-    absent_settings: Mapping[str, str] = {
-        "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a file.",
-    }
 
     def __init__(
         self,
@@ -108,6 +74,7 @@ class SqliteStore:
         pragmas: dict[str, int] | None = None,
         mount_table: str = "/proc/self/mounts",
     ) -> None:
+        super().__init__()
         path, options = _parse(url)
         # Absolute, as it is handed to processes that may run in another folder.
         self.url = url if path == ":memory:" else f"sqlite:///{quote(str(Path(path).resolve()))}{_query(url)}"
@@ -123,10 +90,8 @@ class SqliteStore:
         )
         self.durability = Durability.NONE if self._db.in_memory else Durability(options["durability"])
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
+        self._guards = FileGuards(self._run_folder)
         self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
-        self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
-        self._unrecorded: dict[str, int] = {}
-        """By session: the number of the last exchange that was answered without being recorded."""
 
     # -- running --
 
@@ -168,16 +133,17 @@ class SqliteStore:
     def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):
             jobs = [step.job]
-            step = cast("Step[T]", Step(lambda tx: put.put(tx, jobs, self._run_folder)))
+            step = cast("Step[T]", Step(lambda tx: put.put(tx, jobs)))
         if not step.writes:
             return self._db.read(lambda connection: step.work(self._begin(connection)))
         if (try_read_only := step.try_read_only) is not None:
-            seen = self._db.read(lambda connection: try_read_only(self._begin_step(connection, Transaction())))
+            look = SqliteTransaction(self._guards)
+            seen = self._db.read(lambda connection: try_read_only(self._begin_step(connection, look)))
             if seen is not None:
                 if step.then is not None:
                     step.then(seen)
                 return seen
-        tx = Transaction()
+        tx = SqliteTransaction(self._guards)
         try:
             answer = self._db.write(lambda connection: self._work(step, self._begin_step(connection, tx)))
         except Redo as other:
@@ -200,127 +166,38 @@ class SqliteStore:
         self._wakeups.wake_for(job)
         return [Put(job.id, True)]
 
-    def _begin(self, connection: apsw.Connection, tx: Transaction | None = None) -> Transaction:
-        return (tx or Transaction()).begin(connection, self._clock.now(), self._clock.steady())
+    def _begin(self, connection: apsw.Connection, tx: SqliteTransaction | None = None) -> Transaction:
+        return (tx or SqliteTransaction(self._guards)).begin(connection, self._clock.now(), self._clock.steady())
 
-    def _begin_step(self, connection: apsw.Connection, tx: Transaction) -> Transaction:
+    def _begin_step(self, connection: apsw.Connection, tx: SqliteTransaction) -> Transaction:
         """A transaction that knows whether there is a subscriber."""
         self._begin(connection, tx)
         listened = self._wakeups.is_listened(self._clock)
         tx.listened = events.is_listened(tx) if listened is None else listened
         return tx
 
-    async def arun(self, operation: Operation[T]) -> T:
-        return await asyncio.to_thread(self.run, operation)
-
     def close(self) -> None:
         self._db.close()
         self._wakeups.close()
 
-    # -- clients --
-
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         if len(jobs) == 1 and put.plain(jobs[0]):
             return PutOne(jobs[0])
-        return batches.put(jobs, self._run_folder)
-
-    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Step(lambda tx: find.get(tx, ids), writes=False)
-
-    def find(self, wanted: Filter) -> Operation[Page]:
-        return Step(lambda tx: find.find(tx, wanted), writes=False)
-
-    def counts(self) -> Operation[list[Counts]]:
-        return Step(find.counts, writes=False)
-
-    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        return Step(lambda tx: find.history(tx, job_id), writes=False)
-
-    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.cancel(tx, ids))
-
-    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.delete(tx, ids))
-
-    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.revive(tx, ids))
-
-    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.tag(tx, ids, add, remove))
-
-    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return Step(lambda tx: find.tags(tx, limit), writes=False)
-
-    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.track(tx, ids, on))
-
-    def settings(self) -> Operation[dict[str, int]]:
-        return Step(find.settings, writes=False)
-
-    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
-        valid = checked(changes)
-        for name in valid:
-            check_in_store(self, name)
-        return Step(lambda tx: edit.set_settings(tx, valid))
-
-    def stats(self, queue: str, day: int) -> Operation[DayStats]:
-        return Step(lambda tx: stats.of_day(tx, queue, day), writes=False)
-
-    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return Step(lambda tx: find.failures(tx, limit), writes=False)
-
-    def job_waiter(self, job_id: str) -> Waiter:
-        return self._wakeups.waiter(CLIENT, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
-
-    # -- relations, queues, editing, why --
-
-    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
-        return Step(lambda tx: edit.depend(tx, job_id, add, remove))
-
-    def controls(self) -> Operation[list[QueueControl]]:
-        return Step(queues.controls, writes=False)
-
-    def pause(self, queue: str, by: str = "") -> Operation[bool]:
-        return Step(lambda tx: queues.pause(tx, queue, by))
-
-    def resume(self, queue: str) -> Operation[bool]:
-        return Step(lambda tx: queues.resume(tx, queue))
-
-    def limit(self, queue: str, running: int | None) -> Operation[None]:
-        limits.check_limit(queue, running)
-        return Step(lambda tx: queues.limit(tx, queue, running))
-
-    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
-        return Step(lambda tx: lanes.snapshot(tx, queue, key), writes=False)
-
-    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
-        limits.check_moment(change.run_at, change.delay)
-        return Step(lambda tx: edit.edit(tx, ids, change))
-
-    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.take_back(tx, ids))
-
-    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
-        return Step(lambda tx: find.peek(tx, queue, limit), writes=False)
-
-    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
-        return Step(lambda tx: why.circumstances(tx, job_id, self._run_folder), writes=False)
+        return batches.put(jobs)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
-        return Step(lambda tx: find.sql(tx, query, values), writes=False)
-
-    # -- events --
+        return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)
 
     def listen(self) -> Operation[str]:
         return Step(
-            lambda tx: str(events.listen(tx, self._wakeups, may_write=True)),
-            try_read_only=lambda tx: events.listen(tx, self._wakeups, may_write=False),
+            lambda tx: str(events.listen(tx, self._wakeups.listen, may_write=True)),
+            try_read_only=lambda tx: events.listen(tx, self._wakeups.listen, may_write=False),
         )
 
     def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
         return Step(
-            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._wakeups, may_write=True)),
-            try_read_only=lambda tx: events.read(tx, cursor, limit, self._wakeups, may_write=False),
+            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._wakeups.listen, may_write=True)),
+            try_read_only=lambda tx: events.read(tx, cursor, limit, self._wakeups.listen, may_write=False),
         )
 
     def event_waiter(self) -> Waiter:
@@ -333,36 +210,17 @@ class SqliteStore:
 
         return self._wakeups.waiter(SUBSCRIBER, 0, lambda: self._look(look))
 
-    # -- workers --
-
-    def open(self, session: SessionInfo) -> Operation[int]:
-        return Step(lambda tx: sessions.open_session(tx, session))
-
     def guard(self, session: str) -> Guard:
         if self._run_folder:
             with suppress(OSError):
-                return sessions.FileGuard(self._run_folder, session, self._db.mode())
+                return FileGuard(self._run_folder, session, self._db.mode())
         return NoGuard()
 
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
-    ) -> Operation[ExchangeReply]:
-        names = None if take is None else self._names(take.queues)
-        request = settle.Request(
-            session, number, self._unrecorded.get(session, 0), outcomes, take, names, steady, started
-        )
-
+    def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
         def then(reply: ExchangeReply) -> None:
             self._wakeups.note_room(request, reply)
 
-        if outcomes or started or take is None:
+        if request.outcomes or request.started or request.take is None:
             return Step(lambda tx: settle.exchange(tx, request), then=then)
         return Step(
             lambda tx: settle.exchange(tx, request),
@@ -370,44 +228,12 @@ class SqliteStore:
             then=then,
         )
 
-    def _names(self, queues: Sequence[str]) -> Names:
-        """Sorted once: a worker asks with the same queues again and again."""
-        known, names = self._last_names
-        if known is not queues:
-            names = Names(queues)
-            self._last_names = queues, names
-        return names
-
     def _nothing_to_take(self, tx: Transaction, request: settle.Request) -> ExchangeReply | None:
         """An exchange that settles nothing and finds nothing writes nothing. A repeat of it is known all the same."""
         reply = settle.nothing_to_take(tx, request)
         if reply is not None:
             self._unrecorded[request.session] = request.number
         return reply
-
-    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
-        unrecorded = self._unrecorded.get(session, 0)
-        return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
-
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
-        return Step(
-            lambda tx: sessions.renew(tx, session, held, started, complete),
-            try_read_only=lambda tx: sessions.renew_idle(tx, session, held),
-        )
-
-    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        self._unrecorded.pop(session, None)
-        return Steps(lambda: sweep.close(session, crashed, self._run_folder))
-
-    def sessions(self) -> Operation[list[SessionSnapshot]]:
-        return Step(lambda tx: sessions.sessions(tx, self._run_folder), writes=False)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
@@ -428,10 +254,10 @@ class SqliteStore:
                 return sweep.swept_already(tx)
             begun = True
             self._wakeups.times.swept = tx.steady  # before it is done: no other process begins meanwhile
-            return sweep.nothing_to_sweep(tx, self._run_folder, self._overrides)
+            return sweep.nothing_to_sweep(tx, self._overrides)
 
         def work(tx: Transaction) -> Swept:
-            swept = sweep.sweep(tx, self._run_folder, self._overrides)
+            swept = sweep.sweep(tx, self._overrides)
             if swept.more:
                 self._wakeups.times.swept = 0
             return swept
@@ -442,25 +268,8 @@ class SqliteStore:
 
         return Step(work, try_read_only=try_read_only, then=then)
 
-    # -- schedules --
-
-    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
-        limits.check_schedule(record)
-        return Step(lambda tx: schedules.put_schedule(tx, record, expected))
-
-    def schedules(
-        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
-    ) -> Operation[ScheduleLook]:
-        return Step(lambda tx: schedules.schedules(tx, names, after, limit), writes=False)
-
-    def delete_schedule(self, name: str) -> Operation[bool]:
-        return Step(lambda tx: schedules.delete_schedule(tx, name))
-
-    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
-        return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
-
-    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        return Step(lambda tx: schedules.tick(tx, ticks, self._run_folder))
+    def job_waiter(self, job_id: str) -> Waiter:
+        return self._wakeups.waiter(CLIENT, job_key(job_id), lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
 
 
 def _query(url: str) -> str:

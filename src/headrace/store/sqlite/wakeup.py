@@ -32,14 +32,16 @@ from zlib import crc32
 from headrace.locks import reentrant_lock
 from headrace.records import ExchangeReply, NewJob
 from headrace.store.contract import Waiter
-from headrace.store.sqlite.database import EVERYONE, Database, Transaction
+from headrace.store.sql.events import lasts
+from headrace.store.sql.transaction import EVERYONE, Transaction
+from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.guard import make_run_folder
 from headrace.store.sqlite.waiters import ChangeCounter, PollingWaiter, ThreadWaiter
 from headrace.values.clock import Clock
 from headrace.values.glob import is_glob
 
 if TYPE_CHECKING:
-    from headrace.store.sqlite.settle import Request
+    from headrace.store.sql.settle import Request
 
 SLOTS = 4096
 FREE, BUSY = 0, 1
@@ -48,9 +50,6 @@ WORKER, CLIENT, SUBSCRIBER, FULL = 2, 3, 4, 5
 when a job is to stop."""
 LOOK_SECONDS = 15
 """A worker that sleeps looks for work by itself now and then, should a wake-up have been lost."""
-
-LISTENS = 60_000
-"""For how many milliseconds a client that has read events counts as a subscriber."""
 
 NEWS, POKE = b"!", b"."
 
@@ -74,11 +73,6 @@ def queue_key(queues: Iterable[str]) -> int:
 
 def _bit(queue: str) -> int:
     return 1 << (crc32(queue.encode()) & 63)
-
-
-def lasts(until: int, now: int) -> bool:
-    """Whether a subscriber that said so is still there. (Further ahead: from before the machine was started anew.)"""
-    return now < until <= now + LISTENS
 
 
 def job_key(job_id: str) -> int:

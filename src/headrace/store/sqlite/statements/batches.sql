@@ -2,7 +2,7 @@
 
 -- name: batch_begin
 -- A client begins to stage a batch.
-INSERT INTO batch (staged) VALUES (?1)
+INSERT INTO batch (staged) VALUES (?1) RETURNING seq
 
 -- name: batch_staged
 -- Its client is alive.

@@ -11,23 +11,22 @@ from msgspec.structs import replace
 from headrace.errors import StoreCorrupt
 from headrace.records import Definition, IfFailed, NewJob, Overlap, Ref, ScheduleRecord, Tick
 from headrace.store.facets import ScheduleLook, Ticked
-from headrace.store.sqlite import lanes, put
-from headrace.store.sqlite.codes import BLOCKED, DONE, RUNNING
-from headrace.store.sqlite.database import EVERYONE, Transaction
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import lanes, put
+from headrace.store.sql.codes import BLOCKED, DONE, RUNNING
+from headrace.store.sql.transaction import EVERYONE, Transaction
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode
 
 
 def find(tx: Transaction, name: str) -> ScheduleRecord | None:
-    return tx.maybe_row(_record, SQL["schedule_get"], (name,))
+    return tx.maybe_row(_record, "schedule_get", (name,))
 
 
 def keep(tx: Transaction, record: ScheduleRecord) -> None:
     """Write a schedule, as its next version. Wakes its queue's workers, as they may have to wake up sooner."""
     tx.execute(
-        SQL["schedule_put"],
+        "schedule_put",
         (
             record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused),
             record.next, record.runs, record.last_tick, record.last_job, record.started, record.finished, record.data,
@@ -50,16 +49,15 @@ def schedules(tx: Transaction, names: Sequence[str] | None, after: str, limit: i
     if names is not None:
         found = [find(tx, name) for name in names]
         return ScheduleLook(now=tx.now, records=[record for record in found if record is not None])
-    return _look(tx, tx.rows(SQL["schedule_page"], (after, limit + 1)), limit)
+    return _look(tx, tx.rows("schedule_page", (after, limit + 1)), limit)
 
 
 def delete_schedule(tx: Transaction, name: str) -> bool:
-    tx.execute(SQL["schedule_delete"], (name,))
-    return tx.connection.changes() > 0
+    return tx.change("schedule_delete", (name,)) > 0
 
 
 def due_schedules(tx: Transaction, limit: int) -> ScheduleLook:
-    return replace(_look(tx, tx.rows(SQL["schedule_due"], (tx.now, limit + 1)), limit), next_tick=next_tick(tx))
+    return replace(_look(tx, tx.rows("schedule_due", (tx.now, limit + 1)), limit), next_tick=next_tick(tx))
 
 
 def _look(tx: Transaction, rows: list[Any], limit: int) -> ScheduleLook:
@@ -67,7 +65,7 @@ def _look(tx: Transaction, rows: list[Any], limit: int) -> ScheduleLook:
 
 
 def next_tick(tx: Transaction) -> int | None:
-    tick: int | None = tx.maybe_value(SQL["next_tick"])
+    tick: int | None = tx.maybe_value("next_tick")
     return tick
 
 
@@ -91,7 +89,7 @@ def _record(
 
 def note(tx: Transaction, job: NewJob) -> None:
     """A job that has just been put belongs to a schedule."""
-    tx.execute(SQL["recurring_put"], (job.id, job.schedule, job.tick))
+    tx.execute("recurring_put", (job.id, job.schedule, job.tick))
 
 
 class Recurrence(NamedTuple):
@@ -102,12 +100,12 @@ class Recurrence(NamedTuple):
 
 
 def of_job(tx: Transaction, seq: Ref) -> Recurrence:
-    return tx.row(Recurrence, SQL["recurring_of"], (seq,))
+    return tx.row(Recurrence, "recurring_of", (seq,))
 
 
 def hear(tx: Transaction, seq: Ref) -> None:
     """A job of a schedule has come to an end, or is about to be removed before it has."""
-    ((name, job_id, state, started, finished, data),) = tx.rows(SQL["recurring_end"], (seq,))
+    ((name, job_id, state, started, finished, data),) = tx.rows("recurring_end", (seq,))
     known = find(tx, name)
     if known is None or known.last_job != job_id:
         return
@@ -124,19 +122,19 @@ def hear(tx: Transaction, seq: Ref) -> None:
 # -- ticks -------------------------------------------------------------------------------------------
 
 
-def tick(tx: Transaction, ticks: Sequence[Tick], run_folder: str) -> Ticked:
-    done = [_tick_one(tx, tick, run_folder) for tick in ticks]
+def tick(tx: Transaction, ticks: Sequence[Tick]) -> Ticked:
+    done = [_tick_one(tx, tick) for tick in ticks]
     return Ticked(now=tx.now, done=done, next_tick=next_tick(tx))
 
 
-def _tick_one(tx: Transaction, tick: Tick, run_folder: str) -> bool:
+def _tick_one(tx: Transaction, tick: Tick) -> bool:
     known = find(tx, tick.name)
     if known is None or known.version != tick.version:
         return False
     most = known.definition.max_runs
     runs, last_job = known.runs, known.last_job
     for job in tick.jobs:
-        if (most is None or runs < most) and _put_job(tx, job, known.definition.overlap, last_job, run_folder):
+        if (most is None or runs < most) and _put_job(tx, job, known.definition.overlap, last_job):
             runs, last_job = runs + 1, job.id
     keep(
         tx,
@@ -153,7 +151,7 @@ def _tick_one(tx: Transaction, tick: Tick, run_folder: str) -> bool:
     return True
 
 
-def _put_job(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None, run_folder: str) -> bool:
+def _put_job(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None) -> bool:
     """Put the job of a tick, if its schedule's policy lets it in beside the job before."""
     if lanes.find_job(tx, job.id) is not None or (job.lane is not None and lanes.clashes(tx, job.queue, job.lane)):
         return False
@@ -167,5 +165,5 @@ def _put_job(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | Non
             put.cancel(tx, [previous.id])
         else:
             put.delete(tx, [previous.id], "replaced")
-    put.put(tx, [job], run_folder)
+    put.put(tx, [job])
     return True

@@ -12,11 +12,10 @@ import msgspec
 
 from headrace.records import Lease, Take
 from headrace.store.facets import QueueControl
-from headrace.store.sqlite import lanes, queues, relations, schedules
-from headrace.store.sqlite.codes import AFTER, BODY, CANCELLING, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.find import large_value
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import lanes, queues, relations, schedules
+from headrace.store.sql.codes import AFTER, BODY, CANCELLING, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sql.find import large_value
+from headrace.store.sql.transaction import Transaction
 from headrace.values.glob import is_glob, literal_part, matcher
 
 FEW = 8
@@ -57,7 +56,7 @@ class Names:
         """The first queues that jobs may fall due in, those that fit patterns behind the others."""
         own = self.plain[:OWN_QUEUES]
         for _, pattern in self.patterns:
-            own += tuple(islice(_fitting(tx, pattern, SQL["scheduled_queues"]), OWN_QUEUES - len(own)))
+            own += tuple(islice(_fitting(tx, pattern, "scheduled_queues"), OWN_QUEUES - len(own)))
         return own
 
     def _ready(self, tx: Transaction) -> Iterator[str]:
@@ -68,7 +67,7 @@ class Names:
         """
         names, at, page = self._sorted, 0, 1
         while at < len(names):
-            found = [queue for (queue,) in tx.rows(SQL["ready_queues"], (names[at], page))]
+            found = [queue for (queue,) in tx.rows("ready_queues", (names[at], page))]
             hits = [queue for queue in found if queue in self._places]
             yield from hits
             if len(found) < page:
@@ -77,7 +76,7 @@ class Names:
             page = min(2 * page, _PAGE) if len(hits) == len(found) else 1
 
 
-def _fitting(tx: Transaction, pattern: str, statement: str = SQL["ready_queues"]) -> Iterator[str]:
+def _fitting(tx: Transaction, pattern: str, statement: str = "ready_queues") -> Iterator[str]:
     """The queues with ready (or other) jobs that fit: from index entry to index entry, however many jobs they have."""
     prefix, fit = literal_part(pattern), matcher(pattern)
     at, page = prefix, 8
@@ -95,9 +94,9 @@ def _fitting(tx: Transaction, pattern: str, statement: str = SQL["ready_queues"]
 
 def has_work(tx: Transaction, names: Names) -> bool:
     """Is anything ready in these queues, or due?"""
-    due = [*tx.rows(SQL["next_due"]), *tx.rows(SQL["next_tick"])]
+    due = [*tx.rows("next_due"), *tx.rows("next_tick")]
     return any(at <= tx.now for (at,) in due) or any(
-        tx.value(SQL["ready_count"], (queue, 1)) and queues.free(tx, queues.control(tx, queue), 1)
+        tx.value("ready_count", (queue, 1)) and queues.free(tx, queues.control(tx, queue), 1)
         for queue in names.with_work(tx)
     )
 
@@ -135,7 +134,7 @@ def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, fou
 def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list[Any]:
     """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
     wanted = take.slots + take.spare
-    left = {queue: tx.value(SQL["ready_count"], (queue, wanted)) for queue in take.queues}
+    left = {queue: tx.value("ready_count", (queue, wanted)) for queue in take.queues}
     shares: Counter[tuple[int, str]] = Counter()
     turn = deque(queue for queue in take.queues if left[queue])
     for place in range(wanted):
@@ -151,7 +150,7 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
 
 def again(tx: Transaction, request: tuple[int, int], take: Take | None) -> list[Lease]:
     """The leases that a repeated request has been given, as far as they are still held. `request`: session, number."""
-    return [] if take is None else _as_taken(_leases(tx, tx.rows(SQL["retake"], request)), take)
+    return [] if take is None else _as_taken(_leases(tx, tx.rows("retake", request)), take)
 
 
 def _as_taken(leases: list[Lease], take: Take) -> list[Lease]:
@@ -196,9 +195,9 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
 
 def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
     """The head of a queue's line. Read, then changed: quicker than an UPDATE that returns what it changed."""
-    rows = tx.rows(SQL["line"], (spare, queue, count))
+    rows = tx.rows("line", (spare, queue, count))
     if rows:
-        tx.execute(SQL["take"], (*values, spare, queue, count))
+        tx.execute("take", (*values, spare, queue, count))
     return rows
 
 
@@ -212,7 +211,7 @@ class Handing:
         self._tx, self._values, self._take = tx, values, take
         self._controls = {said.queue: said for said in queues.controls(tx)}
         queues_with_lanes = take.queues if any_lane else ()
-        self._laned = {queue for queue in queues_with_lanes if tx.rows(SQL["queue_has_lane"], (queue,))}
+        self._laned = {queue for queue in queues_with_lanes if tx.rows("queue_has_lane", (queue,))}
         self._taken: dict[int, int] = {}
         """How many jobs of which lane were handed out."""
         self._last = -1
@@ -265,5 +264,5 @@ class Handing:
         return len(rows)
 
     def _lane_is_next(self, queue: str) -> bool:
-        flags = self._tx.maybe_value(SQL["head"], (queue,)) if queue in self._laned else None
+        flags = self._tx.maybe_value("head", (queue,)) if queue in self._laned else None
         return flags is not None and flags & LANED != 0

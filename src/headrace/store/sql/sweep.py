@@ -10,16 +10,15 @@ import msgspec
 from headrace.records import Ref, Swept
 from headrace.store import damaged
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sqlite import admission, batches, history, lanes, queues, relations, stats
-from headrace.store.sqlite import sessions as table
-from headrace.store.sqlite.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
-from headrace.store.sqlite.database import Step, Transaction
-from headrace.store.sqlite.events import forgotten, newest
-from headrace.store.sqlite.lanes import Placement
-from headrace.store.sqlite.put import erase
-from headrace.store.sqlite.schedules import next_tick
-from headrace.store.sqlite.settle import take_away
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import admission, batches, history, lanes, queues, relations, stats
+from headrace.store.sql import sessions as table
+from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
+from headrace.store.sql.events import forgotten, newest
+from headrace.store.sql.lanes import Placement
+from headrace.store.sql.put import erase
+from headrace.store.sql.schedules import next_tick
+from headrace.store.sql.settle import take_away
+from headrace.store.sql.transaction import Step, Transaction
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -39,14 +38,14 @@ class Surplus:
         if count <= 0:
             return 1 << 62
         if count <= EXACT:
-            return tx.maybe_value(SQL["surplus_before"], (count - 1,)) or 0
-        if count != self._count or tx.value(SQL["done_since"], (self._newest, self._slack)) >= self._slack:
+            return tx.maybe_value("surplus_before", (count - 1,)) or 0
+        if count != self._count or tx.value("done_since", (self._newest, self._slack)) >= self._slack:
             self._look(tx, count)
         return self._before
 
     def _look(self, tx: Transaction, count: int) -> None:
-        self._before = tx.maybe_value(SQL["surplus_before"], (count - 1,)) or 0
-        self._newest = tx.maybe_value(SQL["surplus_before"], (0,)) or 0
+        self._before = tx.maybe_value("surplus_before", (count - 1,)) or 0
+        self._newest = tx.maybe_value("surplus_before", (0,)) or 0
         self._slack = count // 10
         self._count = count
 
@@ -120,12 +119,12 @@ def _expired(tx: Transaction, state: int, bounds: _Bounds) -> list[_Ended]:
 
 
 def _ended(tx: Transaction, values: tuple[Any, ...]) -> list[_Ended]:
-    return [_Ended(*row) for row in tx.rows(SQL["expired_jobs"], values)]
+    return [_Ended(*row) for row in tx.rows("expired_jobs", values)]
 
 
 def _place(tx: Transaction, name: str, state: int) -> _Place | None:
     """Where the step before came to an end, if there was more to look at."""
-    return tx.maybe_row(_Place, SQL["place_of_ended"], (name, state))
+    return tx.maybe_row(_Place, "place_of_ended", (name, state))
 
 
 def _surplus(tx: Transaction, bounds: _Bounds) -> list[_Ended]:
@@ -149,7 +148,7 @@ def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
         erase(tx, job.seq, job.flags)
     full = len(ended) == PURGE_STEP
     if full and kept:
-        tx.execute(SQL["progress_set"], (_LOOKED_AT, kept[-1]))
+        tx.execute("progress_set", (_LOOKED_AT, kept[-1]))
     return len(doomed), full
 
 
@@ -172,9 +171,9 @@ def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
     for job in doomed:
         erase(tx, job.seq, job.flags)
     if len(expired) < PURGE_STEP:
-        tx.execute(SQL["progress_unset"], (_KEPT.format(state),))
+        tx.execute("progress_unset", (_KEPT.format(state),))
     elif kept:
-        tx.execute(SQL["progress_set"], (_KEPT.format(state), kept[-1]))
+        tx.execute("progress_set", (_KEPT.format(state), kept[-1]))
     return len(doomed), bool(doomed) and len(expired) == PURGE_STEP
 
 
@@ -196,10 +195,10 @@ def _results_to_drop(tx: Transaction) -> _Span | None:
     keep = tx.setting("results-history")
     if keep is None:
         return None
-    since, until = tx.maybe_value(SQL["progress_get"], ("results",)) or 0, tx.now - keep - 1
-    if not tx.rows(SQL["results_upto"], (since, until, 0)):
+    since, until = tx.maybe_value("progress_get", ("results",)) or 0, tx.now - keep - 1
+    if not tx.rows("results_upto", (since, until, 0)):
         return None
-    upto = tx.maybe_value(SQL["results_upto"], (since, until, PURGE_STEP))
+    upto = tx.maybe_value("results_upto", (since, until, PURGE_STEP))
     return _Span(since, until if upto is None else upto)
 
 
@@ -208,27 +207,25 @@ def _forgotten_before(tx: Transaction) -> int:
     return tx.now - max(tx.number(name) for name in ("max-worker-age", "jobs-history", "failed-history"))
 
 
-def nothing_to_sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept | None:
+def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
     """Asked first, in a read transaction: an idle worker writes nothing."""
-    if table.dead(tx, run_folder):
+    if table.dead(tx):
         return None
     bounds = _bounds(tx, overrides)
     if not all(_nothing_to_purge(tx, state, bounds) for state in _RETAINED) or not _no_surplus(tx, bounds):
         return None
     if _results_to_drop(tx) is not None or batches.left_behind(tx) is not None:
         return None
-    if tx.rows(SQL["sessions_old"], (_forgotten_before(tx),)) or stats.out_of_date(tx):
+    if tx.rows("sessions_old", (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
-    if tx.rows(SQL["ended_first"]) or tx.rows(SQL["lanes_idle"], (tx.now, 1)) or forgotten(tx):
+    if tx.rows("ended_first") or tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
         return None
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
 
-def close(
-    session: str, crashed: Sequence[Ref] | None, run_folder: str
-) -> Generator[Step[list[str]], list[str], list[str]]:
+def close(session: str, crashed: Sequence[Ref] | None) -> Generator[Step[list[str]], list[str], list[str]]:
     """Several transactions where there are many leases; should this process die, sweeps go on."""
-    given_back = yield Step(lambda tx: close_session(tx, session, crashed, run_folder))
+    given_back = yield Step(lambda tx: close_session(tx, session, crashed))
     more = len(given_back) >= table.LEASES_AT_ONCE
     while more:
         some = yield Step(lambda tx: give_back(tx, session))
@@ -237,9 +234,9 @@ def close(
     return given_back
 
 
-def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, run_folder: str) -> list[str]:
+def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None) -> list[str]:
     """End a session, and do what the end of its jobs brings about."""
-    given_back = table.close_session(tx, session_id, crashed, take_away, run_folder)
+    given_back = table.close_session(tx, session_id, crashed, take_away)
     if given_back:
         queues.room_made(tx)
     relations.work_off(tx)
@@ -255,15 +252,15 @@ def give_back(tx: Transaction, session_id: str) -> list[str]:
     return given_back
 
 
-def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
+def sweep(tx: Transaction, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
     more = False
-    for session_id in table.dead(tx, run_folder):
+    for session_id in table.dead(tx):
         if returned >= table.LEASES_AT_ONCE:
             more = True
             break
-        if tx.row(table.Session, SQL["session_get"], (session_id,)).closed is None:
-            given_back = table.close_session(tx, session_id, None, take_away, run_folder)
+        if tx.row(table.Session, "session_get", (session_id,)).closed is None:
+            given_back = table.close_session(tx, session_id, None, take_away)
             closed += 1
         else:
             given_back = table.give_back(tx, session_id, take_away)
@@ -277,18 +274,18 @@ def sweep(tx: Transaction, run_folder: str, overrides: Overrides) -> Swept:
         more |= some_left
     step = _results_to_drop(tx)
     if step is not None:
-        preceding = [seq for (seq,) in tx.rows(SQL["results_precede"], step)]
-        needed = msgspec.json.encode([seq for seq in preceding if relations.is_needed(tx, seq, DONE)]).decode()
-        tx.execute(SQL["drop_blobs"], (*step, needed))
-        tx.execute(SQL["drop_results"], (*step, needed))
-        tx.execute(SQL["progress_set"], ("results", step.until))
+        preceding = [seq for (seq,) in tx.rows("results_precede", step)]
+        needed = tx.array([seq for seq in preceding if relations.is_needed(tx, seq, DONE)])
+        tx.execute("drop_blobs", (*step, needed))
+        tx.execute("drop_results", (*step, needed))
+        tx.execute("progress_set", ("results", step.until))
     if (batch := batches.left_behind(tx)) is not None:
         batches.see_to(tx, batch)
         more = True
     stats.forget(tx)
-    tx.execute(SQL["sessions_forget"], (_forgotten_before(tx),))
+    tx.execute("sessions_forget", (_forgotten_before(tx),))
     if forgotten(tx):
-        tx.execute(SQL["event_drop"], (newest(tx),))
+        tx.execute("event_drop", (newest(tx),))
     more |= relations.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= _results_to_drop(tx) is not None
@@ -302,7 +299,7 @@ def swept_already(tx: Transaction) -> Swept:
 
 def _again_in(tx: Transaction) -> int | None:
     """Many sessions ask less often, so that all of them together ask fifty times a second."""
-    pause = 20 * tx.row(table.Open, SQL["sessions_open"]).number
+    pause = 20 * tx.row(table.Open, "sessions_open").number
     return pause if pause > 1_000 else None
 
 
@@ -321,12 +318,12 @@ AT_ONCE = 500
 
 def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
     """Asked first, in a read transaction: looking at all jobs keeps no process from writing."""
-    return None if tx.rows(SQL["damaged"], (1,)) else []
+    return None if tx.rows("damaged", (1,)) else []
 
 
 def set_aside(tx: Transaction) -> list[str]:
     """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
-    found = tx.rows(SQL["damaged"], (AT_ONCE,))
+    found = tx.rows("damaged", (AT_ONCE,))
     for *job, token in found:
         _set_aside(tx, Placement(*job), token)
     relations.work_off(tx)
@@ -335,9 +332,9 @@ def set_aside(tx: Transaction) -> list[str]:
 
 def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
     words = f"Its row in the table `job` says what cannot be: state {job.state}, flags {job.flags}, token {token}."
-    tx.execute(SQL["damaged_parents"], (job.seq,))
-    job = job._replace(flags=tx.value(SQL["damaged_flags"], (job.seq,)))
-    tx.execute(SQL["set_aside"], (job.seq, job.flags, tx.now, damaged.GROUP, damaged.error(words)))
+    tx.execute("damaged_parents", (job.seq,))
+    job = job._replace(flags=tx.value("damaged_flags", (job.seq,)))
+    tx.execute("set_aside", (job.seq, job.flags, tx.now, damaged.GROUP, damaged.error(words)))
     if job.state != RUNNING:
         history.remember_sudden_end(tx, job.seq, "failed", damaged.GROUP)
     tx.happened(job.seq, "failed", damaged.GROUP)

@@ -10,8 +10,8 @@ import msgspec
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
-from headrace.store.sqlite import admission, history, lanes, stats
-from headrace.store.sqlite.codes import (
+from headrace.store.sql import admission, history, lanes, stats
+from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
     CANCELLED,
@@ -28,9 +28,8 @@ from headrace.store.sqlite.codes import (
     UNIQUE,
     WAIT,
 )
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.lanes import Placement, find_job, placement
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.lanes import Placement, find_job, placement
+from headrace.store.sql.transaction import Transaction
 
 
 class _Relation(NamedTuple):
@@ -95,11 +94,11 @@ def arrive(tx: Transaction, job: Placement, new: NewJob, parents: int) -> None:
     culprit = None
     if is_related(new):
         policy = POLICIES[new.if_failed]
-        tx.execute(SQL["relation_put"], (job.seq, _encoded(new.after), policy, None))
+        tx.execute("relation_put", (job.seq, _encoded(new.after), policy, None))
         culprit = _come_after(tx, job.seq, new.after[:parents], policy)
         if len(new.after) > parents:
-            tx.execute(SQL["edge_open"], (job.seq,))
-            tx.execute(SQL["stand"], (job.seq, BLOCKED, job.due))
+            tx.execute("edge_open", (job.seq,))
+            tx.execute("stand", (job.seq, BLOCKED, job.due))
             return
     _find_place(tx, job, new, culprit)
 
@@ -107,7 +106,7 @@ def arrive(tx: Transaction, job: Placement, new: NewJob, parents: int) -> None:
 def _find_place(tx: Transaction, job: Placement, new: NewJob, culprit: Ended | None) -> None:
     """All that a new job comes after is known."""
     if is_related(new) and new.run_at is None and waits(tx, job.seq):
-        tx.execute(SQL["relation_delay"], (job.seq, new.delay or 0))
+        tx.execute("relation_delay", (job.seq, new.delay or 0))
     if culprit is not None:
         fail_with(tx, job, culprit)
     else:
@@ -117,7 +116,7 @@ def _find_place(tx: Transaction, job: Placement, new: NewJob, culprit: Ended | N
 def is_arriving(tx: Transaction, job_id: str) -> bool:
     """Whether more parents are to be linked to a job."""
     job = find_job(tx, job_id)
-    return job is not None and bool(tx.rows(SQL["is_open"], (job.seq,)))
+    return job is not None and bool(tx.rows("is_open", (job.seq,)))
 
 
 def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
@@ -128,9 +127,9 @@ def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
     named = set(parents(tx, job.seq))
     _come_after(tx, job.seq, [i for i in new.after[first:behind] if i in named], POLICIES[new.if_failed])
     if behind >= len(new.after):
-        tx.execute(SQL["edge_close"], (job.seq,))
+        tx.execute("edge_close", (job.seq,))
         if job.state == BLOCKED:
-            _find_place(tx, job, new, tx.maybe_row(Ended, SQL["culprit_first"], (job.seq,)))
+            _find_place(tx, job, new, tx.maybe_row(Ended, "culprit_first", (job.seq,)))
 
 
 def _encoded(ids: Sequence[str]) -> str:
@@ -139,12 +138,12 @@ def _encoded(ids: Sequence[str]) -> str:
 
 def parents(tx: Transaction, seq: int) -> tuple[str, ...]:
     """What a job came after, as it was put or has been changed."""
-    relation = tx.maybe_row(_Relation, SQL["relation_get"], (seq,))
+    relation = tx.maybe_row(_Relation, "relation_get", (seq,))
     return msgspec.json.decode(relation.parents, type=tuple[str, ...]) if relation is not None else ()
 
 
 def waits(tx: Transaction, seq: int) -> bool:
-    return bool(tx.rows(SQL["has_edges"], (seq,)))
+    return bool(tx.rows("has_edges", (seq,)))
 
 
 def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> Ended | None:
@@ -157,34 +156,34 @@ def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) ->
         _follow(tx, parent.seq, child)
         if parent.state == DONE or (parent.state > DONE and policy == RUN):
             continue
-        tx.execute(SQL["edge_put"], (parent.seq, child, policy))
+        tx.execute("edge_put", (parent.seq, child, policy))
         if parent.state > DONE and policy == FAIL:
-            tx.execute(SQL["culprit_put"], (child, parent.seq))
+            tx.execute("culprit_put", (child, parent.seq))
             culprit = culprit or Ended(parent.seq, parent_id, parent.state)
     return culprit
 
 
 def _follow(tx: Transaction, parent: int, child: int) -> None:
-    tx.execute(SQL["follower_put"], (parent, child))
-    tx.execute(SQL["precede"], (parent,))
+    tx.execute("follower_put", (parent, child))
+    tx.execute("precede", (parent,))
 
 
 def some_need(tx: Transaction, seq: int, state: int) -> bool:
     """Whether one of the first followers of an ended job has not ended: it may still ask for its result."""
-    return any(needs for _, needs in tx.rows(SQL["followers_of"], (seq, state, limits.FOLLOWERS_IN_A_STEP)))
+    return any(needs for _, needs in tx.rows("followers_of", (seq, state, limits.FOLLOWERS_IN_A_STEP)))
 
 
 def is_needed(tx: Transaction, seq: int, state: int) -> bool:
     """Whether an ended job is to be kept for those that come after it. Followers that have ended are forgotten, some
     at a time."""
-    found = tx.rows(SQL["followers_of"], (seq, state, limits.FOLLOWERS_IN_A_STEP))
+    found = tx.rows("followers_of", (seq, state, limits.FOLLOWERS_IN_A_STEP))
     child = None
     for child, needs in found:
         if needs:
-            tx.execute(SQL["followers_forget"], (seq, child))
+            tx.execute("followers_forget", (seq, child))
             return True
     if child is not None:
-        tx.execute(SQL["followers_drop"], (seq, child))
+        tx.execute("followers_drop", (seq, child))
     return len(found) == limits.FOLLOWERS_IN_A_STEP
 
 
@@ -197,7 +196,7 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
         other = ahead.pop()
         if other == job.seq:
             return True
-        above = tx.rows(SQL["edges_up"], (other, left + 1))
+        above = tx.rows("edges_up", (other, left + 1))
         left -= len(above)
         if left < 0:
             raise limits.too_deep(job.id)
@@ -240,17 +239,17 @@ def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[st
 
 def _change(tx: Transaction, job: Placement, add: Sequence[str], remove: Sequence[str]) -> int:
     """Change what a job comes after, but for the edges that are new. Answers with its policy."""
-    before = tx.maybe_row(_Relation, SQL["relation_get"], (job.seq,))
+    before = tx.maybe_row(_Relation, "relation_get", (job.seq,))
     named = [] if before is None else msgspec.json.decode(before.parents, type=list[str])
     kept = [i for i in named if i not in remove or i in add]
     kept += [i for i in dict.fromkeys(add) if i not in kept]
-    tx.execute(SQL["relation_set"], (job.seq, _encoded(kept)))
-    tx.execute(SQL["flag_after"], (job.seq,))
-    for edge, parent_id, _ in tx.rows(SQL["edges_named"], (job.seq,)):
+    tx.execute("relation_set", (job.seq, _encoded(kept)))
+    tx.execute("flag_after", (job.seq,))
+    for edge, parent_id, _ in tx.rows("edges_named", (job.seq,)):
         if parent_id in remove and parent_id not in add:
-            tx.execute(SQL["edge_delete"], (edge,))
+            tx.execute("edge_delete", (edge,))
     for parent_id in set(remove) - set(add):
-        tx.execute(SQL["follower_delete"], (parent_id, job.seq))
+        tx.execute("follower_delete", (parent_id, job.seq))
     return FAIL if before is None else before.if_failed
 
 
@@ -263,11 +262,11 @@ def wait_for_children(tx: Transaction, job: Placement, ids: Sequence[str]) -> bo
     if why:
         _fail(tx, job, limits.dependency_error(why))
         return False
-    tx.execute(SQL["relation_set"], (job.seq, _encoded(ids)))
-    tx.execute(SQL["flag_resumed"], (job.seq,))
-    tx.execute(SQL["followers_delete"], (job.seq,))
+    tx.execute("relation_set", (job.seq, _encoded(ids)))
+    tx.execute("flag_resumed", (job.seq,))
+    tx.execute("followers_delete", (job.seq,))
     _come_after(tx, job.seq, ids, RUN)
-    tx.execute(SQL["relation_delay"], (job.seq, 0 if waits(tx, job.seq) else None))
+    tx.execute("relation_delay", (job.seq, 0 if waits(tx, job.seq) else None))
     admission.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
     return True
 
@@ -286,11 +285,11 @@ def _why_not_wait(tx: Transaction, job: Placement, ids: Sequence[str]) -> str:
 
 def drop_ended(tx: Transaction, seq: int) -> None:
     """A job that is revived by hand waits for those that are unfinished, and no more for the others."""
-    for edge, _, state in tx.rows(SQL["edges_named"], (seq,)):
+    for edge, _, state in tx.rows("edges_named", (seq,)):
         if state is None or state >= DONE:
-            tx.execute(SQL["edge_delete"], (edge,))
-    tx.execute(SQL["culprits_delete"], (seq,))
-    tx.execute(SQL["relation_delay"], (seq, None))
+            tx.execute("edge_delete", (edge,))
+    tx.execute("culprits_delete", (seq,))
+    tx.execute("relation_delay", (seq, None))
 
 
 def follow_again(tx: Transaction, seq: int) -> int:
@@ -307,15 +306,15 @@ def follow_again(tx: Transaction, seq: int) -> int:
 
 def release(tx: Transaction, job: Placement) -> None:
     """The last one is met."""
-    delay = tx.row(_Relation, SQL["relation_get"], (job.seq,)).delay
+    delay = tx.row(_Relation, "relation_get", (job.seq,)).delay
     if delay is not None:
-        tx.execute(SQL["relation_delay"], (job.seq, None))
+        tx.execute("relation_delay", (job.seq, None))
     admission.enter(tx, job, job.due if delay is None else tx.now + delay)
 
 
 def fail_with(tx: Transaction, job: Placement, parent: Ended) -> None:
     if parent.how == FAILED:
-        failure = tx.maybe_row(_Failure, SQL["failure_of"], (parent.seq,)) or _Failure(None, 0)
+        failure = tx.maybe_row(_Failure, "failure_of", (parent.seq,)) or _Failure(None, 0)
         _fail(tx, job, limits.failed_with(parent.id, failure.error, passed_on=bool(failure.passed_on)))
     else:
         words = limits.REMOVED_PARENT if parent.how == REMOVED else limits.CANCELLED_PARENT
@@ -323,7 +322,7 @@ def fail_with(tx: Transaction, job: Placement, parent: Ended) -> None:
 
 
 def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
-    tx.execute(SQL["fail_dependent"], (job.seq, tx.now, error))
+    tx.execute("fail_dependent", (job.seq, tx.now, error))
     if job.state != RUNNING:
         history.remember_sudden_end(tx, job.seq, "failed", limits.DEPENDENCY)
     tx.happened(job.seq, "failed", limits.DEPENDENCY)
@@ -338,14 +337,14 @@ def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
 def work_off(tx: Transaction) -> bool:
     """Tell the dependents of what has ended or was revived, a bounded number of them. True: there is more to do."""
     left = limits.EDGES_IN_A_STEP
-    while (note := tx.maybe_row(_Note, SQL["ended_first"])) is not None:
+    while (note := tx.maybe_row(_Note, "ended_first")) is not None:
         if left <= 0:
             return True
         seen, parent = note.seen, Ended(note.parent, note.id, note.how)
-        edges = tx.rows(SQL["edges_down"], (note.parent, seen, note.upto, left + 1))
+        edges = tx.rows("edges_down", (note.parent, seen, note.upto, left + 1))
         for edge, child, policy, job_id, queue, state, flags, due in edges:
             if left <= 0:
-                tx.execute(SQL["ended_seen"], (note.seq, seen))
+                tx.execute("ended_seen", (note.seq, seen))
                 break
             job = Placement(child, job_id, queue, state, 0, due, flags)
             left -= 1
@@ -355,7 +354,7 @@ def work_off(tx: Transaction) -> bool:
                 _look_at(tx, edge, policy, job, parent)
             seen = edge
         else:
-            tx.execute(SQL["ended_delete"], (note.seq,))
+            tx.execute("ended_delete", (note.seq,))
     return False
 
 
@@ -364,9 +363,9 @@ def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: 
     met = how == DONE or policy == RUN
     fails = not met and (how == REMOVED or policy == FAIL)
     if met or how == REMOVED:
-        tx.execute(SQL["edge_delete"], (edge,))
+        tx.execute("edge_delete", (edge,))
     if fails:
-        tx.execute(SQL["culprit_put"], (child.seq, parent.seq))
+        tx.execute("culprit_put", (child.seq, parent.seq))
     if child.state != BLOCKED:
         return
     if fails:
@@ -380,8 +379,8 @@ def _forgive(tx: Transaction, child: Placement, parent: int) -> int:
 
     Answers with what that costs beyond the look itself.
     """
-    tx.execute(SQL["culprit_delete"], (child.seq, parent))
-    if not tx.connection.changes() or child.state != FAILED or tx.rows(SQL["has_culprits"], (child.seq,)):
+    forgiven = tx.change("culprit_delete", (child.seq, parent))
+    if not forgiven or child.state != FAILED or tx.rows("has_culprits", (child.seq,)):
         return 0
     if key_is_taken(tx, child):
         return 0
@@ -415,8 +414,8 @@ def key_is_taken(tx: Transaction, job: Placement) -> bool:
     """A job that lost its key to a newer one comes back without it, but not beside it."""
     if not job.flags & UNIQUE:
         return False
-    key = tx.value(SQL["unique_key_of"], (job.seq,))
-    holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (key,))
+    key = tx.value("unique_key_of", (job.seq,))
+    holder = tx.maybe_row(KeyHolder, "unique_holder", (key,))
     return holder is not None and holder.seq != job.seq and holder.state < DONE
 
 
@@ -426,13 +425,13 @@ def bring_back(tx: Transaction, job: Placement, due: int) -> int:
     Answers with how many jobs it comes after: so many have been looked up.
     """
     history.remember_end(tx, job.seq, "failed" if job.state == FAILED else "cancelled")
-    tx.execute(SQL["remember"], (job.seq, tx.now, "revived", "", ""))
-    tx.execute(SQL["revive"], (job.seq, due))
+    tx.execute("remember", (job.seq, tx.now, "revived", "", ""))
+    tx.execute("revive", (job.seq, due))
     tx.happened(job.seq, "revived")
     tx.news(job.queue)
     named = follow_again(tx, job.seq) if job.flags & AFTER else 0
     if job.flags & PRECEDES:
-        tx.execute(SQL["ended_note"], (job.seq, job.id, REVIVED))
+        tx.execute("ended_note", (job.seq, job.id, REVIVED))
     if job.flags & LANED:
         lanes.join(tx, job.seq, job.queue)
     if job.flags & (AFTER | LANED):

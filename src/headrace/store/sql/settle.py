@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from headrace.records import Charge, ExchangeReply, Kind, Outcome, Ref, Report, Take, Token, Verdict
-from headrace.store.sqlite import admission, history, lanes, queues, relations, schedules, stats
-from headrace.store.sqlite import take as taking
-from headrace.store.sqlite.codes import (
+from headrace.store.sql import admission, history, lanes, queues, relations, schedules, stats
+from headrace.store.sql import take as taking
+from headrace.store.sql.codes import (
     BLOCKED,
     BODY,
     CANCELLED,
@@ -30,9 +28,8 @@ from headrace.store.sqlite.codes import (
     SCHEDULED,
     SPARE,
 )
-from headrace.store.sqlite.database import EVERYONE, INLINE, Redo, Transaction
-from headrace.store.sqlite.lanes import placement
-from headrace.store.sqlite.sessions import (
+from headrace.store.sql.lanes import placement
+from headrace.store.sql.sessions import (
     Session,
     find_session,
     has_expired,
@@ -40,8 +37,8 @@ from headrace.store.sqlite.sessions import (
     is_silent,
     mark_started,
 )
-from headrace.store.sqlite.statements import SQL
-from headrace.store.sqlite.take import Names
+from headrace.store.sql.take import Names
+from headrace.store.sql.transaction import EVERYONE, INLINE, Redo, Transaction
 
 VERDICTS = tuple(Verdict)
 
@@ -77,13 +74,13 @@ def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     session = find_session(tx, request.session)
     if is_repeat(_answered(session, request.unrecorded), request.number):
         return None
-    if tx.rows(SQL["holds_any"], (session.seq,)) or is_silent(tx, session):
+    if tx.rows("holds_any", (session.seq,)) or is_silent(tx, session):
         return None
-    special = tx.row(_Special, SQL["special"])
+    special = tx.row(_Special, "special")
     next_due = _next_due(tx)
     if special.ended or (next_due is not None and next_due <= tx.now):
         return None
-    if any(tx.value(SQL["ready_count"], (queue, 1)) for queue in request.names.with_work(tx, 1)):
+    if any(tx.value("ready_count", (queue, 1)) for queue in request.names.with_work(tx, 1)):
         return None
     return ExchangeReply([], [], tx.now, next_due, special.next_tick)
 
@@ -101,10 +98,10 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         seen = None, None  # what it still holds goes to others all the same
     if is_repeat(session, number):
         if None not in seen:
-            tx.execute(SQL["session_seen"], (session.seq, *seen))
+            tx.execute("session_seen", (session.seq, *seen))
         verdicts = [VERDICTS[code] for code in session.answer]
         leases = taking.again(tx, (session.seq, number), take)
-        unreleased = bool(tx.rows(SQL["ended_first"]))
+        unreleased = bool(tx.rows("ended_first"))
         return ExchangeReply(verdicts, leases, tx.now, _next_due(tx, unreleased), schedules.next_tick(tx))
     lag = tx.now - steady  # what turns the worker's steady clock into ours
     try:
@@ -112,7 +109,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     except _Unclear:
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
-    some_ended, any_lane, any_control, next_tick = tx.row(_Special, SQL["special"])
+    some_ended, any_lane, any_control, next_tick = tx.row(_Special, "special")
     unreleased = some_ended and relations.work_off(tx)
     if some_ended:
         next_tick = schedules.next_tick(tx)
@@ -129,7 +126,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
             tx.happened(lease.ref, "started", worker=session.name)
     if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, unreleased)
-    tx.execute(SQL["session_answer"], (session.seq, *seen, number, bytes(verdicts)))
+    tx.execute("session_answer", (session.seq, *seen, number, bytes(verdicts)))
     return ExchangeReply(verdicts, leases, tx.now, next_due, next_tick)
 
 
@@ -137,7 +134,7 @@ def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
     """When to come again: when the next job falls due, or at once if there are more dependents to release."""
     if unreleased:
         return tx.now
-    due: int | None = tx.maybe_value(SQL["next_due"])
+    due: int | None = tx.maybe_value("next_due")
     return due
 
 
@@ -208,13 +205,10 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
     settled: set[Ref] = set()
     for (token, began, ended, charge), refs in alike.items():
         run = _run_values(tx, began, ended, charge, lag)
-        tx.execute(SQL["done_together"], (msgspec.json.encode(refs).decode(), token, session.seq, *run, HOOKED))
-        changed = tx.connection.changes()
+        changed = tx.change("done_together", (tx.array(refs), token, session.seq, *run, HOOKED))
         settled.update(refs if changed == len(refs) else _settled(tx, session, [(ref, token) for ref in refs], changed))
     if rows:
-        before = tx.connection.total_changes()
-        tx.connection.executemany(SQL["done"], rows)
-        changed = tx.connection.total_changes() - before
+        changed = tx.change_many("done", rows)
         settled.update(_settled(tx, session, [(ref, token) for ref, token, *_ in rows], changed))
     return settled
 
@@ -225,7 +219,7 @@ def _settled(tx: Transaction, session: Session, leases: Sequence[tuple[Ref, Toke
         return [ref for ref, _ in leases]
     done = []
     for ref, token in leases:
-        job = tx.maybe_row(_Job, SQL["holder"], (ref,))
+        job = tx.maybe_row(_Job, "holder", (ref,))
         if job is not None and (job.token, job.state, job.session) == (token, DONE, session.seq):
             done.append(ref)
     if len(done) != changed:
@@ -274,7 +268,7 @@ def settle(
     ref, kind = outcome.ref, outcome.kind
     if kind is Kind.DONE:
         return _settle_done(tx, session, outcome, lag)
-    job = tx.maybe_row(_Job, SQL["holder"], (ref,))
+    job = tx.maybe_row(_Job, "holder", (ref,))
     if job is None or not job.is_held(outcome, session):
         return _refusal(session, outcome, job)
     began = None if outcome.began is None else outcome.began + lag
@@ -293,7 +287,7 @@ def settle(
     eventful = worded or (begun and not final)
     queue = (moved and outcome.queue) or job.queue
     tx.execute(
-        SQL["settle"],
+        "settle",
         (
             ref, becomes.state, becomes.due, queue, outcome.task if moved else None,
             None if moved else int(outcome.charge is Charge.ATTEMPT), 0 if moved else becomes.crashes,
@@ -366,15 +360,14 @@ def _run_values(
 
 def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
     values = _done_values(tx, session, outcome, lag)
-    tx.execute(SQL["done"], values)
-    if not tx.connection.changes():
-        job = tx.maybe_row(_Job, SQL["holder"], (outcome.ref,))
+    if not tx.change("done", values):
+        job = tx.maybe_row(_Job, "holder", (outcome.ref,))
         if job is None or not job.is_held(outcome, session):
             return _refusal(session, outcome, job)
-        tx.execute(SQL["done"], (*values[:-1], 0))
+        tx.execute("done", (*values[:-1], 0))
         admission.ended(tx, placement(tx, outcome.ref), DONE)
     if outcome.result is not None and len(outcome.result) > INLINE:
-        tx.execute(SQL["blob_put"], (outcome.id, RESULT, outcome.result))
+        tx.execute("blob_put", (outcome.id, RESULT, outcome.result))
     tx.ended.append(outcome.id)
     tx.happened(outcome.ref, "done", worker=session.name)
     return Verdict.OK
@@ -390,11 +383,11 @@ def _refusal(session: Session, outcome: Outcome, job: _Job | None) -> Verdict:
 
 def set_body(tx: Transaction, seq: Ref, job_id: str, body: bytes) -> None:
     large = len(body) > INLINE
-    tx.execute(SQL["set_body"], (seq, b"" if large else body, LARGE_BODY if large else 0))
+    tx.execute("set_body", (seq, b"" if large else body, LARGE_BODY if large else 0))
     if large:
-        tx.execute(SQL["blob_put"], (job_id, BODY, body))
+        tx.execute("blob_put", (job_id, BODY, body))
     else:
-        tx.execute(SQL["blob_delete"], (seq, BODY))
+        tx.execute("blob_delete", (seq, BODY))
 
 
 def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], crashed: bool) -> None:
@@ -403,7 +396,7 @@ def take_away(tx: Transaction, session: Session, lease: tuple[Ref, Token, str], 
     kind = Kind.CRASHED if crashed else Kind.RELEASED
     note = "its worker died" if crashed else ""
     settle(tx, session, Outcome(ref=ref, token=token, id=job_id, kind=kind, note=note), 0)
-    tx.execute(SQL["bump_token"], (ref,))
+    tx.execute("bump_token", (ref,))
 
 
 # -- report -----------------------------------------------------------------------------------------
@@ -414,24 +407,24 @@ def report(
 ) -> list[bool]:
     session = _answered(find_session(tx, session_id), unrecorded)
     if is_repeat(session, number):
-        tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+        tx.execute("session_seen", (session.seq, tx.steady, tx.now))
         return [bool(code) for code in session.answer]
     lag = tx.now - steady
     answers = [_report_one(tx, session, entry, lag) for entry in reports]
-    tx.execute(SQL["session_answer"], (session.seq, tx.steady, tx.now, number, bytes(answers)))
+    tx.execute("session_answer", (session.seq, tx.steady, tx.now, number, bytes(answers)))
     return answers
 
 
 def _report_one(tx: Transaction, session: Session, entry: Report, lag: int) -> bool:
     done, total = entry.progress or (None, None)
-    if not tx.rows(SQL["report"], (entry.ref, entry.token, session.seq, done, total, entry.data)):
+    if not tx.rows("report", (entry.ref, entry.token, session.seq, done, total, entry.data)):
         return False
     if entry.progress is not None:
         tx.happened(entry.ref, "progress", "{:.14g}/{:.14g}".format(*entry.progress), session.name)
     for at, words in entry.log:
         tx.happened(entry.ref, "log", words, session.name)
-        tx.execute(SQL["remember"], (entry.ref, at + lag, "log", words, session.name))
+        tx.execute("remember", (entry.ref, at + lag, "log", words, session.name))
     if entry.log:
-        tx.execute(SQL["mark_history"], (entry.ref,))
+        tx.execute("mark_history", (entry.ref,))
         history.trim(tx, entry.ref)
     return True

@@ -8,13 +8,12 @@ from typing import NamedTuple
 from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sqlite import admission, history, lanes, relations
-from headrace.store.sqlite.codes import AFTER, DONE, RUNNING, TRACKED
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.lanes import Placement, find_job
-from headrace.store.sqlite.sessions import Session
-from headrace.store.sqlite.settle import set_body, settle
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import admission, history, lanes, relations
+from headrace.store.sql.codes import AFTER, DONE, RUNNING, TRACKED
+from headrace.store.sql.lanes import Placement, find_job
+from headrace.store.sql.sessions import Session
+from headrace.store.sql.settle import set_body, settle
+from headrace.store.sql.transaction import Transaction
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
@@ -33,7 +32,7 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     job = find_job(tx, job_id)
     if job is None or job.state == RUNNING or job.state >= DONE:
         return False
-    tx.execute(SQL["edit"], (job.seq, change.queue, change.priority, change.options, change.data))
+    tx.execute("edit", (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
     history.edited(tx, job.seq, limits.what_changes(change))
@@ -51,8 +50,8 @@ def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:
     if change.run_at is None and change.delay is None:
         return lanes.own_due(tx, job)
     if job.flags & AFTER:
-        waits = bool(tx.rows(SQL["has_edges"], (job.seq,)))
-        tx.execute(SQL["relation_delay"], (job.seq, change.delay if waits else None))
+        waits = bool(tx.rows("has_edges", (job.seq,)))
+        tx.execute("relation_delay", (job.seq, change.delay if waits else None))
     return change.run_at if change.run_at is not None else tx.now + (change.delay or 0)
 
 
@@ -71,12 +70,12 @@ def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _take_back_one(tx: Transaction, job_id: str) -> bool:
-    held = tx.maybe_row(_Held, SQL["running_by_id"], (job_id,))
+    held = tx.maybe_row(_Held, "running_by_id", (job_id,))
     if held is None:
         return False
-    session = tx.row(Session, SQL["session_by_seq"], (held.session,))
+    session = tx.row(Session, "session_by_seq", (held.session,))
     settle(tx, session, Outcome(ref=held.seq, token=held.token, id=job_id, kind=Kind.RELEASED), 0, what="taken back")
-    tx.execute(SQL["bump_token"], (held.seq,))
+    tx.execute("bump_token", (held.seq,))
     tx.stop = True
     return True
 
@@ -89,10 +88,10 @@ def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequenc
         known.append(job is not None)
         if job is not None:
             for word in remove:
-                tx.execute(SQL["tag_remove"], (job.seq, word))
+                tx.execute("tag_remove", (job.seq, word))
             for word in add:
-                tx.execute(SQL["tag_add"], (job_id, word))
-            tx.execute(SQL["tag_mark"], (job.seq,))
+                tx.execute("tag_add", (job_id, word))
+            tx.execute("tag_mark", (job.seq,))
     return known
 
 
@@ -102,14 +101,14 @@ def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
         job = find_job(tx, job_id)
         known.append(job is not None)
         if job is not None:
-            tx.execute(SQL["track" if on else "untrack"], (job.seq,))
-            tx.execute(SQL["track_mark"], (job.seq, TRACKED if on else 0))
+            tx.execute("track" if on else "untrack", (job.seq,))
+            tx.execute("track_mark", (job.seq, TRACKED if on else 0))
     return known
 
 
 def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
     for name, value in changes.items():
         if value is None:
-            tx.execute(SQL["setting_unset"], (name,))
+            tx.execute("setting_unset", (name,))
         else:
-            tx.execute(SQL["setting_set"], (name, value))
+            tx.execute("setting_set", (name, value))

@@ -16,13 +16,12 @@ from headrace.errors import ConfigurationError, NoWorkers
 from headrace.records import NewJob, Put
 from headrace.store import limits
 from headrace.store.contract import Operation
-from headrace.store.sqlite import lanes, relations
-from headrace.store.sqlite import put as puts
-from headrace.store.sqlite.database import Step, Steps, Transaction
-from headrace.store.sqlite.lanes import find_job
-from headrace.store.sqlite.relations import KeyHolder
-from headrace.store.sqlite.sessions import run_out
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import lanes, relations
+from headrace.store.sql import put as puts
+from headrace.store.sql.lanes import find_job
+from headrace.store.sql.relations import KeyHolder
+from headrace.store.sql.sessions import run_out
+from headrace.store.sql.transaction import Step, Steps, Transaction
 
 AT_ONCE = 1_000
 """What one transaction puts, in plain jobs: about 10 ms."""
@@ -80,15 +79,15 @@ def weight(job: NewJob) -> int:
     return cost
 
 
-def put(jobs: Sequence[NewJob], run_folder: str) -> Operation[list[Put]]:
+def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
     if len(jobs) <= AT_ONCE and all(map(puts.plain, jobs)):
         return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
     parts = _parts(jobs)
     if len(parts) == 1 and (len(jobs) != 1 or len(jobs[0].after) <= PARENTS_AT_ONCE):
-        return Step(lambda tx: puts.put(tx, jobs, run_folder))
+        return Step(lambda tx: puts.put(tx, jobs))
     limits.check_batch(jobs)
-    return Steps(lambda: _in_parts(jobs, parts, run_folder))
+    return Steps(lambda: _in_parts(jobs, parts))
 
 
 def _parts(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
@@ -105,16 +104,14 @@ def _parts(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
     return parts
 
 
-def _in_parts(
-    jobs: Sequence[NewJob], parts: Sequence[list[NewJob]], run_folder: str
-) -> Generator[Step[Any], Any, list[Put]]:
+def _in_parts(jobs: Sequence[NewJob], parts: Sequence[list[NewJob]]) -> Generator[Step[Any], Any, list[Put]]:
     accepted = False
     while not accepted:  # sweeps have forgotten the batch of a client that was stopped for a minute
-        batch = yield Step(partial(_begin, jobs=jobs, run_folder=run_folder))
+        batch = yield Step(partial(_begin, jobs=jobs))
         try:
             for some, numbered in _groups(parts):
                 yield Step(partial(_stage, batch=batch, jobs=some, parts=numbered))
-            accepted = yield Step(partial(_accept, batch=batch, jobs=jobs, run_folder=run_folder))
+            accepted = yield Step(partial(_accept, batch=batch, jobs=jobs))
         except (ConfigurationError, NoWorkers):
             while (yield Step(partial(_forget, batch=batch))):
                 pass
@@ -128,10 +125,9 @@ def _in_parts(
     return [put for number in range(len(parts)) for put in answers[number]]
 
 
-def _begin(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> int:
-    puts.roll_call(tx, jobs, run_folder)
-    tx.execute(SQL["batch_begin"], (tx.steady,))
-    return tx.connection.last_insert_rowid()
+def _begin(tx: Transaction, jobs: Sequence[NewJob]) -> int:
+    puts.roll_call(tx, jobs)
+    return int(tx.value("batch_begin", (tx.steady,)))
 
 
 def _groups(parts: Sequence[list[NewJob]]) -> Iterator[tuple[list[NewJob], dict[int, bytes]]]:
@@ -150,21 +146,20 @@ def _groups(parts: Sequence[list[NewJob]]) -> Iterator[tuple[list[NewJob], dict[
 
 def _stage(tx: Transaction, batch: int, jobs: Sequence[NewJob], parts: dict[int, bytes]) -> None:
     lanes.check(tx, jobs)
-    tx.execute(SQL["batch_staged"], (batch, tx.steady))
-    tx.connection.executemany(SQL["part_put"], [(batch, number, part) for number, part in parts.items()])
+    tx.execute("batch_staged", (batch, tx.steady))
+    tx.change_many("part_put", [(batch, number, part) for number, part in parts.items()])
 
 
-def _accept(tx: Transaction, batch: int, jobs: Sequence[NewJob], run_folder: str) -> bool:
-    puts.roll_call(tx, jobs, run_folder)
-    tx.execute(SQL["batch_accept"], (batch, tx.now))
-    return tx.connection.changes() > 0
+def _accept(tx: Transaction, batch: int, jobs: Sequence[NewJob]) -> bool:
+    puts.roll_call(tx, jobs)
+    return tx.change("batch_accept", (batch, tx.now)) > 0
 
 
 def admit(tx: Transaction, batch: int) -> Admitted | None:
     """Bring in the next part of a batch, or some more parents of its job. None: all of it has come in."""
-    part = tx.maybe_row(_Part, SQL["part_first"], (batch,))
+    part = tx.maybe_row(_Part, "part_first", (batch,))
     if part is None:
-        tx.execute(SQL["batch_delete"], (batch,))
+        tx.execute("batch_delete", (batch,))
         return None
     jobs = _decode(part.jobs)
     last, linked = jobs[-1], part.linked + PARENTS_AT_ONCE
@@ -174,18 +169,17 @@ def admit(tx: Transaction, batch: int) -> Admitted | None:
     else:
         answers = puts.bring_in(tx, jobs, part.put, PARENTS_AT_ONCE)
     if len(last.after) > linked and relations.is_arriving(tx, last.id):
-        tx.execute(SQL["part_linked"], (part.seq, linked))
+        tx.execute("part_linked", (part.seq, linked))
     else:
-        tx.execute(SQL["part_delete"], (part.seq,))
+        tx.execute("part_delete", (part.seq,))
     return Admitted(part.number, answers)
 
 
 def _forget(tx: Transaction, batch: int) -> bool:
     """Forget some parts of a batch that does not come in. False: that was all of it."""
-    tx.execute(SQL["parts_forget"], (batch,))
-    if tx.connection.changes():
+    if tx.change("parts_forget", (batch,)):
         return True
-    tx.execute(SQL["batch_delete"], (batch,))
+    tx.execute("batch_delete", (batch,))
     return False
 
 
@@ -195,7 +189,7 @@ def _found(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
     for job in jobs:
         holder = None
         if job.unique_key is not None and find_job(tx, job.id) is None:
-            holder = tx.maybe_row(KeyHolder, SQL["unique_holder"], (job.unique_key,))
+            holder = tx.maybe_row(KeyHolder, "unique_holder", (job.unique_key,))
         answers.append(Put(job.id, True) if holder is None else Put(holder.id, False))
     return answers
 
@@ -205,7 +199,7 @@ def _found(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
 
 def left_behind(tx: Transaction) -> Batch | None:
     """The oldest batch whose client seems to be dead."""
-    batch = tx.maybe_row(Batch, SQL["batch_first"])
+    batch = tx.maybe_row(Batch, "batch_first")
     patience = ADOPTED_AFTER if batch is not None and batch.put is not None else FORGOTTEN_AFTER
     return batch if batch is not None and run_out(tx, batch.staged, patience) else None
 

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from headrace.store.facets import QueueControl
-from headrace.store.sqlite.database import EVERYONE, Transaction
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.transaction import EVERYONE, Transaction
 
 
 def controls(tx: Transaction) -> list[QueueControl]:
     return [
         QueueControl(queue=queue, limit=limit, paused_by=by, paused_at=at)
-        for queue, limit, by, at in tx.rows(SQL["controls"])
+        for queue, limit, by, at in tx.rows("controls")
     ]
 
 
 def control(tx: Transaction, queue: str) -> QueueControl | None:
     """What has been said about a queue."""
-    for name, limit, by, at in tx.rows(SQL["control_get"], (queue,)):
+    for name, limit, by, at in tx.rows("control_get", (queue,)):
         return QueueControl(queue=name, limit=limit, paused_by=by, paused_at=at)
     return None
 
 
 def _say(tx: Transaction, queue: str, limit: int | None, by: str | None, at: int | None) -> None:
     if limit is None and at is None:
-        tx.execute(SQL["control_delete"], (queue,))
+        tx.execute("control_delete", (queue,))
     else:
-        tx.execute(SQL["control_set"], (queue, limit, by, at))
+        tx.execute("control_set", (queue, limit, by, at))
     tx.news(queue, EVERYONE)
 
 
@@ -65,7 +64,7 @@ def free(tx: Transaction, said: QueueControl | None, wanted: int) -> int:
         return 0
     if said.limit is None:
         return wanted
-    running: int = tx.value(SQL["queue_running"], (said.queue, said.limit))
+    running: int = tx.value("queue_running", (said.queue, said.limit))
     return min(wanted, max(0, said.limit - running))
 
 
@@ -74,6 +73,6 @@ LOOKED_AT = 64
 
 def with_work(tx: Transaction) -> dict[str, int]:
     """Some queues whose jobs could be taken now, and for each a worker that should look."""
-    ready = [queue for (queue,) in tx.rows(SQL["ready_queues"], ("", LOOKED_AT))]
-    due = [queue for (queue,) in tx.rows(SQL["due_queue"], (tx.now,))]
+    ready = [queue for (queue,) in tx.rows("ready_queues", ("", LOOKED_AT))]
+    due = [queue for (queue,) in tx.rows("due_queue", (tx.now,))]
     return {queue: 1 for queue in (*ready, *due) if free(tx, control(tx, queue), 1)}

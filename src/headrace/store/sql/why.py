@@ -5,27 +5,26 @@ from __future__ import annotations
 from headrace.records import Snapshot, State
 from headrace.store import limits
 from headrace.store.facets import Circumstances
-from headrace.store.sqlite import find, lanes, queues
-from headrace.store.sqlite.codes import AFTER, ALL, DONE, LANED, STATES
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.lanes import Placement
-from headrace.store.sqlite.sessions import sessions
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import find, lanes, queues
+from headrace.store.sql.codes import AFTER, ALL, DONE, LANED, STATES
+from headrace.store.sql.lanes import Placement
+from headrace.store.sql.sessions import sessions
+from headrace.store.sql.transaction import Transaction
 from headrace.values.glob import any_fits
 
 
-def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstances | None:
+def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
     (snapshot,) = find.get(tx, [job_id])
     if snapshot is None:
         return None
-    job = tx.row(Placement, SQL["placement_by_id"], (job_id,))
+    job = tx.row(Placement, "placement_by_id", (job_id,))
     control = queues.control(tx, job.queue)
     waits_for, unmet = _unmet(tx, job)
     running: list[tuple[str, str]] = []
     runs = 0
     if control is not None and control.limit is not None:
-        running = tx.rows(SQL["queue_running_some"], (job.queue, limits.SHOWN))
-        runs = tx.value(SQL["queue_running"], (job.queue, ALL))
+        running = tx.rows("queue_running_some", (job.queue, limits.SHOWN))
+        runs = tx.value("queue_running", (job.queue, ALL))
     in_lane = bool(job.flags & LANED)
     return Circumstances(
         now=tx.now,
@@ -37,21 +36,21 @@ def circumstances(tx: Transaction, job_id: str, run_folder: str) -> Circumstance
         queue_runs=runs,
         lane=lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key) if in_lane else None,
         ahead=lanes.ahead(tx, job.seq, job.queue) if in_lane else None,
-        listeners=_listeners(tx, snapshot, run_folder),
+        listeners=_listeners(tx, snapshot),
     )
 
 
 def _unmet(tx: Transaction, job: Placement) -> tuple[tuple[tuple[str, State], ...], int]:
     if not job.flags & AFTER or job.state >= DONE:
         return (), 0
-    some = tx.rows(SQL["waits_for"], (job.seq, limits.SHOWN))
-    return tuple((parent, STATES[state]) for parent, state in some), tx.value(SQL["edges_count"], (job.seq,))
+    some = tx.rows("waits_for", (job.seq, limits.SHOWN))
+    return tuple((parent, STATES[state]) for parent, state in some), tx.value("edges_count", (job.seq,))
 
 
-def _listeners(tx: Transaction, job: Snapshot, run_folder: str) -> tuple[str, ...]:
+def _listeners(tx: Transaction, job: Snapshot) -> tuple[str, ...]:
     names = [
         session.info.name
-        for session in sessions(tx, run_folder)
+        for session in sessions(tx)
         if session.alive and any_fits(session.info.queues, job.queue) and job.task in session.info.tasks
     ]
     return tuple(sorted(names)[: limits.SHOWN])

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import apsw
-
-from headrace.errors import ConfigurationError
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
-from headrace.store.facets import Rows
 from headrace.store.history import complete_history
-from headrace.store.sqlite import schedules
-from headrace.store.sqlite.codes import (
+from headrace.store.sql import schedules
+from headrace.store.sql.codes import (
     AFTER,
     BODY,
     CANCELLING,
@@ -30,10 +26,9 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.lanes import find_job, laned
-from headrace.store.sqlite.relations import parents
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.lanes import find_job, laned
+from headrace.store.sql.relations import parents
+from headrace.store.sql.transaction import Transaction
 
 
 class _Found(NamedTuple):
@@ -45,7 +40,7 @@ class _Found(NamedTuple):
 
 
 def _by_id(tx: Transaction, job_id: str) -> _Found | None:
-    for row in tx.rows(f"{SQL['snapshot']} WHERE job.id = ?1", (job_id,)):
+    for row in tx.find("WHERE job.id = ?", (job_id,)):
         return _found(tx, *row)
     return None
 
@@ -73,8 +68,8 @@ def _found(
         max_crashes=max_crashes, token=token, worker=worker or "", data=data,
         progress=None if done is None or total is None else (done, total), result=result, error=error, group=failure,
         cancelling=bool(flags & CANCELLING), deferred_since=deferred_since,
-        unique_key=tx.maybe_value(SQL["unique_of"], (seq,)) if flags & UNIQUE else None,
-        tags=tuple(word for (word,) in tx.rows(SQL["tags_of"], (seq,))) if flags & TAGGED else (),
+        unique_key=tx.maybe_value("unique_of", (seq,)) if flags & UNIQUE else None,
+        tags=tuple(word for (word,) in tx.rows("tags_of", (seq,))) if flags & TAGGED else (),
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
         schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
@@ -85,7 +80,7 @@ def _found(
 
 
 def large_value(tx: Transaction, seq: int, kind: int) -> bytes:
-    return bytes(tx.value(SQL["blob_get"], (seq, kind)))
+    return bytes(tx.value("blob_get", (seq, kind)))
 
 
 def has_ended(tx: Transaction, job_id: str) -> bool:
@@ -105,15 +100,15 @@ def find(tx: Transaction, wanted: Filter) -> Page:
     conditions, values = _conditions(wanted)
     floor = None
     if conditions and not place:
-        floor = tx.maybe_value(SQL["floor"], (before, LOOKED_AT))
+        floor = tx.maybe_value("floor", (before, LOOKED_AT))
         if floor is not None:
             conditions.append("job.seq >= ?")
             values.append(floor)
     place = place or "job.seq"
     # Only constants and question marks make up this text.
     where = " AND ".join([f"{place} < ?", *conditions])
-    statement = f"{SQL['snapshot']} {join} WHERE {where} ORDER BY {place} DESC LIMIT ?"
-    rows = tx.rows(statement, (before, *values, wanted.limit + 1))
+    clauses = f"{join} WHERE {where} ORDER BY {place} DESC LIMIT ?"
+    rows = tx.find(clauses, (before, *values, wanted.limit + 1))
     found = [_found(tx, *row) for row in rows[: wanted.limit]]
     cursor = found[-1].seq if len(rows) > wanted.limit else floor
     return Page([job.snapshot for job in found], None if cursor is None else str(cursor))
@@ -162,16 +157,16 @@ def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
 
 
 def tags(tx: Transaction, limit: int) -> list[tuple[str, int]]:
-    return [(tag, jobs) for tag, jobs in tx.rows(SQL["tags_most"], (limit,))]
+    return [(tag, jobs) for tag, jobs in tx.rows("tags_most", (limit,))]
 
 
 def failures(tx: Transaction, limit: int) -> list[tuple[str, int]]:
-    return [(group, jobs) for group, jobs in tx.rows(SQL["failures"], (limit,))]
+    return [(group, jobs) for group, jobs in tx.rows("failures", (limit,))]
 
 
 def counts(tx: Transaction) -> list[Counts]:
     queues: dict[str, dict[State, int]] = {}
-    for queue, state, number in tx.execute(SQL["counts"]):
+    for queue, state, number in tx.rows("counts"):
         queues.setdefault(queue, {})[STATES[state]] = number
     return [Counts(queue, queues[queue]) for queue in sorted(queues)]
 
@@ -180,52 +175,15 @@ def history(tx: Transaction, job_id: str) -> list[HistoryRecord]:
     found = _by_id(tx, job_id)
     if found is None:
         return []
-    recorded = tx.rows(SQL["history_of"], (found.seq,)) if found.flags & HISTORY else []
+    recorded = tx.rows("history_of", (found.seq,)) if found.flags & HISTORY else []
     return complete_history(found.snapshot, [HistoryRecord(*line) for line in recorded], tx.number("max-job-history"))
 
 
 def settings(tx: Transaction) -> dict[str, int]:
-    return dict(tx.rows(SQL["settings"]))
+    return dict(tx.rows("settings"))
 
 
 def peek(tx: Transaction, queue: str, limit: int) -> list[Snapshot]:
     """What stands in line, in its order."""
-    statement = f"{SQL['snapshot']} WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, job.seq LIMIT ?2"
-    return [_found(tx, *row).snapshot for row in tx.rows(statement, (queue, limit))]
-
-
-# -- any single statement that only reads ------------------------------------------------------------
-
-
-_READING = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
-_HARMLESS_PRAGMAS = frozenset({"table_info", "table_list"})
-
-
-def sql(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
-    """What a query answers."""
-    columns: list[str] = []
-
-    def begins(cursor: apsw.Cursor, _: str, __: object) -> bool:
-        if columns:
-            raise ConfigurationError("One statement at a time: there is more after the first semicolon.")
-        columns.extend(column for column, *_ in cursor.get_description())
-        return True
-
-    cursor = tx.connection.cursor()
-    cursor.exec_trace = begins
-    tx.connection.authorizer = _only_reads
-    try:
-        rows = list(cursor.execute(query, tuple(values)))
-    except apsw.AuthError as error:
-        raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.") from error
-    except (apsw.SQLError, apsw.BindingsError, TypeError) as error:
-        raise ConfigurationError(f"This query can't be run: {error}. (The views are jobs and schedules.)") from error
-    finally:
-        tx.connection.authorizer = None
-    return Rows(tuple(columns), rows)
-
-
-def _only_reads(act: int, first: str | None, *_: str | None) -> int:
-    """Asked for each thing that a statement would do, before it does any."""
-    harmless = act in _READING or (act == apsw.SQLITE_PRAGMA and first in _HARMLESS_PRAGMAS)
-    return apsw.SQLITE_OK if harmless else apsw.SQLITE_DENY
+    clauses = f"WHERE state = {READY} AND queue = ? ORDER BY priority DESC, due, job.seq LIMIT ?"
+    return [_found(tx, *row).snapshot for row in tx.find(clauses, (queue, limit))]

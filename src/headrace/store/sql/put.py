@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from headrace.errors import NoWorkers
 from headrace.records import IfFailed, NewJob, Put
 from headrace.store import limits
-from headrace.store.sqlite import admission, history, lanes, relations, schedules, stats
-from headrace.store.sqlite.codes import (
+from headrace.store.sql import admission, history, lanes, relations, schedules, stats
+from headrace.store.sql.codes import (
     AFTER,
     BODY,
     CANCELLED,
@@ -29,10 +29,9 @@ from headrace.store.sqlite.codes import (
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sqlite.database import EVERYONE, INLINE, Transaction
-from headrace.store.sqlite.lanes import Placement, find_job
-from headrace.store.sqlite.sessions import live_listeners
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.lanes import Placement, find_job
+from headrace.store.sql.sessions import live_listeners
+from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction
 
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
@@ -76,9 +75,9 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
     return (*common, flags, b"" if large else job.body, options, job.unique_key)
 
 
-def put(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> list[Put]:
+def put(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
     limits.check_batch(jobs)
-    roll_call(tx, jobs, run_folder)
+    roll_call(tx, jobs)
     lanes.check(tx, jobs)
     return bring_in(tx, jobs, tx.now)
 
@@ -98,7 +97,7 @@ def put_plain(tx: Transaction, jobs: Sequence[NewJob], now: int) -> list[Put]:
     if tx.listened:
         return bring_in(tx, jobs, now)
     _note_work(tx, jobs)
-    tx.connection.executemany(SQL["put"], [plain_row(job, now) for job in jobs])
+    tx.change_many("put", [plain_row(job, now) for job in jobs])
     return [Put(job.id, True) for job in jobs]
 
 
@@ -107,9 +106,9 @@ def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
         tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
 
 
-def roll_call(tx: Transaction, jobs: Sequence[NewJob], run_folder: str) -> None:
+def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     for queue, task in {(job.queue, job.task) for job in jobs if job.require_worker}:
-        if not live_listeners(tx, queue, task, run_folder):
+        if not live_listeners(tx, queue, task):
             raise NoWorkers(f"No live worker listens to queue {queue!r} and knows task {task!r}. Nothing was enqueued.")
 
 
@@ -120,28 +119,28 @@ def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
         clash = _make_way(tx, job)
         if clash is not None:
             return Put(clash, False)
-    tx.execute(SQL["put"], _row(job, now))
-    if tx.connection.changes():
-        tx.happened(tx.connection.last_insert_rowid(), "created")
+    if tx.change("put", _row(job, now)):
+        if tx.listened:
+            tx.happened(tx.row(Placement, "placement_by_id", (job.id,)).seq, "created")
         if len(job.body) > INLINE:
-            tx.execute(SQL["blob_put"], (job.id, BODY, job.body))
+            tx.execute("blob_put", (job.id, BODY, job.body))
         for tag in job.tags:
-            tx.execute(SQL["tag_add"], (job.id, tag))
+            tx.execute("tag_add", (job.id, tag))
         if job.schedule is not None:
             schedules.note(tx, job)
         if job.data is not None:
-            tx.execute(SQL["set_data"], (job.id, job.data))
+            tx.execute("set_data", (job.id, job.data))
         if job.lane is not None or relations.is_related(job):
-            relations.arrive(tx, tx.row(Placement, SQL["placement_by_id"], (job.id,)), job, parents)
+            relations.arrive(tx, tx.row(Placement, "placement_by_id", (job.id,)), job, parents)
     if job.unique_key is not None:
         until = None if job.unique_for is None else now + job.unique_for
-        tx.execute(SQL["unique_take"], (job.unique_key, until, job.id))
+        tx.execute("unique_take", (job.unique_key, until, job.id))
     return Put(job.id, True)
 
 
 def _make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
-    holder = tx.maybe_row(relations.KeyHolder, SQL["unique_holder"], (job.unique_key,))
+    holder = tx.maybe_row(relations.KeyHolder, "unique_holder", (job.unique_key,))
     if holder is not None and (holder.state < DONE or (holder.until is not None and holder.until > tx.now)):
         if not job.replace or holder.state == RUNNING or holder.state >= DONE:
             return holder.id
@@ -162,7 +161,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
         return False
     seq, state, flags = job.seq, job.state, job.flags
     if state == RUNNING:
-        tx.execute(SQL["cancel_running"], (seq,))
+        tx.execute("cancel_running", (seq,))
         tx.stop = True
         if not flags & CANCELLING:
             tx.happened(seq, "cancelling")
@@ -171,7 +170,7 @@ def _cancel_one(tx: Transaction, job_id: str) -> bool:
     elif state != CANCELLED:
         if state == FAILED:
             history.remember_end(tx, seq, "failed")
-        tx.execute(SQL["cancel_waiting"], (seq, tx.now))
+        tx.execute("cancel_waiting", (seq, tx.now))
         history.remember_sudden_end(tx, seq, "cancelled")
         tx.happened(seq, "cancelled")
         tx.ended.append(job_id)
@@ -200,7 +199,7 @@ def _delete_one(tx: Transaction, job_id: str, why: str) -> bool:
 def remove(tx: Transaction, seq: int, state: int, flags: int) -> None:
     """A job goes; if it is done, its durations stay in the statistics."""
     if state == DONE:
-        stats.fold(tx, tx.rows(SQL["times_of"], (seq,)))
+        stats.fold(tx, tx.rows("times_of", (seq,)))
     erase(tx, seq, flags)
 
 
@@ -208,19 +207,19 @@ def erase(tx: Transaction, seq: int, flags: int) -> None:
     """Remove all trace of a job. Its flags say where there are traces."""
     if flags & (AFTER | PRECEDES | LANED | RECURRING):
         admission.removed(tx, seq)
-    tx.execute(SQL["delete_job"], (seq,))
+    tx.execute("delete_job", (seq,))
     if flags & HISTORY:
-        tx.execute(SQL["delete_history"], (seq,))
+        tx.execute("delete_history", (seq,))
     if flags & UNIQUE:
-        tx.execute(SQL["delete_unique"], (seq,))
+        tx.execute("delete_unique", (seq,))
     if flags & (LARGE_BODY | LARGE_RESULT):
-        tx.execute(SQL["delete_blobs"], (seq,))
+        tx.execute("delete_blobs", (seq,))
     if flags & TAGGED:
-        tx.execute(SQL["delete_tags"], (seq,))
+        tx.execute("delete_tags", (seq,))
     if flags & TRACKED:
-        tx.execute(SQL["untrack"], (seq,))
+        tx.execute("untrack", (seq,))
     if flags & MORE:
-        tx.execute(SQL["delete_more"], (seq,))
+        tx.execute("delete_more", (seq,))
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:

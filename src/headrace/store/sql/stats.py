@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.store.facets import DayStats, Tally
-from headrace.store.sqlite.codes import FAILURES, RETRIES, RUN_TIMES, WAITS
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.codes import FAILURES, RETRIES, RUN_TIMES, WAITS
+from headrace.store.sql.transaction import Transaction
 from headrace.store.stats import DAY, LONGEST, add, bucket_of
 
 ALL = -1
@@ -31,7 +30,7 @@ def fold(tx: Transaction, jobs: Iterable[Times]) -> None:
             place = (day, queue, kind, bucket_of(length) if day >= first_with_buckets else ALL)
             count, total, squares = sums.get(place, (0, 0.0, 0.0))
             sums[place] = count + number, total + number * length, squares + number * length * length
-    tx.connection.executemany(SQL["stat_add"], [(*place, *summed) for place, summed in sums.items()])
+    tx.change_many("stat_add", [(*place, *summed) for place, summed in sums.items()])
 
 
 def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
@@ -48,7 +47,7 @@ def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
 
 def count(tx: Transaction, queue: str, at: int, kind: int) -> None:
     """A retry, or a failure."""
-    tx.execute(SQL["stat_add"], (at // DAY, queue, kind, ALL, 1, 0.0, 0.0))
+    tx.execute("stat_add", (at // DAY, queue, kind, ALL, 1, 0.0, 0.0))
 
 
 def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
@@ -56,9 +55,9 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
         return DayStats(queue=queue, day=day)
     span = (queue, day * DAY, (day + 1) * DAY)
     tallies = {kind: Tally() for kind in range(4)}
-    for kind, bucket, number, total, squares in tx.rows(SQL["stat_kept"], (queue, day)):
+    for kind, bucket, number, total, squares in tx.rows("stat_kept", (queue, day)):
         tallies[kind] = add(tallies[kind], Tally(number, total, squares, {} if bucket == ALL else {bucket: number}))
-    for (_, _, kind, length), number in _durations(tx.rows(SQL["stat_derived"], span)).items():
+    for (_, _, kind, length), number in _durations(tx.rows("stat_derived", span)).items():
         buckets = {bucket_of(length): number}
         tallies[kind] = add(tallies[kind], Tally(number, number * length, number * length * length, buckets))
     with_buckets = day >= first_day(tx, "histogram-history")
@@ -73,17 +72,17 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
         run=runs,
         retries=tallies[RETRIES].count,
         failures=tallies[FAILURES].count,
-        failed=tx.value(SQL["stat_failed"], span),
+        failed=tx.value("stat_failed", span),
     )
 
 
 def _old_day(tx: Transaction) -> int | None:
-    day: int | None = tx.maybe_value(SQL["stat_old"], (first_day(tx, "stats-history"),))
+    day: int | None = tx.maybe_value("stat_old", (first_day(tx, "stats-history"),))
     return day
 
 
 def _day_to_flatten(tx: Transaction) -> int | None:
-    day: int | None = tx.maybe_value(SQL["stat_with_buckets"], (first_day(tx, "histogram-history"),))
+    day: int | None = tx.maybe_value("stat_with_buckets", (first_day(tx, "histogram-history"),))
     return day
 
 
@@ -95,7 +94,7 @@ def out_of_date(tx: Transaction) -> bool:
 def forget(tx: Transaction) -> None:
     """Give up one day that is past keeping, and the histograms of another."""
     if (day := _old_day(tx)) is not None:
-        tx.execute(SQL["stat_forget"], (day,))
+        tx.execute("stat_forget", (day,))
     if (day := _day_to_flatten(tx)) is not None:
-        tx.execute(SQL["stat_flatten"], (day,))
-        tx.execute(SQL["stat_no_buckets"], (day,))
+        tx.execute("stat_flatten", (day,))
+        tx.execute("stat_no_buckets", (day,))

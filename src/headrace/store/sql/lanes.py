@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from headrace.records import Lane, NewJob, Ref
 from headrace.store import limits
 from headrace.store.facets import LaneSnapshot
-from headrace.store.sqlite.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, READY, RUNS, SCHEDULED
-from headrace.store.sqlite.database import EVERYONE, Transaction
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.codes import BLOCKED, ELSEWHERE, IN_LINE, IS_SCHEDULED, LANED, READY, RUNS, SCHEDULED
+from headrace.store.sql.transaction import EVERYONE, Transaction
 
 FORGOTTEN_AT_ONCE = 500
 
@@ -83,27 +82,27 @@ class Placement(NamedTuple):
 
 
 def placement(tx: Transaction, seq: Ref) -> Placement:
-    return tx.row(Placement, SQL["placement"], (seq,))
+    return tx.row(Placement, "placement", (seq,))
 
 
 def find_job(tx: Transaction, job_id: str | None) -> Placement | None:
-    return tx.maybe_row(Placement, SQL["placement_by_id"], (job_id,))
+    return tx.maybe_row(Placement, "placement_by_id", (job_id,))
 
 
 def _find(tx: Transaction, queue: str, key: str) -> Record | None:
-    return tx.maybe_row(Record, SQL["lane_get"], (queue, key))
+    return tx.maybe_row(Record, "lane_get", (queue, key))
 
 
 def laned(tx: Transaction, seq: int) -> Laned:
     """Which lane a job is in, and where."""
-    return tx.row(Laned, SQL["laned_get"], (seq,))
+    return tx.row(Laned, "laned_get", (seq,))
 
 
 def _record(tx: Transaction, queue: str, lane: Lane) -> Record:
     """The lane of this key in a queue: as it is, or else as it is meant here."""
     found = _find(tx, queue, lane.key)
     if found is None:
-        tx.execute(SQL["lane_new"], (queue, lane.key, lane.limit, lane.rate, lane.per, lane.sequence))
+        tx.execute("lane_new", (queue, lane.key, lane.limit, lane.rate, lane.per, lane.sequence))
         found = _find(tx, queue, lane.key)
         assert found is not None
     return found
@@ -111,7 +110,7 @@ def _record(tx: Transaction, queue: str, lane: Lane) -> Record:
 
 def _save(tx: Transaction, lane: Record) -> None:
     tx.execute(
-        SQL["lane_set"],
+        "lane_set",
         (
             lane.seq, lane.limit, lane.rate, lane.per, lane.sequence, lane.unfinished, lane.running, lane.front,
             lane.turn, lane.starts, lane.forget_at, lane.front_due,
@@ -122,7 +121,7 @@ def _save(tx: Transaction, lane: Record) -> None:
 def _put_at(
     tx: Transaction, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0, start_within: int | None = None
 ) -> None:
-    tx.execute(SQL["laned_set"], (seq, place, lane.seq if place in (IN_LINE, RUNS) else None, rank, due, start_within))
+    tx.execute("laned_set", (seq, place, lane.seq if place in (IN_LINE, RUNS) else None, rank, due, start_within))
 
 
 # -- coming and going --------------------------------------------------------------------------------
@@ -151,11 +150,11 @@ def arrive(tx: Transaction, seq: int, queue: str, wanted: Lane) -> None:
     lane = _record(tx, queue, wanted)
     if lane.unfinished and bool(lane.sequence) != wanted.sequence:  # since the job's batch was staged
         wanted = replace(wanted, sequence=bool(lane.sequence))
-    tx.execute(SQL["laned_put"], (seq, wanted.key, wanted.limit, wanted.rate, wanted.per, wanted.sequence))
+    tx.execute("laned_put", (seq, wanted.key, wanted.limit, wanted.rate, wanted.per, wanted.sequence))
     lane.unfinished += 1
     if lane.definition != wanted:
         lane.limit, lane.rate, lane.per, lane.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
-        tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - (wanted.rate or 0)))
+        tx.execute("lane_start_drop", (lane.seq, lane.starts - (wanted.rate or 0)))
         _look_again_at_front(tx, lane)
         _admit(tx, lane)
     _save(tx, lane)
@@ -218,15 +217,15 @@ def _step_out(tx: Transaction, lane: Record, seq: int, place: int) -> None:
 
 def forget_idle(tx: Transaction) -> bool:
     """Forget lanes that have nothing left to remember, some at a time. True: there may be more."""
-    idle = tx.rows(SQL["lanes_idle"], (tx.now, FORGOTTEN_AT_ONCE))
+    idle = tx.rows("lanes_idle", (tx.now, FORGOTTEN_AT_ONCE))
     for (seq,) in idle:
         _forget(tx, seq)
     return len(idle) == FORGOTTEN_AT_ONCE
 
 
 def _forget(tx: Transaction, seq: int) -> None:
-    tx.execute(SQL["lane_start_drop"], (seq, 1 << 62))
-    tx.execute(SQL["lane_delete"], (seq,))
+    tx.execute("lane_start_drop", (seq, 1 << 62))
+    tx.execute("lane_delete", (seq,))
 
 
 # -- admission ---------------------------------------------------------------------------------------
@@ -266,18 +265,18 @@ def fall_due(tx: Transaction, job: Placement) -> None:
     lane = _record(tx, job.queue, laned(tx, job.seq).definition)
     if lane.front == job.seq:
         _put_at(tx, lane, job.seq, ELSEWHERE)
-        tx.execute(SQL["stand"], (job.seq, READY, job.due))
+        tx.execute("stand", (job.seq, READY, job.due))
     else:
         enter(tx, job, job.due, later=False)
 
 
 def _join_line(tx: Transaction, lane: Record, job: Placement, due: int) -> None:
-    tx.execute(SQL["stand"], (job.seq, BLOCKED, due))
+    tx.execute("stand", (job.seq, BLOCKED, due))
     _put_at(tx, lane, job.seq, IN_LINE, *((0, 0) if lane.sequence else (-job.priority, due)))
 
 
 def _schedule(tx: Transaction, lane: Record, seq: int, due: int) -> None:
-    tx.execute(SQL["stand"], (seq, SCHEDULED, due))
+    tx.execute("stand", (seq, SCHEDULED, due))
     _put_at(tx, lane, seq, IS_SCHEDULED, 0, due)
     tx.news(lane.queue, EVERYONE)
 
@@ -288,7 +287,7 @@ def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
         return
     if not lane.sequence and lane.limit is not None and lane.running >= lane.limit:
         return
-    head = tx.maybe_row(Head, SQL["laned_head"], (lane.seq,))
+    head = tx.maybe_row(Head, "laned_head", (lane.seq,))
     if head is None:
         return
     if lane.sequence:
@@ -313,7 +312,7 @@ def _make_front(tx: Transaction, lane: Record, seq: int, due: int, taken: int = 
         _schedule(tx, lane, seq, max(tx.now + taken, earliest))
     else:
         _put_at(tx, lane, seq, ELSEWHERE)
-        tx.execute(SQL["stand"], (seq, READY, tx.now + taken))
+        tx.execute("stand", (seq, READY, tx.now + taken))
         tx.news(lane.queue)
 
 
@@ -321,7 +320,7 @@ def _earliest(tx: Transaction, lane: Record) -> int:
     """When the rate allows the next start."""
     if lane.rate is None:
         return 0
-    start: int | None = tx.maybe_value(SQL["lane_start_get"], (lane.seq, lane.starts - lane.rate + 1))
+    start: int | None = tx.maybe_value("lane_start_get", (lane.seq, lane.starts - lane.rate + 1))
     return 0 if start is None else start + lane.per
 
 
@@ -334,8 +333,8 @@ def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: i
     if lane.rate is not None:
         within = limits.start_within(lane.per, grace, _last_start(tx, lane) - tx.now)
         lane.starts += 1
-        tx.execute(SQL["lane_start_put"], (lane.seq, lane.starts, tx.now + 2 * within))
-        tx.execute(SQL["lane_start_drop"], (lane.seq, lane.starts - lane.rate))
+        tx.execute("lane_start_put", (lane.seq, lane.starts, tx.now + 2 * within))
+        tx.execute("lane_start_drop", (lane.seq, lane.starts - lane.rate))
     _put_at(tx, lane, seq, RUNS, start_within=within)
     taken[lane.seq] = taken.get(lane.seq, 0) + 1
     _admit(tx, lane, taken[lane.seq])
@@ -344,7 +343,7 @@ def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: i
 
 def start_within(tx: Transaction, seq: int) -> int | None:
     """How soon after its take a job that was handed out starts."""
-    within: int | None = tx.value(SQL["laned_within"], (seq,))
+    within: int | None = tx.value("laned_within", (seq,))
     return within
 
 
@@ -354,18 +353,18 @@ def never_started(tx: Transaction, job: Placement, handed_out: int) -> None:
     lane = _find(tx, job.queue, laned(tx, job.seq).key)
     if within is None or lane is None:
         return
-    number = tx.maybe_value(SQL["lane_start_find"], (lane.seq, handed_out + 2 * within))
+    number = tx.maybe_value("lane_start_find", (lane.seq, handed_out + 2 * within))
     if number is not None:
-        tx.execute(SQL["lane_start_take_back"], (lane.seq, number))
-        tx.execute(SQL["lane_start_close_gap"], (lane.seq, number))
-        tx.execute(SQL["lane_start_closed"], (lane.seq,))
+        tx.execute("lane_start_take_back", (lane.seq, number))
+        tx.execute("lane_start_close_gap", (lane.seq, number))
+        tx.execute("lane_start_closed", (lane.seq,))
         lane.starts -= 1
         _look_again_at_front(tx, lane)
         _save(tx, lane)
 
 
 def _last_start(tx: Transaction, lane: Record) -> int:
-    return tx.maybe_value(SQL["lane_start_get"], (lane.seq, lane.starts)) or 0
+    return tx.maybe_value("lane_start_get", (lane.seq, lane.starts)) or 0
 
 
 # -- looking -----------------------------------------------------------------------------------------
@@ -378,7 +377,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
     if lane.sequence:
         running = [] if lane.turn is None else [placement(tx, lane.turn).id]
     else:
-        running = [job_id for (job_id,) in tx.rows(SQL["laned_running"], (lane.seq, limits.SHOWN))]
+        running = [job_id for (job_id,) in tx.rows("laned_running", (lane.seq, limits.SHOWN))]
     earliest = _earliest(tx, lane)
     return LaneSnapshot(
         queue=queue,
@@ -386,7 +385,7 @@ def snapshot(tx: Transaction, queue: str, key: str) -> LaneSnapshot | None:
         running=tuple(running),
         runs=len(running) if lane.sequence else lane.running,
         front=None if lane.front is None else placement(tx, lane.front).id,
-        blocked=tx.value(SQL["laned_blocked"], (lane.seq,)),
+        blocked=tx.value("laned_blocked", (lane.seq,)),
         next_start=earliest if earliest > tx.now else None,
     )
 
@@ -397,5 +396,5 @@ def ahead(tx: Transaction, seq: int, queue: str) -> int | None:
     lane = _find(tx, queue, found.key)
     if lane is None or found.place != IN_LINE:
         return None
-    count: int = tx.value(SQL["laned_ahead"], (lane.seq, found.rank, found.due, seq))
+    count: int = tx.value("laned_ahead", (lane.seq, found.rank, found.due, seq))
     return count

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.store.sqlite import lanes, schedules
-from headrace.store.sqlite.codes import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, REMOVED, SCHEDULED
-from headrace.store.sqlite.database import EVERYONE, Transaction
-from headrace.store.sqlite.lanes import Placement, placement
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql import lanes, schedules
+from headrace.store.sql.codes import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, REMOVED, SCHEDULED
+from headrace.store.sql.lanes import Placement, placement
+from headrace.store.sql.transaction import EVERYONE, Transaction
 
 
 def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -> None:
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
     later = due > tx.now and not was_due
     tx.news(job.queue, EVERYONE if later else 1)
-    if job.flags & AFTER and tx.rows(SQL["has_edges"], (job.seq,)):
-        tx.execute(SQL["stand"], (job.seq, BLOCKED, due))
+    if job.flags & AFTER and tx.rows("has_edges", (job.seq,)):
+        tx.execute("stand", (job.seq, BLOCKED, due))
         if job.flags & LANED:
             lanes.admit(tx, job.seq, job.queue)
     elif job.flags & LANED:
         lanes.enter(tx, job, due, later)
     else:
-        tx.execute(SQL["stand"], (job.seq, SCHEDULED if later else READY, due))
+        tx.execute("stand", (job.seq, SCHEDULED if later else READY, due))
 
 
 def end_of_run(tx: Transaction, job: Placement, queue: str, due: int, *, was_due: bool = False) -> None:
@@ -44,7 +43,7 @@ def change_queue(tx: Transaction, job: Placement, queue: str) -> None:
 def ended(tx: Transaction, job: Placement, how: int) -> None:
     """A job has come to an end: whom does that concern?"""
     if job.flags & PRECEDES:
-        tx.execute(SQL["ended_note"], (job.seq, job.id, how))
+        tx.execute("ended_note", (job.seq, job.id, how))
     if job.flags & LANED:
         lanes.part(tx, job.seq, job.queue)
     if job.flags & RECURRING:
@@ -55,20 +54,20 @@ def removed(tx: Transaction, seq: int) -> None:
     """A job is about to be removed, from whatever state."""
     job = placement(tx, seq)
     if job.flags & AFTER:
-        tx.execute(SQL["edges_delete"], (seq,))
-        tx.execute(SQL["culprits_delete"], (seq,))
-        tx.execute(SQL["followers_delete"], (seq,))
-        tx.execute(SQL["relation_delete"], (seq,))
+        tx.execute("edges_delete", (seq,))
+        tx.execute("culprits_delete", (seq,))
+        tx.execute("followers_delete", (seq,))
+        tx.execute("relation_delete", (seq,))
     if job.flags & PRECEDES:
-        tx.execute(SQL["ended_note"], (seq, job.id, DONE if job.state == DONE else REMOVED))
+        tx.execute("ended_note", (seq, job.id, DONE if job.state == DONE else REMOVED))
     if job.flags & LANED:
         if job.state < DONE:
             lanes.part(tx, seq, job.queue)
-        tx.execute(SQL["laned_delete"], (seq,))
+        tx.execute("laned_delete", (seq,))
     if job.flags & RECURRING:
         if job.state < DONE:
             schedules.hear(tx, seq)
-        tx.execute(SQL["delete_recurring"], (seq,))
+        tx.execute("delete_recurring", (seq,))
 
 
 DUE_AT_ONCE = 1_000
@@ -83,13 +82,12 @@ def promote(tx: Transaction, own: Sequence[str], any_lane: bool) -> None:
     """
     left, of_lanes = DUE_AT_ONCE, LANED_AT_ONCE
     for queue in own:
-        tx.execute(SQL["promote_queue"], (tx.now, queue, DUE_AT_ONCE // len(own)))
-        left -= tx.connection.changes()
+        left -= tx.change("promote_queue", (tx.now, queue, DUE_AT_ONCE // len(own)))
         if any_lane and of_lanes:
             share = min(of_lanes, max(1, LANED_AT_ONCE // len(own)))
-            for row in tx.rows(SQL["lanes_due"], (tx.now, queue, share)):
+            for row in tx.rows("lanes_due", (tx.now, queue, share)):
                 lanes.fall_due(tx, Placement(*row))
                 of_lanes -= 1
-    tx.execute(SQL["promote"], (tx.now, left))
-    for (seq,) in tx.rows(SQL["laned_due"], (tx.now, of_lanes)) if any_lane else ():
+    tx.execute("promote", (tx.now, left))
+    for (seq,) in tx.rows("laned_due", (tx.now, of_lanes)) if any_lane else ():
         lanes.fall_due(tx, placement(tx, seq))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,48 +11,9 @@ import msgspec
 from headrace.errors import SessionGone, StaleRequest
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.limits import MOST_STRAYS
-from headrace.store.sqlite.codes import ALL, SPARE
-from headrace.store.sqlite.database import Transaction
-from headrace.store.sqlite.guard import make_run_folder
-from headrace.store.sqlite.statements import SQL
+from headrace.store.sql.codes import ALL, SPARE
+from headrace.store.sql.transaction import Transaction
 from headrace.values.glob import any_fits
-
-
-class FileGuard:
-    """A locked file that says: the process that holds this session lives."""
-
-    def __init__(self, run_folder: str, session: str, mode: int) -> None:
-        make_run_folder(Path(run_folder), mode)
-        self._descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):
-            os.fchmod(self._descriptor, mode)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.descriptors = (self._descriptor,)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def _guard_path(run_folder: str, session: str) -> str:
-    # A session id comes from the wire of this store: it must not lead out of the folder.
-    return f"{run_folder}/session-{session.encode().hex()}"
-
-
-def visibly_dead(run_folder: str, session: str) -> bool:
-    """Its guard is there and no process holds it. (Without a guard it is not known.)"""
-    if not run_folder:
-        return False
-    try:
-        descriptor = os.open(_guard_path(run_folder, session), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 class Session(NamedTuple):
@@ -73,7 +30,7 @@ class Session(NamedTuple):
 
 def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:
     """The session a request comes from, if it may still make requests. `settles`: it takes nothing."""
-    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None:
         raise SessionGone(f"Session {session_id} is not known here.")
     if session.closed is not None:
@@ -85,7 +42,7 @@ def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> 
 
 def has_expired(tx: Transaction, session: Session) -> bool:
     """Only a session with leases has anything to lose."""
-    return run_out(tx, session.seen, session.timeout) and bool(tx.rows(SQL["holds_any"], (session.seq,)))
+    return run_out(tx, session.seen, session.timeout) and bool(tx.rows("holds_any", (session.seq,)))
 
 
 def run_out(tx: Transaction, seen: int, timeout: int) -> bool:
@@ -101,14 +58,14 @@ def is_repeat(session: Session, number: int) -> bool:
 
 
 def open_session(tx: Transaction, info: SessionInfo) -> int:
-    known = tx.maybe_row(Session, SQL["session_get"], (info.id,))
+    known = tx.maybe_row(Session, "session_get", (info.id,))
     encoded = msgspec.json.encode(info)
     if known is None:
-        tx.execute(SQL["session_open"], (info.id, encoded, info.name, info.timeout, tx.now, tx.steady))
+        tx.execute("session_open", (info.id, encoded, info.name, info.timeout, tx.now, tx.steady))
     elif known.closed is not None:
         raise SessionGone(f"Session {info.id} has been closed and cannot be opened again.")
     else:
-        tx.execute(SQL["session_says"], (info.id, encoded))
+        tx.execute("session_says", (info.id, encoded))
     return tx.now
 
 
@@ -123,19 +80,19 @@ Held = Sequence[tuple[Ref, Token, str]]
 def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
     """Only leases need renewing: an idle worker writes nothing, but for a sign of life now and then."""
     session = find_session(tx, session_id)
-    if tx.rows(SQL["holds_any"], (session.seq,)) or is_silent(tx, session):
+    if tx.rows("holds_any", (session.seq,)) or is_silent(tx, session):
         return None
     return Renewal(tx.now, [job_id for _, _, job_id in held], [])
 
 
 def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], complete: int | None = None) -> Renewal:
     session = find_session(tx, session_id)
-    tx.execute(SQL["session_seen"], (session.seq, tx.steady, tx.now))
+    tx.execute("session_seen", (session.seq, tx.steady, tx.now))
     mark_started(tx, session, started)
     lost: list[str] = []
     cancelled: list[str] = []
     for ref, token, job_id in held:
-        cancelling = tx.maybe_value(SQL["lease_state"], (ref, token, session.seq))
+        cancelling = tx.maybe_value("lease_state", (ref, token, session.seq))
         if cancelling is None:
             lost.append(job_id)
         elif cancelling:
@@ -148,13 +105,13 @@ def _strays(tx: Transaction, session: Session, held: Held, complete: int | None)
     if complete is None or complete < session.number:
         return []
     known = {ref for ref, _, _ in held}
-    holds = tx.rows(SQL["held"], (session.seq, ALL))
+    holds = tx.rows("held", (session.seq, ALL))
     return [(ref, token, job_id) for ref, token, job_id, _ in holds if ref not in known][:MOST_STRAYS]
 
 
 def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> None:
     for ref in started:
-        tx.execute(SQL["unspare"], (ref, session.seq))
+        tx.execute("unspare", (ref, session.seq))
 
 
 TakeAway = Callable[[Transaction, Session, tuple[Ref, Token, str], bool], None]
@@ -166,35 +123,31 @@ _ALL_CHARGED = b"\1"
 """As the answer of a closed session: what is left ends as crashed, unless it is spare."""
 
 
-def close_session(
-    tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, take_away: TakeAway, run_folder: str
-) -> list[str]:
+def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, take_away: TakeAway) -> list[str]:
     """End a session, and give back the first of its leases and those that have crashed: `give_back` goes on.
 
     `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done.
     """
-    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is not None:
         return []
-    leases = tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE))
+    leases = tx.rows("held", (session.seq, LEASES_AT_ONCE))
     if crashed and len(leases) == LEASES_AT_ONCE:
-        guilty = [row for ref in set(crashed) for row in tx.rows(SQL["held_one"], (ref, session.seq))]
+        guilty = [row for ref in set(crashed) for row in tx.rows("held_one", (ref, session.seq))]
         leases = sorted({*leases, *guilty})
     given_back = _give_back(tx, session, leases, None if crashed is None else frozenset(crashed), take_away)
-    tx.execute(SQL["session_close"], (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
-    if run_folder:
-        with suppress(OSError):
-            os.unlink(_guard_path(run_folder, session_id))
+    tx.execute("session_close", (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
+    tx.guards.forget(session_id)
     return given_back
 
 
 def give_back(tx: Transaction, session_id: str, take_away: TakeAway) -> list[str]:
     """Give back some more of what a closed session still holds."""
-    session = tx.maybe_row(Session, SQL["session_get"], (session_id,))
+    session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is None:
         return []
     guilty = None if session.answer == _ALL_CHARGED else frozenset[Ref]()
-    return _give_back(tx, session, tx.rows(SQL["held"], (session.seq, LEASES_AT_ONCE)), guilty, take_away)
+    return _give_back(tx, session, tx.rows("held", (session.seq, LEASES_AT_ONCE)), guilty, take_away)
 
 
 def _give_back(
@@ -208,10 +161,10 @@ def _give_back(
     return [job_id for _, _, job_id, _ in leases]
 
 
-def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
+def sessions(tx: Transaction) -> list[SessionSnapshot]:
     """All open sessions, dead ones that await their sweep included."""
     snapshots = []
-    for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows(SQL["sessions"]):
+    for _, session_id, info, timeout, opened, seen, seen_at, running in tx.rows("sessions"):
         silent = max(timeout, tx.number("max-worker-age"))
         expired = run_out(tx, seen, timeout if running else silent)
         snapshots.append(
@@ -220,7 +173,7 @@ def sessions(tx: Transaction, run_folder: str) -> list[SessionSnapshot]:
                 opened=opened,
                 seen=seen_at,
                 running=running,
-                alive=not expired and not visibly_dead(run_folder, session_id),
+                alive=not expired and not tx.guards.visibly_dead(session_id),
             )
         )
     return snapshots
@@ -238,31 +191,31 @@ IDLE_AT_ONCE = 100
 """Sessions that hold nothing can wait: so many of them are looked at in one sweep."""
 
 
-def dead(tx: Transaction, run_folder: str) -> list[str]:
+def dead(tx: Transaction) -> list[str]:
     """Sessions that have died or were closed, and hold jobs, by id; and some of those that have died and hold none."""
-    holding = tx.rows(SQL["sessions_holding"])
+    holding = tx.rows("sessions_holding")
     found = [
         session_id
         for _, session_id, timeout, seen, closed in holding
-        if closed is not None or _is_dead(tx, run_folder, session_id, timeout, seen)
+        if closed is not None or _is_dead(tx, session_id, timeout, seen)
     ]
     known = {seq for seq, *_ in holding}
-    opened = tx.row(Open, SQL["sessions_open"])
+    opened = tx.row(Open, "sessions_open")
     start = opened.first if opened.number <= IDLE_AT_ONCE else random.randint(opened.first, opened.last)  # noqa: S311
     silent = tx.number("max-worker-age")
-    for seq, session_id, timeout, seen in tx.rows(SQL["sessions_some"], (start, IDLE_AT_ONCE)):
-        if seq not in known and _is_dead(tx, run_folder, session_id, max(timeout, silent), seen):
+    for seq, session_id, timeout, seen in tx.rows("sessions_some", (start, IDLE_AT_ONCE)):
+        if seq not in known and _is_dead(tx, session_id, max(timeout, silent), seen):
             found.append(session_id)
     return found
 
 
-def _is_dead(tx: Transaction, run_folder: str, session_id: str, timeout: int, seen: int) -> bool:
-    return run_out(tx, seen, timeout) or visibly_dead(run_folder, session_id)
+def _is_dead(tx: Transaction, session_id: str, timeout: int, seen: int) -> bool:
+    return run_out(tx, seen, timeout) or tx.guards.visibly_dead(session_id)
 
 
-def live_listeners(tx: Transaction, queue: str, task: str, run_folder: str) -> bool:
+def live_listeners(tx: Transaction, queue: str, task: str) -> bool:
     """Whether a live worker serves this queue and knows this task."""
     return any(
         session.alive and any_fits(session.info.queues, queue) and task in session.info.tasks
-        for session in sessions(tx, run_folder)
+        for session in sessions(tx)
     )

@@ -1,0 +1,1 @@
+"""The rules of every transition for SQL databases, one file per step."""

@@ -1,0 +1,240 @@
+"""The operations that are the same on every SQL database: each is described here and done by a rule."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, cast
+
+from headrace.records import (
+    Counts,
+    ExchangeReply,
+    Filter,
+    HistoryRecord,
+    Outcome,
+    Page,
+    Ref,
+    Renewal,
+    Report,
+    ScheduleRecord,
+    SessionInfo,
+    SessionSnapshot,
+    Snapshot,
+    Take,
+    Tick,
+    Token,
+)
+from headrace.store import limits
+from headrace.store.contract import CORE_FACETS, Facet, Operation, Store
+from headrace.store.facets import (
+    Circumstances,
+    DayStats,
+    Edit,
+    LaneSnapshot,
+    QueueControl,
+    ScheduleLook,
+    Ticked,
+)
+from headrace.store.settings import check_in_store, checked
+from headrace.store.sql import (
+    edit,
+    find,
+    lanes,
+    put,
+    queues,
+    schedules,
+    sessions,
+    settle,
+    stats,
+    sweep,
+    why,
+)
+from headrace.store.sql.take import Names
+from headrace.store.sql.transaction import Step, Steps
+
+T = TypeVar("T")
+
+
+class SqlStore(ABC):
+    """A store whose rules are those of `headrace.store.sql`."""
+
+    leases_in_jobs = False
+    batch = 500
+    facets = CORE_FACETS | {
+        Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.SQL,
+    }  # fmt: skip
+    absent_settings: Mapping[str, str] = {
+        "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
+    }
+
+    def __init__(self) -> None:
+        self._last_names: tuple[Sequence[str], Names] = ((), Names(()))
+        self._unrecorded: dict[str, int] = {}
+        """By session: the number of the last exchange that was answered without being recorded."""
+
+    @abstractmethod
+    def run(self, operation: Operation[T]) -> T:
+        """Do it now, in this thread."""
+
+    async def arun(self, operation: Operation[T]) -> T:
+        return await asyncio.to_thread(self.run, operation)
+
+    # -- clients --
+
+    def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
+        return Step(lambda tx: find.get(tx, ids), writes=False)
+
+    def find(self, wanted: Filter) -> Operation[Page]:
+        return Step(lambda tx: find.find(tx, wanted), writes=False)
+
+    def counts(self) -> Operation[list[Counts]]:
+        return Step(find.counts, writes=False)
+
+    def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
+        return Step(lambda tx: find.history(tx, job_id), writes=False)
+
+    def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: put.cancel(tx, ids))
+
+    def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: put.delete(tx, ids))
+
+    def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: put.revive(tx, ids))
+
+    def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
+        return Step(lambda tx: edit.tag(tx, ids, add, remove))
+
+    def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return Step(lambda tx: find.tags(tx, limit), writes=False)
+
+    def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
+        return Step(lambda tx: edit.track(tx, ids, on))
+
+    def settings(self) -> Operation[dict[str, int]]:
+        return Step(find.settings, writes=False)
+
+    def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
+        valid = checked(changes)
+        for name in valid:
+            check_in_store(cast("Store", self), name)
+        return Step(lambda tx: edit.set_settings(tx, valid))
+
+    def stats(self, queue: str, day: int) -> Operation[DayStats]:
+        return Step(lambda tx: stats.of_day(tx, queue, day), writes=False)
+
+    def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
+        return Step(lambda tx: find.failures(tx, limit), writes=False)
+
+    # -- relations, queues, editing, why --
+
+    def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
+        return Step(lambda tx: edit.depend(tx, job_id, add, remove))
+
+    def controls(self) -> Operation[list[QueueControl]]:
+        return Step(queues.controls, writes=False)
+
+    def pause(self, queue: str, by: str = "") -> Operation[bool]:
+        return Step(lambda tx: queues.pause(tx, queue, by))
+
+    def resume(self, queue: str) -> Operation[bool]:
+        return Step(lambda tx: queues.resume(tx, queue))
+
+    def limit(self, queue: str, running: int | None) -> Operation[None]:
+        limits.check_limit(queue, running)
+        return Step(lambda tx: queues.limit(tx, queue, running))
+
+    def lane(self, queue: str, key: str) -> Operation[LaneSnapshot | None]:
+        return Step(lambda tx: lanes.snapshot(tx, queue, key), writes=False)
+
+    def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
+        limits.check_moment(change.run_at, change.delay)
+        return Step(lambda tx: edit.edit(tx, ids, change))
+
+    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Step(lambda tx: edit.take_back(tx, ids))
+
+    def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
+        return Step(lambda tx: find.peek(tx, queue, limit), writes=False)
+
+    def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
+        return Step(lambda tx: why.circumstances(tx, job_id), writes=False)
+
+    # -- events --
+
+    # -- workers --
+
+    def open(self, session: SessionInfo) -> Operation[int]:
+        return Step(lambda tx: sessions.open_session(tx, session))
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[ExchangeReply]:
+        names = None if take is None else self._names(take.queues)
+        unrecorded = self._unrecorded.get(session, 0)
+        return self._exchange(settle.Request(session, number, unrecorded, outcomes, take, names, steady, started))
+
+    @abstractmethod
+    def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
+        """How this database does an exchange."""
+
+    def _names(self, queues: Sequence[str]) -> Names:
+        """Sorted once: a worker asks with the same queues again and again."""
+        known, names = self._last_names
+        if known is not queues:
+            names = Names(queues)
+            self._last_names = queues, names
+        return names
+
+    def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
+        unrecorded = self._unrecorded.get(session, 0)
+        return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
+
+    def renew(
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
+    ) -> Operation[Renewal]:
+        return Step(
+            lambda tx: sessions.renew(tx, session, held, started, complete),
+            try_read_only=lambda tx: sessions.renew_idle(tx, session, held),
+        )
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        self._unrecorded.pop(session, None)
+        return Steps(lambda: sweep.close(session, crashed))
+
+    def sessions(self) -> Operation[list[SessionSnapshot]]:
+        return Step(sessions.sessions, writes=False)
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        limits.check_schedule(record)
+        return Step(lambda tx: schedules.put_schedule(tx, record, expected))
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        return Step(lambda tx: schedules.schedules(tx, names, after, limit), writes=False)
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return Step(lambda tx: schedules.delete_schedule(tx, name))
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        return Step(lambda tx: schedules.tick(tx, ticks))

@@ -1,0 +1,194 @@
+"""Operations of a SQL database as transactions, and what a rule may do in one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.errors import HeadraceError
+from headrace.records import NewJob, Put, Ref
+from headrace.store.contract import Operation
+from headrace.store.facets import DETAIL
+from headrace.store.settings import DEFINITIONS
+from headrace.store.sql.codes import TRACKED
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+EVERYONE = 1 << 30
+"""All workers that serve a queue should look: its limit has changed, or a job will be due at a time that is news."""
+
+INLINE = 1_000
+"""Values up to this many bytes are carried along in the job's row."""
+
+
+class Guards(Protocol):
+    """Tells whether the process behind a session lives, where that can be seen."""
+
+    def visibly_dead(self, session: str) -> bool:
+        """Its process is gone for certain."""
+
+    def forget(self, session: str) -> None:
+        """The session is closed."""
+
+
+class Transaction(ABC):
+    """One transaction: its statements, its time, and what to tell sleepers once it is committed."""
+
+    __slots__ = ("_settings", "ended", "guards", "happenings", "listened", "now", "queues", "steady", "stop")
+
+    now: int
+    steady: int
+
+    def __init__(self, guards: Guards) -> None:
+        self.guards = guards
+        self.queues: dict[str, int] = {}
+        """Queues that may have work now, or sooner than was known, and how many workers should look."""
+        self.ended: list[str] = []
+        """Jobs that reached a final state."""
+        self.stop = False
+        """A running job is to stop: all workers should look."""
+        self._settings: dict[str, int] = {}
+        self.listened = False
+        """There is a subscriber to events."""
+        self.happenings: list[tuple[object, ...]] = []
+        """The events: rows of `event`."""
+
+    # -- statements, by name --
+
+    @abstractmethod
+    def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+
+    @abstractmethod
+    def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
+        """Run a statement that returns nothing."""
+
+    @abstractmethod
+    def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
+        """Run such a statement. Returns how many rows it has changed."""
+
+    @abstractmethod
+    def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Run such a statement for each of these rows. Returns how many rows were changed in all."""
+
+    @abstractmethod
+    def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
+        """The rows of the statement `snapshot` with these clauses, whose values are question marks."""
+
+    @abstractmethod
+    def array(self, numbers: Sequence[Ref]) -> object:
+        """Numbers as the one value of a statement that takes many."""
+
+    def row(self, kind: Callable[..., R], name: str, values: tuple[Any, ...] = ()) -> R:
+        """The row of a query that has one, with names."""
+        return kind(*self.rows(name, values)[0])
+
+    def maybe_row(self, kind: Callable[..., R], name: str, values: tuple[Any, ...] = ()) -> R | None:
+        """The first row of a query, with names, if there is one."""
+        found = self.rows(name, values)
+        return kind(*found[0]) if found else None
+
+    def value(self, name: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query that has a row."""
+        return self.rows(name, values)[0][0]
+
+    def maybe_value(self, name: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first column of a query's first row; None if there is no row."""
+        found = self.rows(name, values)
+        return found[0][0] if found else None
+
+    # -- what many rules need --
+
+    def setting(self, name: str) -> int | None:
+        """What has been set, or the default. Looked up once."""
+        if name not in self._settings:
+            found = self.maybe_value("setting_get", (name,))
+            value = DEFINITIONS[name].default if found is None else found
+            if value is None:
+                return None
+            self._settings[name] = value
+        return self._settings[name]
+
+    def number(self, name: str) -> int:
+        """The same, of one that always has a value."""
+        value = self.setting(name)
+        assert value is not None
+        return value
+
+    def news(self, queue: str, workers: int = 1) -> None:
+        """A queue has work for so many workers."""
+        self.queues[queue] = self.queues.get(queue, 0) + workers
+
+    def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
+        """Make an event of a job, if there is a subscriber. The job's row must (still) be there."""
+        if self.listened:
+            short = detail.encode()[:DETAIL].decode(errors="ignore")
+            for job_id, task, queue, flags in self.rows("event_about", (seq,)):
+                tracked = 1 if flags & TRACKED else 0
+                self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
+
+
+# -- operations --------------------------------------------------------------------------------------
+
+
+class Step(Operation[T], Generic[T]):
+    """An operation of one transaction.
+
+    `try_read_only`, in a read transaction, may find the answer without writing: None means that it takes `work`.
+    `then` hears the answer when all is committed.
+    """
+
+    __slots__ = ("then", "try_read_only", "work", "writes")
+
+    def __init__(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        writes: bool = True,
+        try_read_only: Callable[[Transaction], T | None] | None = None,
+        then: Callable[[T], None] | None = None,
+    ) -> None:
+        self.work = work
+        self.writes = writes
+        self.try_read_only = try_read_only
+        self.then = then
+
+
+class Steps(Operation[T], Generic[T]):
+    """An operation of several transactions: a generator that yields a `Step` at a time and gets what it returns."""
+
+    __slots__ = ("begin",)
+
+    def __init__(self, begin: Callable[[], Generator[Step[Any], Any, T]]) -> None:
+        self.begin = begin
+
+    def run(self, run: Callable[[Step[Any]], Any]) -> T:
+        steps, answer, trouble = self.begin(), None, None
+        while True:
+            try:
+                step = steps.send(answer) if trouble is None else steps.throw(trouble)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                answer, trouble = run(step), None
+            except HeadraceError as error:
+                trouble = error
+
+
+class Redo(Exception):
+    """The work has to be done in another way, and from its beginning: what it has written is taken back."""
+
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
+        self.work = work
+
+
+class PutOne(Operation[list[Put]]):
+    """The most common operation of all: one statement, and so a transaction by itself."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: NewJob) -> None:
+        self.job = job
