@@ -81,7 +81,7 @@ def sql(file: Path) -> str:
     return re.sub(r"--.*", "", text) if file.suffix == ".sql" else "\n".join(re.findall(r'"[^"\n]+"', text))
 
 
-@pytest.mark.parametrize("file", [*SQLITE.rglob("*.sql"), *MODULES], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [*SQL.rglob("*.sql"), *SQLITE.rglob("*.sql"), *MODULES], ids=lambda file: file.name)
 def test_states_and_flags_are_named_in_sql(file: Path) -> None:
     found = BARE_NUMBER.search(sql(file))
     assert found is None, f"{file.name} has {found[0]!r}: write the name of the number, as in codes.py"
@@ -102,7 +102,9 @@ def test_the_statements_of_sqlite_are_those_that_it_uses() -> None:
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
                 names = [part for part in node.args[:2] if isinstance(part, ast.Constant)]
                 called |= {name.value for name in names if isinstance(name.value, str)}
-    known = set(load("headrace.store.sqlite", "statements", vars(codes)))
+    shared, own = (set(load(f"headrace.store.{name}", "statements", vars(codes))) for name in ("sql", "sqlite"))
+    assert shared & own == set(), "two statements of one name"
+    known = shared | own
     assert called - known == set(), "no such statements"
     assert known - strings == set(), "statements that nothing uses"
 

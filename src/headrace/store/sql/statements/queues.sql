@@ -10,7 +10,8 @@ SELECT queue, running_limit, paused_by, paused_at FROM control ORDER BY queue
 
 -- name: control_set
 -- Set a queue's controls.
-INSERT OR REPLACE INTO control (queue, running_limit, paused_by, paused_at) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO control (queue, running_limit, paused_by, paused_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (queue) DO UPDATE SET running_limit = ?2, paused_by = ?3, paused_at = ?4
 
 -- name: control_delete
 -- A queue has no controls any more.

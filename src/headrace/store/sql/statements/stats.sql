@@ -4,7 +4,7 @@
 -- Add to the statistics of a day.
 INSERT INTO stat (day, queue, kind, bucket, count, total, squares) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT (day, queue, kind, bucket) DO UPDATE SET
-    count = count + excluded.count, total = total + excluded.total, squares = squares + excluded.squares
+    count = stat.count + excluded.count, total = stat.total + excluded.total, squares = stat.squares + excluded.squares
 
 -- name: stat_kept
 -- The statistics of a day, as far as they were summed up.
@@ -27,7 +27,7 @@ FROM stat
 WHERE day = ?1 AND bucket >= 0
 GROUP BY queue, day, kind
 ON CONFLICT (day, queue, kind, bucket) DO UPDATE SET
-    count = count + excluded.count, total = total + excluded.total, squares = squares + excluded.squares
+    count = stat.count + excluded.count, total = stat.total + excluded.total, squares = stat.squares + excluded.squares
 
 -- name: stat_no_buckets
 -- And they go.
