@@ -78,7 +78,7 @@ def fan_out(report: Report) -> None:
             store.run(store.put([new(f"child {i}", after=("parent",)) for i in range(2_000)]))
             worker = Worker(store, SystemClock())
             lease = worker.take_one()
-            return lambda: [worker.exchange([outcome(lease, kind)]), *(worker.exchange() for _ in range(10))]
+            return lambda: [worker.exchange([outcome(lease, kind)]), *(worker.exchange() for _ in range(20))]
 
         return prepare
 

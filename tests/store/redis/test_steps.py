@@ -143,7 +143,7 @@ def test_a_session_that_is_being_closed_is_told_of_no_work(store: RedisStore, cl
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs of a chain are as much as one step puts."""
-    monkeypatch.setattr(putting, "PUT_AT_ONCE", 35)
+    monkeypatch.setattr(putting, "PUT_AT_ONCE", 51)
 
 
 def chain(number: int) -> list[NewJob]:

@@ -87,15 +87,17 @@ def weight(job: NewJob) -> int:
     >>> weight(NewJob(id="1", task="t", body=b""))
     2
     >>> weight(NewJob(id="1", task="t", body=b"", after=("2", "3"), tags=("blue",)))
-    31
+    44
     """
     cost = 2 + len(job.body) // 250
+    if job.run_at is not None or job.delay:
+        cost += 1
     if job.unique_key is not None:
         cost += 5
     if job.data is not None:
         cost += 1 + len(job.data) // 250
     if requests.has_more(job):
-        cost += 5 + 10 * len(job.after) + 4 * len(job.tags)
+        cost += 8 + 15 * len(job.after) + 4 * len(job.tags)
         if job.lane is not None:
             cost += 10
     return cost
