@@ -30,19 +30,18 @@ class Editing(ScriptStore):
                 raise limits.too_deep(job_id)
             return bool(answer["done"])
 
-        return self._script("depend", {"jid": job_id, "add": list(add), "remove": list(remove)}, read)
+        return self._script("Edit.depend", [job_id, add, remove], read)
 
     # -- tags --
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        arguments = {"jids": list(ids), "add": list(add), "remove": list(remove)}
-        return self._yes_or_no("tag", arguments, repeatable=True)
+        return self._yes_or_no("Edit.tag", ids, add, remove, repeatable=True)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return self._script("tags", limit, lambda _, found: [(tag, int(jobs)) for tag, jobs in found or []])
+        return self._script("Edit.tags", [limit], lambda _, found: [(tag, int(jobs)) for tag, jobs in found or []])
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        return self._yes_or_no("track", {"jids": list(ids), "on": on}, repeatable=True)
+        return self._yes_or_no("Edit.track", ids, on, repeatable=True)
 
     # -- editing --
 
@@ -58,23 +57,23 @@ class Editing(ScriptStore):
         while left := [job_id for job_id in ids if job_id not in answers]:
             jobs: list[dict[str, Any]] = [{"jid": job_id} for job_id in left]
             if rewrites:
-                found = yield self._script("get", left, lambda _, jobs: jobs, understand=texts.from_the_wire)
+                found = yield self._script("Clients.get", [left], lambda _, jobs: jobs, understand=texts.from_the_wire)
                 jobs = [
                     {"jid": job_id, **(mapping.rewritten(job, change) if job else {})}
                     for job_id, job in zip(left, found, strict=True)
                 ]
-            codes = yield self._script("edit", {"jobs": jobs, "change": told}, lambda _, codes: codes)
+            codes = yield self._script("Edit.edit", [jobs, told], lambda _, codes: codes)
             answers |= {job_id: code == 1 for job_id, code in zip(left, codes, strict=True) if code != 2}
         return [answers[job_id] for job_id in ids]
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("take_back", list(ids))
+        return self._yes_or_no("Edit.take_back", ids)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(_: float, jobs: Any) -> list[Snapshot]:
             return [mapping.snapshot(job, self._lower_first) for job in jobs or [] if job]
 
-        return self._script("peek", {"queue": queue, "limit": limit}, read)
+        return self._script("Edit.peek", [queue, limit], read)
 
     # -- why --
 
@@ -82,4 +81,4 @@ class Editing(ScriptStore):
         def read(now: float, found: Any) -> Circumstances | None:
             return mapping.circumstances(mapping.milliseconds(now), found, self._lower_first) if found else None
 
-        return self._script("circumstances", job_id, read)
+        return self._script("Edit.circumstances", [job_id], read)

@@ -41,7 +41,10 @@ class Finding(ScriptStore):
         }
         arguments = {name: value for name, value in places.items() if value is not None}
         jids, more = yield self._script(
-            "list", arguments, lambda _, seen: (list(seen["jids"] or []), seen["more"]), understand=texts.from_the_wire
+            "Clients.list",
+            [arguments],
+            lambda _, seen: (list(seen["jids"] or []), seen["more"]),
+            understand=texts.from_the_wire,
         )
         found: list[Snapshot | None] = []
         for number in range(0, len(jids), 500):
@@ -67,14 +70,14 @@ class Finding(ScriptStore):
                     counts.append(Counts(name, {state: number for state, number in by_state.items() if number}))
             return counts
 
-        return self._script("counts", {}, read)
+        return self._script("Clients.counts", [], read)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
         def read(_: float, jobs: Any) -> list[HistoryRecord]:
             entries = (jobs[0]["history"] or []) if jobs[0] else []
             return [mapping.event(entry, first=i == 0) for i, entry in enumerate(entries)]
 
-        return self._script("get", [job_id], read)
+        return self._script("Clients.get", [[job_id]], read)
 
 
 def _is_wanted(job: Snapshot, wanted: Filter) -> bool:

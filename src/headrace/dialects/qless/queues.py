@@ -28,40 +28,38 @@ class Queues(ScriptStore):
                 for queue in sorted(paused | limits.keys())
             ]
 
-        return self._script("controls", {}, read)
+        return self._script("Edit.controls", [], read)
 
     def pause(self, queue: str, by: str = "") -> Operation[bool]:
-        return self._script("pause", queue, lambda _, added: bool(added), repeatable=False)
+        return self._script("Edit.pause", [queue, "SADD"], lambda _, added: bool(added), repeatable=False)
 
     def resume(self, queue: str) -> Operation[bool]:
-        return self._script("resume", queue, lambda _, removed: bool(removed), repeatable=False)
+        return self._script("Edit.pause", [queue, "SREM"], lambda _, removed: bool(removed), repeatable=False)
 
     def limit(self, queue: str, running: int | None) -> Operation[None]:
         limits.check_limit(queue, running)
         value = None if running is None else str(running)
-        return self._script("settings", [[f"{queue}-max-concurrency", value]], lambda _, __: None)
+        return self._script("Edit.settings", [[[f"{queue}-max-concurrency", value]]], lambda _, __: None)
 
     # -- statistics --
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         date = day * mapping.DAY_SECONDS
-        return self._script(
-            "stats", {"queue": queue, "date": date}, lambda _, found: mapping.day_stats(queue, day, found)
-        )
+        return self._script("Edit.stats", [queue, date], lambda _, found: mapping.day_stats(queue, day, found))
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         def read(_: float, groups: Any) -> list[tuple[str, int]]:
             counted = [(str(group), int(jobs)) for group, jobs in (groups or {}).items()]
             return sorted(counted, key=lambda found: (-found[1], found[0]))[:limit]
 
-        return self._script("failures", {}, read)
+        return self._script("Edit.failures", [], read)
 
     # -- settings --
 
     absent_settings = options.ABSENT
 
     def settings(self) -> Operation[dict[str, int]]:
-        return self._script("settings", [], lambda _, stored: options.known(stored or {}))
+        return self._script("Edit.settings", [[]], lambda _, stored: options.known(stored or {}))
 
     def set_settings(self, changes: dict[str, int | None]) -> Operation[None]:
-        return self._script("settings", options.changes(checked(changes)), lambda _, __: None)
+        return self._script("Edit.settings", [options.changes(checked(changes))], lambda _, __: None)

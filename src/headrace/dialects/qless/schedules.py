@@ -22,8 +22,8 @@ class Schedules(ScriptStore):
         from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
 
         new, ours = recurrences.recurrence(record, self._tasks, self._lower_first)
-        arguments = {"name": record.name, "expected": expected, "new": new, "ours": ours}
-        return self._script("recur", arguments, lambda _, done: bool(done), repeatable=False)
+        arguments = [record.name, new, ours, expected]
+        return self._script("Schedules.put", arguments, lambda _, done: bool(done), repeatable=False)
 
     def schedules(
         self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
@@ -34,7 +34,7 @@ class Schedules(ScriptStore):
         def read(now: float, found: Any) -> ScheduleLook:
             return ScheduleLook(now=mapping.milliseconds(now), records=self._records(found or []), more=more)
 
-        return self._script("recurring", [texts.to_the_wire(name) for name in names], read)
+        return self._script("Schedules.named", [[texts.to_the_wire(name) for name in names]], read)
 
     def _records(self, found: list[dict[str, Any]]) -> list[ScheduleRecord]:
         if not found:
@@ -45,14 +45,16 @@ class Schedules(ScriptStore):
 
     def _page(self, after: str, limit: int) -> Work[ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""
-        names = yield self._script("recurrences", {}, lambda _, names: set(names or []), understand=texts.from_the_wire)
+        names = yield self._script(
+            "Schedules.all", [], lambda _, names: set(names or []), understand=texts.from_the_wire
+        )
         shown = {texts.shown(name).encode(): name for name in names}
         later = sorted(name for name in shown if name > after.encode())
         look: ScheduleLook = yield self._schedules([shown[name] for name in later[:limit]], more=len(later) > limit)
         return look
 
     def delete_schedule(self, name: str) -> Operation[bool]:
-        return self._script("unrecur", name, lambda _, done: bool(done), repeatable=False)
+        return self._script("Schedules.delete", [name], lambda _, done: bool(done), repeatable=False)
 
     def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
         """None, ever: nobody has to tick."""

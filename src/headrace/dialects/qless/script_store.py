@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_READS = frozenset(
-    {
-        "get", "list", "counts", "workers", "queues", "tags", "controls", "peek", "circumstances", "stats", "failures",
-        "recurrences", "recurring",
-    }
-)  # fmt: skip
-
 
 class ScriptStore(RedisDialect):
     """What all parts of the store share: a connection, a clock, and how priorities are counted."""
@@ -61,21 +54,22 @@ class ScriptStore(RedisDialect):
     def _script(
         self,
         operation: str,
-        arguments: object,
+        arguments: Sequence[object],
         read: Callable[[float, Any], T],
         *,
         repeatable: bool = True,
         understand: Callable[[bytes], Any] = texts.for_people,
     ) -> Script[T]:
+        """A call of one of the classes in lua/store: `Clients.get`. `read` gets the time and the answer."""
+
         def answer(reply: Reply, _: bool) -> T:
             return read(float(reply[0]), understand(reply[1]))
 
         now = b"" if self._clock is None else repr(self._clock.now() / 1000).encode()
-        packed = msgspec.msgpack.encode(arguments)
-        repeatable = repeatable or operation in _READS
-        return Script(operation, (operation.encode(), now, packed), answer, repeatable=repeatable)
+        words = (*operation.encode().split(b"."), now, msgspec.msgpack.encode(arguments))
+        return Script(operation, words, answer, repeatable=repeatable)
 
-    def _yes_or_no(self, operation: str, arguments: object, *, repeatable: bool = False) -> Script[list[bool]]:
+    def _yes_or_no(self, operation: str, *arguments: object, repeatable: bool = False) -> Script[list[bool]]:
         """An operation on several jobs that answers with one number for each."""
 
         def read(_: float, answers: Any) -> list[bool]:
@@ -87,8 +81,8 @@ class ScriptStore(RedisDialect):
 
     def _get(self, ids: Sequence[str]) -> Script[list[Snapshot | None]]:
         return self._script(
-            "get",
-            [texts.to_the_wire(job_id) for job_id in ids],
+            "Clients.get",
+            [[texts.to_the_wire(job_id) for job_id in ids]],
             lambda _, jobs: [mapping.snapshot(job, self._lower_first) if job else None for job in jobs],
         )
 

@@ -56,8 +56,17 @@ def digest(text: str) -> str:
 
 def _assembled(classes: dict[str, str]) -> str:
     """The base, and one function that makes each class when it is asked for: a script is run anew for every call."""
-    branches = "else".join(f"if name == '{name}' then\n{_module(module)}" for name, module in classes.items())
+    branches = "else".join(f"if name == '{name}' then\n{_made(name, module)}" for name, module in classes.items())
     return f"{_module('base')}setmetatable(Qless, {{__index = function(_, name)\n{branches}end\nend}})\n"
+
+
+def _made(name: str, module: str) -> str:
+    """What makes a class, whose table has room for all its functions, or a command (`function Qless.put`)."""
+    text = _module(module)
+    if name in COMMANDS:
+        return f"{text}return Qless.{name}\n"
+    room = ", ".join(f"{function} = nil" for function in re.findall(rf"^function {name}\.(\w+)", text, re.MULTILINE))
+    return f"local {name} = {{{room}}}\nQless.{name} = {name}\n{text}return {name}\n"
 
 
 def _module(name: str) -> str:

@@ -91,16 +91,16 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         self.refuse_options(jobs)
         described = [mapping.new_job(job, self._tasks, self._lower_first) for job in jobs]
         limits.check_batch(jobs)
-        return self._script("put", described, lambda _, __: [Put(job.id, True) for job in jobs])
+        return self._script("Clients.put", [described], lambda _, __: [Put(job.id, True) for job in jobs])
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("cancel", list(ids))
+        return self._yes_or_no("Clients.cancel", ids)
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("delete", list(ids))
+        return self._yes_or_no("Clients.delete", ids)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("revive", list(ids))
+        return self._yes_or_no("Clients.revive", ids)
 
     def job_waiter(self, job_id: str) -> Waiter:
         return waiter.for_job(self.driver, job_id)
@@ -108,12 +108,8 @@ class QlessStore(Finding, Editing, Queues, Schedules):
     # -- workers --
 
     def open(self, session: SessionInfo) -> Operation[int]:
-        arguments = {
-            "session": session.id,
-            "worker": worker_name(session.id),
-            "info": msgspec.json.encode(session).decode(),
-        }
-        return self._script("open", arguments, lambda now, _: mapping.milliseconds(now))
+        arguments = [session.id, worker_name(session.id), msgspec.json.encode(session).decode()]
+        return self._script("Sessions.open", arguments, lambda now, _: mapping.milliseconds(now))
 
     def exchange(
         self,
@@ -130,7 +126,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
     def _turn(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Work[ExchangeReply]:
         if take is not None and any(map(is_glob, take.queues)):
             # Qless knows all its queues: those that are meant are named.
-            known = yield self._script("queues", {}, lambda _, names: sorted(names or []))
+            known = yield self._script("Clients.queues", [], lambda _, names: sorted(names or []))
             named: dict[str, None] = {}
             for wanted in take.queues:
                 named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
@@ -139,8 +135,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         turn: ExchangeReply = yield self._exchange(session, number, outcomes, take, unreadable)
         if unreadable:
             # Nobody could run them, and nobody would settle them: they fail, and the others go on.
-            arguments = {"session": session, "jobs": unreadable}
-            yield self._script("quarantine", arguments, lambda _, __: None)
+            yield self._script("Exchange.quarantine", [session, unreadable], lambda _, __: None)
         return turn
 
     def _exchange(
@@ -170,24 +165,16 @@ class QlessStore(Finding, Editing, Queues, Schedules):
                 ends=None if ends is None else mapping.milliseconds(ends),
             )
 
-        arguments: dict[str, Any] = {
-            "session": session,
-            "number": number,
-            "outcomes": [
-                mapping.outcome(settled, self._in_hand.get((settled.ref, settled.token))) for settled in outcomes
-            ],
-        }
-        if take is not None:
-            arguments["wanted"] = {
-                "queues": list(take.queues), "slots": take.slots, "count": take.slots + take.spare,
-                "round_robin": take.round_robin,
-            }  # fmt: skip
-        return self._script("exchange", arguments, read, understand=texts.from_the_wire)
+        told = [mapping.outcome(settled, self._in_hand.get((settled.ref, settled.token))) for settled in outcomes]
+        wanted = None if take is None else {
+            "queues": take.queues, "slots": take.slots, "count": take.slots + take.spare,
+            "round_robin": take.round_robin,
+        }  # fmt: skip
+        return self._script("Exchange.exchange", [session, number, told, wanted], read, understand=texts.from_the_wire)
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         told = [mapping.report(said, self._in_hand.get((said.ref, said.token)), steady) for said in reports]
-        arguments = {"session": session, "number": number, "reports": told}
-        return self._script("report", arguments, lambda _, answers: list(map(bool, answers)))
+        return self._script("Exchange.report", [session, number, told], lambda _, answers: list(map(bool, answers)))
 
     def renew(
         self,
@@ -202,14 +189,10 @@ class QlessStore(Finding, Editing, Queues, Schedules):
             ends = answer.get("ends")
             return Renewal(mapping.milliseconds(now), lost, [], ends=mapping.milliseconds(ends) if ends else None)
 
-        arguments = {"session": session, "held": [[ref, token] for ref, token, _ in held]}
-        return self._script("renew", arguments, read)
+        return self._script("Exchange.renew", [session, [[ref, token] for ref, token, _ in held]], read)
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
-        arguments: dict[str, Any] = {"session": session}
-        if crashed is not None:
-            arguments["crashed"] = list(crashed)
-        return self._script("close", arguments, lambda _, jids: list(jids or []))
+        return self._script("Exchange.close", [session, crashed], lambda _, jids: list(jids or []))
 
     def sessions(self) -> Operation[list[SessionSnapshot]]:
         """All workers that the installation knows, Qless' own included."""
@@ -226,7 +209,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
                 for worker in workers or []
             ]
 
-        return self._script("workers", {}, read)
+        return self._script("Clients.workers", [], read)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return waiter.for_worker(self.driver, worker_name(session), queues)

@@ -1,6 +1,4 @@
 -- What may come after a completion: the next queue, and the end of older completed jobs.
-local After = {}
-Qless.After = After
 
 -- On to the next queue. `depends` (a list) and `delay` hold there. Answers with the job's new state.
 function After.advance(now, jid, priority, to, delay, depends)
@@ -40,5 +38,3 @@ function After.purge(doomed, too_many)
     call('ZREM', 'ql:completed', jid)
   end
 end
-
-return After

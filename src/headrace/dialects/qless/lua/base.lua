@@ -10,8 +10,8 @@
 --   * Check first, then write: after its first write no function may fail. What was stored is therefore read with
 --     care (`Values.stored`, `stored_number`, `option`), never asserted.
 --   * A script is run from its first line for every call: a class is made only when somebody asks for it, all of them
---     by one function, because making functions is what costs. (So does a table that grows: hot classes say what
---     they will have.)
+--     by one function, because making functions is what costs. A module has the functions of its class; scripts.py puts
+--     around them what makes the table (with room for them, as a table that grows costs, too) and returns it.
 local call = redis.call
 
 -- The classes: Qless.Job, Qless.Queue, ... Each is made when it is first asked for (see the end of the library).

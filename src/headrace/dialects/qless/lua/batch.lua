@@ -1,6 +1,4 @@
 -- Samples of many jobs at once.
-local Batch = {}
-Qless.Batch = Batch
 
 -- Like `Samples.add`, with no more commands than for one sample (and one for each further bucket).
 function Batch.add(now, kind, queue, samples)
@@ -30,5 +28,3 @@ function Batch.add(now, kind, queue, samples)
     statistics.expire_later(key)
   end
 end
-
-return Batch

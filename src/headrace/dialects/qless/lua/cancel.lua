@@ -1,6 +1,4 @@
 -- The end of jobs that nobody wants any more.
-local Cancel = {}
-Qless.Cancel = Cancel
 
 -- One job leaves everything it is in, and is gone.
 local function remove(jid)
@@ -60,5 +58,3 @@ function Cancel.cancel(jids)
   end
   return jids
 end
-
-return Cancel

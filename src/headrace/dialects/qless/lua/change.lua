@@ -1,6 +1,4 @@
 -- Small changes to jobs where they are.
-local Change = {}
-Qless.Change = Change
 
 -- Change a job's priority. If it waits its place changes: the bare priority puts it before its equals.
 function Change.set_priority(jid, priority)
@@ -81,5 +79,3 @@ function Change.heartbeat(now, jid, worker, data)
   call('ZADD', 'ql:workers', now, worker)
   return expires
 end
-
-return Change

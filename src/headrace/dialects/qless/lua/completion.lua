@@ -1,6 +1,4 @@
 -- The good end of a run: a job is complete, or goes on to its next queue.
-local Completion = {complete = nil}
-Qless.Completion = Completion
 
 -- Complete a job. With `to` it goes on in that queue after `delay` seconds and once the jobs it `depends` on are complete;
 -- jobs that depend on it go on waiting then. Answers with the job's new state.
@@ -51,5 +49,3 @@ function Completion.complete(now, jid, worker, queue, data, to, delay, depends)
   end
   return 'complete'
 end
-
-return Completion

@@ -1,6 +1,4 @@
 -- Options in `ql:config`. What is stored is text; defaults apply where nothing is stored.
-local Config = {}
-Qless.Config = Config
 
 -- Those that are listed, with the values they have until they are set.
 Config.defaults = {
@@ -47,5 +45,3 @@ function Config.heartbeat(queue)
     call('HMGET', 'ql:config', queue .. '-heartbeat', 'heartbeat-' .. queue, 'heartbeat'))
   return option(own) or option(published) or option(general, 60)
 end
-
-return Config

@@ -1,7 +1,5 @@
 -- Jobs that wait for other jobs. `ql:j:<jid>-dependencies` has those that a job still waits for, `-dependents` of each
 -- of these has the job.
-local Dependencies = {}
-Qless.Dependencies = Dependencies
 
 -- Those of the jids that a job would have to wait for: jobs that exist and are not complete. Nobody waits for himself.
 function Dependencies.unsatisfied(jid, jids)
@@ -82,5 +80,3 @@ function Dependencies.off(now, jid, jids)
     unlock(now, jid, queue or '', priority, scheduled)
   end
 end
-
-return Dependencies

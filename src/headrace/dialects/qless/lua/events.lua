@@ -1,6 +1,4 @@
 -- Messages to workers, and to those who track jobs.
-local Events = {}
-Qless.Events = Events
 
 -- Tell a worker something, and then everyone who follows the log.
 function Events.tell(worker, message)
@@ -15,5 +13,3 @@ function Events.tell_trackers(jid, channel)
     call('PUBLISH', channel, jid)
   end
 end
-
-return Events

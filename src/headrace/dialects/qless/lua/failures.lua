@@ -1,6 +1,4 @@
 -- Failed jobs: `ql:failures` names the groups, `ql:f:<g>` lists the jids of one, newest first.
-local Failures = {}
-Qless.Failures = Failures
 
 -- A job fails. `counted_on` is the queue whose statistics say so. (History and messages are the caller's.)
 function Failures.record(now, jid, queue, counted_on, failure, more)
@@ -121,5 +119,3 @@ function Failures.unfail(now, queue, group, count)
   end
   return put_back
 end
-
-return Failures

@@ -1,6 +1,4 @@
 -- Who holds a job: what a worker has to be before it may say anything about it.
-local Holder = {}
-Qless.Holder = Holder
 
 -- The fields that an act on a job needs. An error unless the job exists.
 function Holder.existing(command, jid, ...)
@@ -30,5 +28,3 @@ function Holder.held(command, jid, worker, ...)
   end
   return values
 end
-
-return Holder

@@ -1,6 +1,4 @@
 -- A job as clients see it, read from the hash `ql:j:<jid>` and the keys beside it.
-local Job = {read = nil, object = nil, get = nil}
-Qless.Job = Job
 
 -- Many jobs may be read in one call: what is looked up for each of them is looked up once.
 local stored_number, floor, concat, decode = stored_number, math.floor, table.concat, cjson.decode
@@ -64,5 +62,3 @@ function Job.get(jid)
     return Job.object(values, call('ZSCORE', 'ql:tracked', jid) and true)
   end
 end
-
-return Job

@@ -1,6 +1,4 @@
 -- Locks that have ended. Nothing happens when they do: it is the next pop that deals with them.
-local Locks = {}
-Qless.Locks = Locks
 
 -- The first end of a lock is only a warning: the worker is told, and has `grace` more seconds.
 local function warn(now, queue, jid, worker, grace, history, most_entries)
@@ -58,5 +56,3 @@ function Locks.expire(now, queue, jids, grace, most_entries)
   end
   return free
 end
-
-return Locks

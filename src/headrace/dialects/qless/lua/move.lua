@@ -1,6 +1,4 @@
 -- What it takes to put a job that is somewhere already.
-local Move = {}
-Qless.Move = Move
 
 -- A job leaves where it was: its queue, its worker, the completed, the failed.
 function Move.leave(caller, jid, state, queue, worker, failure)
@@ -35,5 +33,3 @@ function Move.sort_dependencies(key, depends)
   end
   return #kept, dropped
 end
-
-return Move

@@ -1,6 +1,4 @@
 -- Histories as very old records have them.
-local OldHistory = {}
-Qless.OldHistory = OldHistory
 
 -- Very old records keep their history in a field, as a list of stays in queues: make entries of them.
 function OldHistory.convert(key, field)
@@ -22,5 +20,3 @@ function OldHistory.convert(key, field)
   Qless.Values.call_with('RPUSH', key .. '-history', entries)
   call('HDEL', key, 'history')
 end
-
-return OldHistory

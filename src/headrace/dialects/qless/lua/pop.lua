@@ -1,6 +1,4 @@
 -- Handing jobs to workers.
-local Pop = {pop = nil, peek = nil}
-Qless.Pop = Pop
 
 -- Occurrences of recurring jobs and scheduled jobs get in line, as many as there is demand for.
 local function replenish(now, queue, count)
@@ -140,5 +138,3 @@ function Pop.peek(now, queue, count)
   local jobs = collect(queue, ended, count)
   return objects(jobs, tracked_ones(jobs))
 end
-
-return Pop

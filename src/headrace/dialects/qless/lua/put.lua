@@ -1,6 +1,4 @@
 -- Putting jobs into queues, new ones or such as are somewhere already.
-local Put = {put = nil}
-Qless.Put = Put
 
 -- Put a job. `caller` is the worker that does it. Of priority, tags (a list), retries and depends (a list of jids) what is
 -- nil is taken from the job as it is, if there is one.
@@ -56,5 +54,3 @@ function Put.put(now, caller, queue, jid, klass, data, delay, priority, tags, re
   end
   return jid
 end
-
-return Put

@@ -1,6 +1,4 @@
 -- A queue: five zsets, `ql:q:<q>-work`, `-locks`, `-scheduled`, `-depends` and `-recur`. It needs no declaration.
-local Queue = {}
-Qless.Queue = Queue
 
 -- Scheduled jobs whose time has come get in line.
 function Queue.promote(now, queue, jids)
@@ -85,5 +83,3 @@ end
 function Queue.forget(queues)
   Qless.Values.call_with('ZREM', 'ql:queues', queues)
 end
-
-return Queue

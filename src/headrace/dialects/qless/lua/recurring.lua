@@ -1,6 +1,4 @@
 -- Recurring jobs: the hash `ql:r:<jid>`, and its next occurrence in `ql:q:<q>-recur`.
-local Recurring = {}
-Qless.Recurring = Recurring
 
 -- Make a recurring job, or replace one (which goes on counting where it was). `new` has queue, jid, klass, data, interval
 -- and offset (or `at`, when it occurs first), and may have priority, tags (a list), retries and backlog.
@@ -140,5 +138,3 @@ function Recurring.unrecur(jid)
     call('DEL', 'ql:r:' .. jid)
   end
 end
-
-return Recurring

@@ -1,6 +1,4 @@
 -- How long jobs waited and ran: per queue and day a running mean, the sum of squares about it, and a histogram.
-local Samples = {add = nil}
-Qless.Samples = Samples
 
 -- Add a sample of a kind, `wait` or `run`.
 function Samples.add(now, kind, queue, sample)
@@ -20,5 +18,3 @@ function Samples.add(now, kind, queue, sample)
     Qless.Statistics.expire_later(key)
   end
 end
-
-return Samples

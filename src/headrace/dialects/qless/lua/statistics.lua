@@ -1,6 +1,4 @@
 -- Statistics per queue and day: how long jobs waited and ran, how many failed or lost their locks.
-local Statistics = {}
-Qless.Statistics = Statistics
 
 local DAY = 86400
 
@@ -87,5 +85,3 @@ function Statistics.report(queue, date)
     run = summary('ql:s:run' .. tail, fields),
   }
 end
-
-return Statistics

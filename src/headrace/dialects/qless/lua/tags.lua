@@ -1,6 +1,4 @@
 -- The index of tags: `ql:t:<t>` has the jobs of a tag, `ql:tags` how often each is used.
-local Tags = {}
-Qless.Tags = Tags
 
 function Tags.index(now, jid, tags)
   for _, tag in ipairs(tags) do
@@ -60,5 +58,3 @@ end
 function Tags.top(offset, count)
   return call('ZREVRANGEBYSCORE', 'ql:tags', '+inf', 2, 'LIMIT', offset, count)
 end
-
-return Tags

@@ -1,6 +1,4 @@
 -- Tracked jobs: what happens to them is told on channels of their own, as bare jids.
-local Tracking = {}
-Qless.Tracking = Tracking
 
 -- Tracked jobs, the longest tracked first, and tracked jids that have no record any more.
 function Tracking.list()
@@ -31,5 +29,3 @@ function Tracking.untrack(jid)
   call('PUBLISH', 'ql:untrack', jid)
   return removed
 end
-
-return Tracking

@@ -1,6 +1,4 @@
 -- Lists and tables as they come in, as they were stored, and as commands take them.
-local Values = {}
-Qless.Values = Values
 
 -- A JSON list of texts (or numbers) without duplicates, as a table of what was there.
 function Values.list(command, name, text)
@@ -53,5 +51,3 @@ function Values.call_with(command, key, values)
     call(command, key, unpack(values, first, math.min(first + Qless.CHUNK - 1, #values)))
   end
 end
-
-return Values

@@ -1,6 +1,4 @@
 -- Workers: `ql:workers` by their last sign of life, `ql:w:<w>:jobs` by the end of the lock.
-local Worker = {}
-Qless.Worker = Worker
 
 -- No lock is longer than a hundred days; what claims to be is not listed.
 local LONGEST = 8640000
@@ -38,5 +36,3 @@ end
 function Worker.deregister(workers)
   Qless.Values.call_with('ZREM', 'ql:workers', workers)
 end
-
-return Worker

@@ -1,7 +1,7 @@
 -- complete jid worker queue data [next queue] [delay seconds] [depends list]
 -- Ends a run well. With `next` the job goes on there, and jobs that depend on it go on waiting.
 -- Reply: `complete`, or the state in the next queue: `waiting`, `scheduled` or `depends`.
-Qless.complete = function(now, jid, worker, queue, data, ...)
+function Qless.complete(now, jid, worker, queue, data, ...)
   required('Complete', 'jid', jid)
   required('Complete', 'worker', worker)
   required('Complete', 'queue', queue)
@@ -27,4 +27,3 @@ Qless.complete = function(now, jid, worker, queue, data, ...)
   end
   return Qless.Completion.complete(now, jid, worker, queue, data, to, delay or 0, depends)
 end
-return Qless.complete

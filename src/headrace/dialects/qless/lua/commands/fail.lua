@@ -1,7 +1,7 @@
 -- fail jid worker group message [data]
 -- Ends a run badly: the job waits among the failed ones of a group for somebody to look at it.
 -- Reply: the jid.
-Qless.fail = function(now, jid, worker, group, message, data)
+function Qless.fail(now, jid, worker, group, message, data)
   required('Fail', 'jid', jid)
   required('Fail', 'worker', worker)
   required('Fail', 'group', group)
@@ -10,4 +10,3 @@ Qless.fail = function(now, jid, worker, group, message, data)
   end
   return Qless.Failures.fail(now, jid, worker, group, message or required('Fail', 'message'), data)
 end
-return Qless.fail

@@ -1,7 +1,6 @@
 -- get jid
 -- Reply: JSON job object, or nil.
-Qless.get = function(_, jid)
+function Qless.get(_, jid)
   local job = Qless.Job.get(required('Get', 'jid', jid))
   return job and cjson.encode(job)
 end
-return Qless.get

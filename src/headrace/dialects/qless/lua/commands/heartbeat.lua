@@ -1,7 +1,7 @@
 -- heartbeat jid worker [data]
 -- Extends the lock of the worker that holds the job, and stores data if given.
 -- Reply: when the lock will end, in whole seconds. An error if the job is not the worker's.
-Qless.heartbeat = function(now, jid, worker, data)
+function Qless.heartbeat(now, jid, worker, data)
   required('Heartbeat', 'jid', jid)
   required('Heartbeat', 'worker', worker)
   if data then
@@ -9,4 +9,3 @@ Qless.heartbeat = function(now, jid, worker, data)
   end
   return Qless.Change.heartbeat(now, jid, worker, data)
 end
-return Qless.heartbeat

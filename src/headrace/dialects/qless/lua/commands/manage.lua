@@ -1,7 +1,6 @@
 -- The commands that people and their tools send now and then. Each takes `now` and the arguments after it, checks these,
 -- and leaves the rest to a class. (Those that producers and workers send all the time have files of their own.)
-local commands = {}
-Qless.Manage = commands
+local commands = Manage
 
 -- All arguments from the first on, of which there must be one.
 local function some(command, name, arguments)
@@ -318,5 +317,3 @@ commands['unrecur'] = function(_, arguments)
   Qless.Recurring.unrecur(required('Unrecur', 'jid', arguments[1]))
   return true
 end
-
-return commands

@@ -2,7 +2,7 @@
 -- Puts a job into a queue. One that is there already moves, and keeps what is not given (an empty list of dependencies
 -- is none given). `worker` is who calls.
 -- Reply: the jid.
-Qless.put = function(now, worker, queue, jid, klass, data, delay, ...)
+function Qless.put(now, worker, queue, jid, klass, data, delay, ...)
   required('Put', 'queue', queue)
   required('Put', 'jid', jid)
   required('Put', 'klass', klass)
@@ -29,4 +29,3 @@ Qless.put = function(now, worker, queue, jid, klass, data, delay, ...)
   end
   return Qless.Put.put(now, worker, queue, jid, klass, data, delay, priority, tags, retries, depends)
 end
-return Qless.put

@@ -1,6 +1,4 @@
 -- What headrace's clients do: put, look, cancel, delete, revive.
-local Clients = {}
-Qless.Clients = Clients
 
 -- How many jobs of each place are looked at in one call.
 local MOST = 1000
@@ -24,7 +22,7 @@ end
 
 -- get jids
 -- Reply: JSON list, `false` for jobs that there are not.
-function Clients.get(jids)
+function Clients.get(_, jids)
   local found = {}
   for i, jid in ipairs(jids) do
     local job = Qless.Job.get(jid)
@@ -43,7 +41,7 @@ local PLACES = {ready = '-work', scheduled = '-scheduled', running = '-locks', b
 -- Jids of jobs among which are those wanted: of a tag, of the tracked ones, of a worker, or of these states, in one
 -- queue or all, in one failure group or all. From each place the newest, in the next window those behind them.
 -- Reply: JSON {jids, more}: whether a place has more.
-function Clients.list(wanted)
+function Clients.list(_, wanted)
   local group, found, more = wanted.group, {}, false
   local first = wanted.window * MOST
   local function look(command, place)
@@ -93,7 +91,7 @@ end
 
 -- cancel jids
 -- Reply: a list, 1 for those that are cancelled; or {needed, by}, and nothing done, if another job depends on one of them.
-function Clients.cancel(jids)
+function Clients.cancel(_, jids)
   local answers, known = {}, {}
   for i, jid in ipairs(jids) do
     local state = call('HGET', 'ql:j:' .. jid, 'state')
@@ -112,8 +110,8 @@ end
 
 -- delete jids
 -- The same, and for completed jobs too.
-function Clients.delete(jids)
-  local answers = Clients.cancel(jids)
+function Clients.delete(now, jids)
+  local answers = Clients.cancel(now, jids)
   if answers.needed then
     return answers
   end
@@ -144,6 +142,12 @@ function Clients.revive(now, jids)
   return answers
 end
 
+-- queues
+-- Reply: JSON list of the names of all queues.
+function Clients.queues()
+  return call('ZRANGE', 'ql:queues', 0, -1)
+end
+
 -- workers
 -- Reply: JSON list of {name, jobs, stalled, seen, info}: `info` is what a session of ours has said of itself.
 function Clients.workers(now)
@@ -154,5 +158,3 @@ function Clients.workers(now)
   end
   return found
 end
-
-return Clients

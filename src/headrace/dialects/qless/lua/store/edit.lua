@@ -1,6 +1,4 @@
 -- What people do to jobs and queues through headrace, beyond putting and cancelling: relations, tags, edits, controls.
-local Edit = {}
-Qless.Edit = Edit
 
 local WAITING = {waiting = true, stalled = true, scheduled = true, depends = true}
 
@@ -95,7 +93,7 @@ end
 
 -- tags limit
 -- Reply: JSON list of {tag, number of jobs}, most first, then by name. (`tag top` leaves out what is used once.)
-function Edit.tags(limit)
+function Edit.tags(_, limit)
   local top = call('ZREVRANGEBYSCORE', 'ql:tags', '+inf', 1, 'WITHSCORES', 'LIMIT', 0, limit)
   local least, found = top[#top], {}
   for i = 1, #top, 2 do
@@ -136,6 +134,12 @@ function Edit.controls()
     end
   end
   return {paused = call('SMEMBERS', 'ql:paused_queues'), limits = limits}
+end
+
+-- pause queue command
+-- Adds a queue to the paused ones (SADD), or removes it (SREM). Reply: 1, or 0 if that was so already.
+function Edit.pause(_, queue, command)
+  return call(command, 'ql:paused_queues', queue)
 end
 
 -- edit jobs queue priority at delay options
@@ -191,13 +195,13 @@ function Edit.peek(now, queue, limit)
       found[#found + 1] = job.jid
     end
   end
-  return Qless.Clients.get(found)
+  return Qless.Clients.get(now, found)
 end
 
 -- circumstances jid
 -- Reply: JSON {job, waits_for, paused, limit, running, runs}, or an empty object if there is no such job.
 function Edit.circumstances(now, jid)
-  local job = Qless.Clients.get({jid})[1]
+  local job = Qless.Clients.get(now, {jid})[1]
   if not job then
     return {}
   end
@@ -222,9 +226,19 @@ function Edit.circumstances(now, jid)
   }
 end
 
+-- stats queue date
+function Edit.stats(_, queue, date)
+  return Qless.Statistics.report(queue, date)
+end
+
+-- failures. Reply: JSON object of groups and their sizes.
+function Edit.failures()
+  return Qless.Failures.groups()
+end
+
 -- settings changes
 -- With changes, a list of {option, value or nothing}, sets or unsets them. Reply: JSON object of all that is stored.
-function Edit.settings(changes)
+function Edit.settings(_, changes)
   for _, change in ipairs(changes) do
     if change[2] then
       Qless.Config.set(change[1], change[2])
@@ -238,5 +252,3 @@ function Edit.settings(changes)
   end
   return found
 end
-
-return Edit

@@ -1,6 +1,4 @@
 -- Settling and taking in one step, for headrace's own worker.
-local Exchange = {}
-Qless.Exchange = Exchange
 
 local OK, ALREADY, STALE = 0, 1, 2
 local DONE, AGAIN, FAILED, BROKEN, RELEASED, CRASHED, MOVED = 0, 1, 2, 3, 4, 5, 6
@@ -243,5 +241,3 @@ function Exchange.close(now, session, crashed)
   call('ZREM', 'ql:workers', worker)
   return given_back
 end
-
-return Exchange

@@ -2,8 +2,6 @@
 --
 -- A jid is never used again, because occurrences are called `<jid>-<number>`. So the names are kept beside the protocol,
 -- in the hash `headrace:qless:schedules` (name -> jid), and with the recurring jobs, as the field `headrace-name`.
-local Schedules = {}
-Qless.Schedules = Schedules
 
 local NAMES = 'headrace:qless:schedules'
 -- How many recurring jobs of each queue are looked at.
@@ -42,7 +40,7 @@ local function describe(name, jid)
   return found
 end
 
--- recurrences
+-- all
 -- Reply: JSON list of names, in no order, perhaps twice, perhaps of some that are gone.
 function Schedules.all()
   local names = call('HKEYS', NAMES)
@@ -54,9 +52,9 @@ function Schedules.all()
   return names
 end
 
--- recurring names
+-- named names
 -- Reply: JSON list of those that there are, as `recur.get` tells them, with name, next, last, version and fields of ours.
-function Schedules.named(names)
+function Schedules.named(_, names)
   local found = {}
   for _, name in ipairs(names) do
     local jid = find(name)
@@ -67,10 +65,10 @@ function Schedules.named(names)
   return found
 end
 
--- recur name expected new ours
+-- put name new ours expected
 -- Stores a recurring job (see `Recurring.recur`) if the one of this name has the version expected (nothing: if there is
 -- none), with fields of ours. Reply: 1, or 0 if it has another.
-function Schedules.put(now, name, expected, new, ours)
+function Schedules.put(now, name, new, ours, expected)
   local jid = find(name)
   if (jid and describe(name, jid).version) ~= expected then
     return 0
@@ -92,9 +90,9 @@ function Schedules.put(now, name, expected, new, ours)
   return 1
 end
 
--- unrecur name
+-- delete name
 -- Reply: 1, or 0 if there is none.
-function Schedules.delete(name)
+function Schedules.delete(_, name)
   local jid = find(name)
   call('HDEL', NAMES, name)
   if not jid then
@@ -103,5 +101,3 @@ function Schedules.delete(name)
   Qless.Recurring.unrecur(jid)
   return 1
 end
-
-return Schedules

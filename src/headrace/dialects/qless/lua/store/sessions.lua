@@ -1,7 +1,5 @@
 -- Sessions of headrace's own worker: `headrace:qless:<session>`, beside the protocol. A session speaks as the Qless worker
 -- `worker`; `number` and `answer` are its last request and what it was told, so that a request may be repeated.
-local Sessions = {}
-Qless.Sessions = Sessions
 
 local KEPT = 604800
 
@@ -73,5 +71,3 @@ function Sessions.holds(worker, jid, token)
     return nil, true
   end
 end
-
-return Sessions
