@@ -1,8 +1,12 @@
-"""Outcomes wait for company only when the worker is saturated: what waits runs again if the process is killed."""
+"""When the pump exchanges while leases are in hand: outcomes that wait run again if the process is killed, and jobs of
+higher priority wait for the next exchange."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from queue import SimpleQueue
 
 import pytest
 
@@ -23,7 +27,8 @@ def leases() -> Iterator[Leases]:
     for number in range(5):
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
         pump.leases.waiting[Run(lease, None, pump._reports)] = True
-    pump.leases.ahead.filled()
+    pump.leases.ahead.replied(leases=True)
+    pump.leases.ahead.replied_at += 60  # just now, however slow this machine is
     pump.leases.outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
     yield pump.leases
     pump.close()
@@ -47,3 +52,45 @@ def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
         leases.ahead.exchanged(trip)
     assert waits == (rate * trip > CALM)
     assert leases.ripe() is not waits
+
+
+def test_outcomes_wait_no_longer_than_half_of_what_is_held_ready_takes(leases: Leases) -> None:
+    leases.ahead.ended(50_000, 1.0, ran_out=False)
+    leases.ahead.exchanged(0.001)
+    assert not leases.ripe()
+    leases.ahead.replied_at -= 60 + leases.ahead.seconds / 2
+    assert leases.ripe()
+
+
+def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes with the next exchange, which asks for as many leases as have been worked off, and starts next."""
+    started: SimpleQueue[str] = SimpleQueue()
+    gate = threading.Semaphore(0)
+    with closing(Headrace("sqlite:///:memory:")) as app:
+
+        @app.task(name="job")
+        def job(name: str) -> None:
+            started.put(name)
+            assert gate.acquire(timeout=20)
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([job.call(f"low {number}") for number in range(50)])
+        with closing(Pump(app, "s", queues=["default"], slots=1)) as pump:
+            leases = pump.leases
+            for _ in range(10):
+                leases.ahead.ended(1_000, 1.0, ran_out=True)
+            pump._exchange()
+            assert started.get(timeout=20) == "low 0"
+            assert leases.in_hand == 11, "ten milliseconds of work at this pace, besides the one that runs"
+            monkeypatch.setattr(leases.ahead, "spare", lambda: 10)  # whatever the pace of this machine is
+            job.using(priority=9).enqueue("high")
+            gate.release()
+            assert started.get(timeout=20) == "low 1"
+            leases.ahead.replied_at -= 1
+            pump._exchange()
+            assert not leases.outcomes
+            assert leases.in_hand == 11
+            gate.release()
+            assert started.get(timeout=20) == "high"
+            leases.stopping = True
+            gate.release(50)

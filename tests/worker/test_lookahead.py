@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
-from headrace.records import Kind, Outcome
+from headrace.records import Kind, Lease, Outcome
+from headrace.worker import lookahead
+from headrace.worker.executors import line_up
 from headrace.worker.lookahead import Asking, Lookahead
+from headrace.worker.run import Run
 
 
 def settled(ahead: Lookahead, rate: float, exchange: float) -> int:
@@ -56,6 +63,76 @@ def test_nothing_is_held_ready_behind_slow_jobs() -> None:
     assert settled(ahead, 10_000, 0.001) > 0
     ahead.stuck()
     assert ahead.spare() == 0
+
+
+class Exchanges:
+    """A pump's exchanges with a store, by a clock of their own: each takes this long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, slots: int, seconds: float) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(lookahead, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.ahead = Lookahead(slots, batch=500)
+        self.slots, self.seconds = slots, seconds
+        self.hand = 0.0
+
+    def work(self, seconds: float, pace: float) -> int:
+        """Jobs end at this pace as long as there are any. Returns how many did."""
+        done = min(self.hand, seconds * pace)
+        self.hand -= done
+        self.now += seconds
+        if not self.hand:
+            self.ahead.rested(seconds - done / pace)
+        return round(done)
+
+    def exchange(self, ended: int, pace: float) -> int:
+        """Settle, and take what is wanted. Returns how many jobs have ended meanwhile."""
+        free = self.slots - round(self.hand)
+        wanted = max(free, 0) + self.ahead.wanted(ended, free)
+        meanwhile = self.work(self.seconds, pace)
+        self.ahead.exchanged(self.seconds)
+        self.ahead.replied(leases=wanted > 0)
+        self.hand += wanted
+        return meanwhile
+
+
+@pytest.mark.parametrize(("pace", "exchange"), [(4_000, 0.003), (4_000, 0.008), (20_000, 0.002), (1_000, 0.030)])
+def test_the_pace_is_that_of_the_work_however_long_exchanges_take(
+    pace: int, exchange: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs that end while an exchange is under way took its time, and those that there are none of took none."""
+    exchanges = Exchanges(monkeypatch, slots=8, seconds=exchange)
+    ended = 0
+    for _ in range(100):
+        ended = exchanges.exchange(ended, pace)
+        ended += exchanges.work(max(0.0, exchanges.ahead.due_at - exchanges.now), pace)
+    assert exchanges.ahead.rate == pytest.approx(pace, rel=0.15)
+    seconds = min(max(0.010, 3 * exchange), 0.025)
+    assert exchanges.hand <= 8 + pace * seconds * 1.15, "the work in hand is bounded by the pace"
+
+
+def waiting(*jobs: str) -> list[Run]:
+    """Leases of a queue each, with a priority: `a9`."""
+    return [
+        Run(Lease(number, 1, job, "task", job[0], b"", priority=int(job[1:])), None, cast("Any", None))
+        for number, job in enumerate(jobs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hand", "new", "order"),
+    [
+        (["a0", "a0"], ["a0"], "a0 a0 a0"),
+        (["a0", "a0"], ["a9"], "a9 a0 a0"),
+        (["a9", "a5", "a0"], ["a9", "a5", "a1", "a0"], "a9 a9 a5 a5 a1 a0 a0"),
+        (["a0", "b0", "a0"], ["b9"], "a0 b9 a0 b0"),
+        (["a0", "a0"], ["b9"], "a0 a0 b9"),
+    ],
+)
+def test_a_lease_of_higher_priority_goes_before_those_in_hand(hand: list[str], new: list[str], order: str) -> None:
+    """Of its own queue: which queue comes first is up to the worker."""
+    line = deque(waiting(*hand))
+    line_up(line, waiting(*new))
+    assert " ".join(run.id for run in line) == order
 
 
 def grace_after(*takes: list[int]) -> int:

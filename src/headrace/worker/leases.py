@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from headrace import crashpoints
@@ -37,6 +38,8 @@ class Leases:
         self.deadlines = Deadlines(session.steady)
         self.asleep = False
         """Whether the pump sleeps, and is to be woken."""
+        self.moved = 0
+        """When leases last came or one of them was started, on the steady clock."""
         self._waiter = waiter
         self._session = session
         self._asking = asking
@@ -59,7 +62,15 @@ class Leases:
 
         As long as there is time for a round trip each, none waits: what waits runs again should this process be killed.
         """
-        return bool(self.outcomes) and (self.ahead.hurried or self.in_hand <= self.slots or self.ahead.calm)
+        ahead = self.ahead
+        return bool(self.outcomes) and (
+            ahead.calm or self.in_hand <= self.slots or ahead.hurried or time.monotonic() >= ahead.due_at
+        )
+
+    def idle(self) -> float:
+        """For how many seconds there has been nothing to run since the last outcome."""
+        last = None if self.in_hand or not self.outcomes else self.outcomes[-1].ended
+        return 0.0 if last is None else (self.steady() - last) / 1000
 
     def wake(self) -> None:
         """End the pump's sleep."""
@@ -73,7 +84,7 @@ class Leases:
         """May this run start? Not if the pump has given it back, or others may have it: the process, or its machine,
         may have slept until its lease had run out. `entering`: its function comes next.
         """
-        run.beat = now = self.steady()
+        run.beat = self.moved = now = self.steady()
         self.running[run] = True  # first, so that it is in one of the two at any moment
         if not self.waiting.pop(run, False):
             del self.running[run]

@@ -14,13 +14,15 @@ from headrace.records import Lease, Outcome, Take
 from headrace.values.glob import fits, is_glob
 
 SECONDS, MOST_SECONDS = 0.010, 0.025
-"""How much measured work may be held ready: a job of higher priority that arrives starts after it."""
+"""How much measured work may be held ready."""
 EXCHANGES = 3
 """It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
-SLOW_SECONDS = 0.005
-"""When leases wait for this long, jobs are not as quick as they seemed."""
+SLOW_MILLISECONDS = 5
+"""When no lease is started for this long while some wait, jobs are not as quick as they seemed."""
 STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
+WINDOW_SECONDS = 0.02
+"""The pace is that of about this much work."""
 CALM = 0.25
 """Outcomes wait for company when round trips for each of them would take more than this share of the time."""
 LONGEST_GRACE = 1_000
@@ -35,8 +37,10 @@ class Lookahead:
     def __init__(self, slots: int, batch: int) -> None:
         self._slots = slots
         self._batch = batch
-        self.rate = 0.0
-        """How many jobs end in a second, lately."""
+        self._jobs = self._seconds = 0.0
+        """How many jobs ended lately, and in how much time in which there was work."""
+        self._working_since: float | None = None
+        """The part of that time which is not counted yet. None: it begins with the next leases."""
         self.trip = 0.0
         """How many seconds a round trip takes, lately."""
         self.calm = True
@@ -49,10 +53,34 @@ class Lookahead:
         self.hurried = True
         """Whether those wait no longer for a thread that is quick."""
 
-    def filled(self) -> None:
-        """The last reply has brought leases."""
-        self.filled_at = self.replied_at
-        self.hurried = False
+    @property
+    def rate(self) -> float:
+        """How many jobs end in a second of work, lately."""
+        return self._jobs / self._seconds if self._seconds else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How much work is held ready."""
+        return min(max(SECONDS, EXCHANGES * self.trip), MOST_SECONDS)
+
+    @property
+    def due_at(self) -> float:
+        """When half of that is done: outcomes go out, and leases come in. What is urgent waits for that, at most."""
+        return self.replied_at + self.seconds / 2
+
+    def replied(self, *, leases: bool) -> None:
+        """The store has answered an exchange. `leases`: it has handed out some."""
+        self.replied_at = time.monotonic()
+        if leases:
+            self.filled_at = self.replied_at
+            self.hurried = False
+            if self._working_since is None:
+                self._working_since = self.replied_at
+
+    def rested(self, seconds: float) -> None:
+        """There was nothing to do for so long."""
+        if self._working_since is not None:
+            self._working_since += seconds
 
     def exchanged(self, seconds: float) -> None:
         """An exchange with the store took so long."""
@@ -60,9 +88,13 @@ class Lookahead:
         self.calm = self.rate * self.trip <= CALM
 
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
-        """So many jobs ended in this time. `ran_out`: there was hardly one left to run."""
-        rate = jobs / max(seconds, 1e-6)
-        self.rate = rate if not self.rate else 0.7 * self.rate + 0.3 * rate
+        """So many jobs ended in this much time. `ran_out`: there was hardly one left to run."""
+        if self._seconds > WINDOW_SECONDS:
+            share = WINDOW_SECONDS / self._seconds
+            self._jobs *= share
+            self._seconds *= share
+        self._jobs += jobs
+        self._seconds += max(seconds, 1e-6)
         self.calm = self.rate * self.trip <= CALM
         if ran_out:
             self._spare = max(2 * self._spare, self._slots)
@@ -73,15 +105,20 @@ class Lookahead:
 
     def spare(self) -> int:
         """How many leases to hold ready now."""
-        seconds = min(max(SECONDS, EXCHANGES * self.trip), MOST_SECONDS)
-        self._spare = min(self._spare, int(self.rate * seconds), self._batch)
+        self._spare = min(self._spare, int(self.rate * self.seconds), self._batch)
         return self._spare
 
     def wanted(self, ended: int, free: int) -> int:
-        """How many more leases to hold ready, as so many jobs have ended and so many slots are free."""
-        if ended:
+        """How many more leases to hold ready, as so many jobs have ended and so many slots are free.
+
+        Below zero, that many leases are held ready.
+        """
+        now = time.monotonic()
+        if ended and self._working_since is not None:
             ran_out = free >= self._slots - 1 and self.filled_at == self.replied_at
-            self.ended(ended, time.monotonic() - self.replied_at, ran_out=ran_out)
+            self.ended(ended, now - self._working_since, ran_out=ran_out)
+        if ended or free == self._slots:
+            self._working_since = None if free == self._slots else now
         return max(0, self.spare() - max(0, -free))
 
 

@@ -29,7 +29,7 @@ from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.leases import Leases
 from headrace.worker.ledger import Ledger
-from headrace.worker.lookahead import SLOW_SECONDS, STUCK_SECONDS, Asking
+from headrace.worker.lookahead import SLOW_MILLISECONDS, STUCK_SECONDS, Asking
 from headrace.worker.outcomes import put_off, quarantine, release
 from headrace.worker.renewals import NEWS_SECONDS, Renewals
 from headrace.worker.reports import Reports
@@ -180,13 +180,13 @@ class Pump:
 
         So a slow job hides no quick ones behind it.
         """
-        ahead, waited = self.leases.ahead, time.monotonic() - self.leases.ahead.filled_at
-        if not ahead.hurried and waited >= SLOW_SECONDS:
+        leases, ahead = self.leases, self.leases.ahead
+        if not ahead.hurried and leases.steady() - leases.moved >= SLOW_MILLISECONDS:
             ahead.hurried = True
             self._threads.hurry()
-        if waited >= STUCK_SECONDS and len(self.leases.running) >= self.leases.slots:
+        if time.monotonic() - ahead.filled_at >= STUCK_SECONDS and len(leases.running) >= leases.slots:
             ahead.stuck()
-            self.leases.release_waiting()
+            leases.release_waiting()
 
     def _look_after(self) -> None:
         """Now and then: learn what was cancelled or lost, sweep up after the dead, make way when grown too large."""
@@ -208,12 +208,13 @@ class Pump:
         self._wants_more = False
         if free <= 0 and not leases.ripe():
             return
+        ahead.rested(leases.idle())
         outcomes = leases.take_outcomes(2 * session.store.batch)
         if outcomes and self._reports.waiting:
             self._reports.send_unsent()
         if self._renewals.new_tokens:
             self._renewals.put_new_tokens(outcomes)
-        spare = 0 if leases.stopping or session.gone or free < 0 else ahead.wanted(len(outcomes), free)
+        spare = 0 if leases.stopping or session.gone else ahead.wanted(len(outcomes), free)
         if leases.left is not None:
             spare = min(spare, leases.left - free)
         take = self._asking.take(max(free, 0), spare) if free > 0 or spare > 0 else None
@@ -243,7 +244,8 @@ class Pump:
             crashpoints.reach("exchange.after")
         leases = self.leases
         self.session.unanswered = None
-        leases.ahead.replied_at = time.monotonic()
+        leases.ahead.rested(leases.idle())
+        leases.ahead.replied(leases=bool(reply.leases))
         later = self._apply_verdicts(outcomes, reply)
         if reply.leases:
             self._dispatch(reply)
@@ -276,7 +278,7 @@ class Pump:
         if session.gone:  # before or after we were cut off: it is not worth knowing
             leases.outcomes.extend(release(Run(lease, None, self._reports)) for lease in reply.leases)
             return
-        leases.ahead.filled()
+        leases.moved = leases.steady()
         if leases.left is not None:
             leases.left -= len(reply.leases)
         if reply.ends is not None:
@@ -363,7 +365,11 @@ class Pump:
         if leases.in_hand:
             until = min(until, renewals.checked_at + renewals.seconds)
         if leases.waiting:
-            until = min(until, leases.ahead.filled_at + (STUCK_SECONDS if leases.ahead.hurried else SLOW_SECONDS))
+            until = min(until, leases.ahead.filled_at + STUCK_SECONDS)
+            if not leases.ahead.hurried:
+                until = min(until, now + (leases.moved + SLOW_MILLISECONDS - self.session.steady()) / 1000)
+        if leases.outcomes:
+            until = min(until, leases.ahead.due_at)
         if self._reports.waiting:
             until = min(until, self._reports.due_at)
         if renewals.news and leases.running:

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from headrace.worker.run import Run
+
+
+def line_up(line: deque[Run], runs: list[Run]) -> None:
+    """Add runs to those that wait: each before those of its queue that have a lower priority.
+
+    Other threads may take from the line meanwhile.
+    """
+    lowest: dict[str, int] = {}
+    for run in tuple(line):
+        lowest[run.lease.queue] = min(run.lease.priority, lowest.get(run.lease.queue, run.lease.priority))
+    if any(run.lease.priority > lowest.get(run.lease.queue, run.lease.priority) for run in runs):
+        waiting = []
+        with suppress(IndexError):
+            while True:
+                waiting.append(line.popleft())
+        waiting += runs
+        queues: dict[str, deque[Run]] = {}
+        for run in sorted(waiting, key=lambda run: -run.lease.priority):
+            queues.setdefault(run.lease.queue, deque()).append(run)
+        runs = [queues[run.lease.queue].popleft() for run in waiting]
+    line.extend(runs)
 
 
 class Executor(Protocol):

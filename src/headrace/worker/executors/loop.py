@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from headrace.worker.executors import line_up
 from headrace.worker.outcomes import TIMED_OUT
 from headrace.worker.run import Run, perform_async
 
@@ -45,7 +46,7 @@ class LoopExecutor:
         return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
 
     def submit(self, runs: list[Run]) -> None:
-        self._line.extend(runs)
+        line_up(self._line, runs)
         self._running_loop().call_soon_threadsafe(self._start_some)
 
     def _start_some(self) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.errors import Timeout
+from headrace.worker.executors import line_up
 from headrace.worker.outcomes import SILENT, TIMED_OUT, conclude
 from headrace.worker.run import Run, perform
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from headrace.worker.leases import Leases
     from headrace.worker.resources import Resources
 
+LATELY = 8
+"""About so many jobs tell whether jobs are quick."""
+
 
 class ThreadExecutor:
     """Threads are started as they are needed, up to a number, and then kept.
 
-    Quick jobs are run by one thread: more would only take the interpreter from each other. As soon as a job takes a
-    millisecond it is one for each job.
+    Quick jobs are run by one thread: more would only take the interpreter from each other, and from the pump. As soon
+    as jobs take a millisecond on the average it is one for each job.
     """
 
     can_stop = False
@@ -42,14 +46,18 @@ class ThreadExecutor:
         """A lock of each thread that sleeps: to release it wakes it."""
         self._requests: deque[Callable[[], None]] = deque()
         self._lent = False
-        self._quick = False
+        self._took = 1.0
+        """Milliseconds that a job takes, lately. Clocks count whole ones: the average of many is right all the same."""
         self._closed = False
         self._guard = threading.Lock()
 
     def submit(self, runs: list[Run]) -> None:
-        self._line.extend(runs)
-        if not self._quick:
-            self._wake(len(runs) - self._lent)  # the thread that brings them takes one
+        if self._line:
+            line_up(self._line, runs)
+        else:
+            self._line.extend(runs)
+        if self._took >= 1:
+            self._wake(len(self._line) - self._lent)  # the thread that brings them takes one
         elif len(self._asleep) == len(self._threads):
             self._wake(1)
 
@@ -129,8 +137,9 @@ class ThreadExecutor:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
             leases.end(run, outcome)
-            self._quick = outcome.began == outcome.ended
-            if not self._quick and line:
+            if outcome.began is not None and outcome.ended is not None:
+                self._took += (outcome.ended - outcome.began - self._took) / LATELY
+            if self._took >= 1 and line:
                 self._wake(1)
 
     def stop_run(self, run: Run) -> None:
