@@ -33,10 +33,13 @@ SESSIONS = "sessions"
 """What stores share where a lease lives as long as its session."""
 NATIVE = "native"
 """What only the native stores promise: whole histories, steps of several processes, the shape of a wait."""
+TRANSACTIONS = "transactions"
+"""What stores share that can take part in a transaction of their caller."""
 
 MODULES: dict[str, Facet | str] = {
     "test_cancel_delete_revive": Facet.REVIVE,
     "test_circumstances": Facet.WHY,
+    "test_completion": TRANSACTIONS,
     "test_concurrency": NATIVE,
     "test_core": CORE,
     "test_culprits": Facet.RELATIONS,
@@ -94,6 +97,8 @@ class Entry:
     """Whether it needs a server, so that `make quick` leaves it out."""
     tasks: tuple[str, ...] = ("task",)
     """What the worker of a test knows: some stores hand out nothing else."""
+    transactions: bool = False
+    """Whether it can take part in a transaction of its caller."""
     shared: bool = False
     """Whether another store with the same URL, in any process, has the same jobs."""
     histories: int = 20
@@ -107,7 +112,8 @@ class Entry:
     @property
     def claims(self) -> set[Facet | str]:
         """What a test may need."""
-        return {*self.facets, CORE, *[NATIVE] * self.native, *[SESSIONS] * self.sessions}
+        further = {NATIVE: self.native, SESSIONS: self.sessions, TRANSACTIONS: self.transactions}
+        return {*self.facets, CORE, *(name for name, claimed in further.items() if claimed)}
 
     def runs(self, module: str, needs: set[Facet | str]) -> bool:
         """Whether a test is for this store."""
@@ -166,9 +172,9 @@ def _dialect(name: str, make: Callable[..., Any], store: type[Any], **options: A
 
 
 STORES = [
-    Entry("model", model, Model.facets, model_rows),
-    Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, histories=200, depth=4),
-    Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, shared=True),
+    Entry("model", model, Model.facets, model_rows, transactions=True),
+    Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, transactions=True, histories=200, depth=4),
+    Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other")),
     _dialect("gearmonkey", dialects.gearmonkey, GearMonkeyStore, tasks=("task", "t")),

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct
 
 from headrace.errors import Unsupported
-from headrace.records import Lane, ScheduleRecord, Snapshot, State, Tick
+from headrace.records import Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
 
@@ -28,6 +28,45 @@ class Migrating(Protocol):
 
     def migrate(self) -> Operation[bool]:
         """Bring it to the format of this version; whether there was something to do."""
+
+
+# -- transactions of callers --------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """What a store offers that can take part in a transaction of its caller.
+
+    The operations run on the caller's connection, under a savepoint, and count when the caller commits.
+    """
+
+    def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        """`put`, in one step however many they are."""
+
+    def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
+        """Which of these jobs there are, those of the open transaction included."""
+
+    def complete(
+        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
+    ) -> Operation[bool]:
+        """Mark a hand-out (ref, token, id) as completed; without a connection in a transaction of its own.
+
+        False: the lease is gone, or it was completed before. Nothing was changed then.
+        """
+
+    def is_completed(self, lease: tuple[Ref, Token, str]) -> Operation[bool]:
+        """Whether a hand-out is marked so, and that is committed."""
+
+
+def transactional(store: Store, asked: str) -> Transactional:
+    """The store as one that can take part in a caller's transaction, or `Unsupported`."""
+    if not isinstance(store, Transactional):
+        raise Unsupported(
+            f"{asked} can't be used with {shown_url(store.url)}: a job there can't be part of a transaction of your "
+            "database. Enqueue after the commit; a process that dies between the two has not enqueued it then. "
+            "(docs/transactions.md)"
+        )
+    return store
 
 
 # -- relations: NewJob.after, Kind.WAITING -----------------------------------------------------------

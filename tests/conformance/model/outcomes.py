@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from headrace.records import Charge, HistoryRecord, Kind, Outcome, State
 from headrace.store import limits
 from headrace.store.stats import DAY
@@ -14,6 +16,9 @@ MAY_NOT_HAVE_BEGUN = (Kind.AGAIN, Kind.RELEASED, Kind.MOVED)
 
 class Outcomes(Core):
     def _end(self, job: Job, outcome: Outcome, steady: int, given_back: str = "released") -> None:
+        if job.completed:
+            outcome = replace(outcome, kind=Kind.DONE, charge=Charge.ATTEMPT, result=job.result, data=None, error=None)
+            job.completed = False
         now = self.clock.now()
         queue = job.queue
         cancelled = job.cancelling and outcome.kind is not Kind.DONE

@@ -43,6 +43,8 @@ class Job:
     error: bytes | None = None
     group: str | None = None
     cancelling: bool = False
+    completed: bool = False
+    """It runs, and its task has completed it: `result` is there."""
     deferred_since: int | None = None
     after: tuple[str, ...] = ()
     resumed: bool = False

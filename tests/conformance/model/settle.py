@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Verdict
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
 
 from .core import Core, Step
 from .records import Job, Session
@@ -90,10 +90,24 @@ class Exchange(Core):
             return Verdict.STALE
         if job.state is not State.RUNNING:
             return Verdict.ALREADY
-        if outcome.kind is Kind.RELEASED and outcome.began is None:
+        if outcome.kind is Kind.RELEASED and outcome.began is None and not job.completed:
             self._never_started(job)
         self._end(job, outcome, steady)
         return Verdict.OK
+
+    def complete(self, lease: tuple[Ref, Token, str], result: bytes | None) -> Step[bool]:
+        return Step(self._complete, lease, result)
+
+    def _complete(self, lease: tuple[Ref, Token, str], result: bytes | None) -> bool:
+        ref, token, _ = lease
+        job = self._by_ref(ref)
+        if job is None or (job.token, job.state) != (token, State.RUNNING) or job.completed:
+            return False
+        job.completed, job.result = True, result
+        return True
+
+    def is_completed(self, lease: tuple[Ref, Token, str]) -> Step[bool]:
+        return Step(lambda: any((job.ref, job.token) == lease[:2] and job.completed for job in self.jobs.values()))
 
     def _by_ref(self, ref: Ref) -> Job | None:
         return next((job for job in self.jobs.values() if job.ref == ref), None)

@@ -28,9 +28,11 @@ RESUMED = 8192
 """It has waited for children."""
 MORE = 16384
 """A version after this one keeps something about it in `more`; here that is carried along, and removed with the job."""
-KNOWN_FLAGS = 2 * MORE - 1
-HOOKED = PRECEDES | LANED | RECURRING
-"""Other rows change when such a job ends, so it is not settled in bulk."""
+COMPLETED = 32768
+"""It runs, and its task has completed it in a transaction of its own: it ends as done, with the result that it has."""
+KNOWN_FLAGS = 2 * COMPLETED - 1
+HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
+"""Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT
 """These say nothing about the next run."""
 

@@ -13,6 +13,7 @@ from headrace.store.sql.codes import (
     BODY,
     CANCELLED,
     CANCELLING,
+    COMPLETED,
     DONE,
     FAILED,
     FAILURES,
@@ -271,6 +272,8 @@ def settle(
     job = tx.maybe_row(_Job, "holder", (ref,))
     if job is None or not job.is_held(outcome, session):
         return _refusal(session, outcome, job)
+    if job.flags & COMPLETED:
+        return _settle_completed(tx, session, outcome, lag)
     began = None if outcome.began is None else outcome.began + lag
     ended = tx.now if outcome.ended is None else outcome.ended + lag
     becomes = _decide(tx, job, outcome)
@@ -364,6 +367,8 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
         job = tx.maybe_row(_Job, "holder", (outcome.ref,))
         if job is None or not job.is_held(outcome, session):
             return _refusal(session, outcome, job)
+        if job.flags & COMPLETED:
+            return _settle_completed(tx, session, outcome, lag)
         tx.execute("done", (*values[:-1], 0))
         admission.ended(tx, placement(tx, outcome.ref), DONE)
     if outcome.result is not None and len(outcome.result) > INLINE:
@@ -371,6 +376,34 @@ def _settle_done(tx: Transaction, session: Session, outcome: Outcome, lag: int) 
     tx.ended.append(outcome.id)
     tx.happened(outcome.ref, "done", worker=session.name)
     return Verdict.OK
+
+
+def _settle_completed(tx: Transaction, session: Session, outcome: Outcome, lag: int) -> Verdict:
+    """Settle as done what its task has completed, whatever the outcome says."""
+    began, ended, _ = _run_values(tx, outcome.began, outcome.ended, outcome.charge, lag)
+    tx.execute("completed", (outcome.ref, began, ended))
+    admission.ended(tx, placement(tx, outcome.ref), DONE)
+    tx.ended.append(outcome.id)
+    tx.happened(outcome.ref, "done", worker=session.name)
+    return Verdict.OK
+
+
+def complete(tx: Transaction, lease: tuple[Ref, Token, str], result: bytes | None) -> bool:
+    """Mark a hand-out as completed, with its result. False: the lease is gone, or it was completed before."""
+    ref, token, job_id = lease
+    large = result is not None and len(result) > INLINE
+    flags = COMPLETED | (LARGE_RESULT if large else 0)
+    if not tx.change("complete", (ref, token, flags, None if large else result)):
+        return False
+    if large:
+        tx.execute("blob_put", (job_id, RESULT, result))
+    return True
+
+
+def is_completed(tx: Transaction, lease: tuple[Ref, Token, str]) -> bool:
+    """Whether a hand-out is marked so."""
+    ref, token, _ = lease
+    return bool(tx.rows("is_completed", (ref, token)))
 
 
 def _refusal(session: Session, outcome: Outcome, job: _Job | None) -> Verdict:

@@ -85,7 +85,7 @@ class Database:
         try:
             self._idle.append(self.connect())
         except apsw.Error as error:
-            raise self._explain(error) from error
+            raise self.explain(error) from error
         _databases.add(self)
 
     def connect(self) -> Connection:
@@ -162,7 +162,7 @@ class Database:
                 raise
             self._check_in(connection)
         except apsw.Error as error:
-            raise self._explain(error) from error
+            raise self.explain(error) from error
 
     def _transact(self, begin: str, work: Callable[[apsw.Connection], T]) -> T:
         try:
@@ -177,7 +177,7 @@ class Database:
                 raise
             self._check_in(connection)
         except apsw.Error as error:
-            raise self._explain(error) from error
+            raise self.explain(error) from error
         return answer
 
     def _doubt(self, connection: Connection) -> None:
@@ -261,7 +261,8 @@ class Database:
         except OSError:
             return 0o666
 
-    def _explain(self, error: apsw.Error) -> StoreError:
+    def explain(self, error: apsw.Error) -> StoreError:
+        """What an error of SQLite means."""
         where = self.path
         if isinstance(error, apsw.BusyError | apsw.LockedError):
             return StoreBusy(BUSY.format(where))

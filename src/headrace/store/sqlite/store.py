@@ -16,10 +16,12 @@ from headrace.records import (
     Filter,
     NewJob,
     Put,
+    Ref,
     State,
     Swept,
+    Token,
 )
-from headrace.store import damaged
+from headrace.store import damaged, limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
     Batch,
@@ -37,11 +39,12 @@ from headrace.store.sql import (
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
 from headrace.store.sql.transaction import PutOne, Redo, Step, Steps, Transaction
-from headrace.store.sqlite import queries
+from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.wakeup import CLIENT, SUBSCRIBER, Wakeups, job_key
+from headrace.store.sqlite.within import CallersTransaction, Within
 from headrace.values.clock import Clock, SystemClock
 
 __all__ = ["SqliteStore"]
@@ -99,6 +102,8 @@ class SqliteStore(SqlStore):
         try:
             if isinstance(operation, PutOne) and self._wakeups.is_listened(self._clock) is False:
                 return self._put_one(operation)  # type: ignore[return-value]  # T is what a put answers
+            if isinstance(operation, Within):
+                return self._run_within(cast("Within[T]", operation))
             if isinstance(operation, Steps):
                 return cast("Steps[T]", operation).run(self._run_on)
             return self._run_on(cast("Step[T]", operation))
@@ -160,6 +165,25 @@ class SqliteStore(SqlStore):
             events.record(tx)
         return answer
 
+    def _run_within(self, operation: Within[T]) -> T:
+        tx, step, connection = CallersTransaction(self._guards), Step(operation.work), operation.connection
+
+        def wake() -> None:
+            with suppress(OSError, ValueError):  # the store was closed meanwhile: the next sweep wakes them
+                self._wakeups.wake(tx)
+
+        try:
+            answer, committed = within.run(
+                connection, lambda connection: self._work(step, self._begin_step(connection, tx)), self._db.path
+            )
+        except apsw.Error as error:
+            raise self._db.explain(error) from error
+        if committed:
+            wake()
+        else:
+            within.when_ended(connection, wake)
+        return answer
+
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
         self._db.autocommit(SQL["put"], put.plain_row(job, self._clock.now()))
@@ -184,6 +208,28 @@ class SqliteStore(SqlStore):
         if len(jobs) == 1 and put.plain(jobs[0]):
             return PutOne(jobs[0])
         return batches.put(jobs)
+
+    # -- transactions of callers --
+
+    def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        limits.check_batch(jobs)
+        return Within(within.check(connection, self._db.path), lambda tx: put.put(tx, jobs))
+
+    def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
+        return Within(
+            within.check(connection, self._db.path), lambda tx: [job is not None for job in find.get(tx, ids)]
+        )
+
+    def complete(
+        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
+    ) -> Operation[bool]:
+        def work(tx: Transaction) -> bool:
+            return settle.complete(tx, lease, result)
+
+        return Step(work) if connection is None else Within(within.check(connection, self._db.path), work)
+
+    def is_completed(self, lease: tuple[Ref, Token, str]) -> Operation[bool]:
+        return Step(lambda tx: settle.is_completed(tx, lease), writes=False)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)

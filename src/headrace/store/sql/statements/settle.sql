@@ -20,6 +20,22 @@ UPDATE OR FAIL job SET
 WHERE seq IN (SELECT value FROM json_each(?1))
     AND token = ?2 AND +session = ?3 AND state = {RUNNING} AND flags & ?7 = 0
 
+-- name: complete
+-- Mark a hand-out as completed by its task, if it still runs with this token.
+UPDATE job SET flags = flags | ?3, result = ?4
+WHERE seq = ?1 AND token = ?2 AND state = {RUNNING} AND flags & {COMPLETED} = 0
+
+-- name: is_completed
+-- Is a hand-out marked so?
+SELECT 1 FROM job WHERE seq = ?1 AND token = ?2 AND state = {RUNNING} AND flags & {COMPLETED} <> 0
+
+-- name: completed
+-- Settle as done what was marked so. Its result is there.
+UPDATE job SET
+    state = {DONE}, started = coalesce(?2, started), finished = ?3, attempts = attempts + 1,
+    flags = flags & ~({CANCELLING} | {SPARE} | {COMPLETED}), error = NULL, failure = NULL, deferred_since = NULL
+WHERE seq = ?1
+
 -- name: settle
 -- Settle as anything but done: the new state has been worked out from the old one.
 UPDATE job SET

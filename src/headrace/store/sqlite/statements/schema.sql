@@ -23,7 +23,7 @@ CREATE TABLE job (
                                      -- {LARGE_BODY} large body, {LARGE_RESULT} large result, {AFTER} after others,
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
-                                     -- {RESUMED} has waited for children, {MORE} more
+                                     -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,

@@ -1,0 +1,45 @@
+"""Connections that callers bring along: which library each is of, found out without importing any."""
+
+from __future__ import annotations
+
+from headrace.errors import ConfigurationError
+
+_KINDS = {
+    "apsw.Connection": "apsw",
+    "sqlite3.Connection": "sqlite3",
+    "psycopg.Connection": "psycopg",
+    "psycopg.AsyncConnection": "psycopg async",
+    "sqlalchemy.engine.base.Connection": "sqlalchemy",
+    "sqlalchemy.orm.session.Session": "sqlalchemy session",
+    "sqlalchemy.orm.scoping.scoped_session": "sqlalchemy session",
+    "sqlalchemy.ext.asyncio.engine.AsyncConnection": "sqlalchemy async",
+    "sqlalchemy.ext.asyncio.session.AsyncSession": "sqlalchemy async session",
+    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": "sqlalchemy async session",
+    "django.db.backends.base.base.BaseDatabaseWrapper": "django",
+    "django.utils.connection.ConnectionProxy": "django",
+    "asyncpg.connection.Connection": "asyncpg",
+    "asyncpg.pool.PoolConnectionProxy": "asyncpg",
+}
+"""By the class that a connection, or a base of its class, has."""
+
+
+def kind_of(connection: object) -> str:
+    """The library of a connection; '' if it is of none that is known.
+
+    >>> import apsw
+    >>> kind_of(apsw.Connection(":memory:")), kind_of("jobs.db")
+    ('apsw', '')
+    """
+    names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__)
+    return next((_KINDS[name] for name in names if name in _KINDS), "")
+
+
+def described(connection: object) -> str:
+    """A connection in the words of an error."""
+    cls = type(connection)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def unknown(connection: object, takes: str) -> ConfigurationError:
+    """What to raise for a connection that a store can't use."""
+    return ConfigurationError(f"connection= takes {takes}, not {described(connection)}.")
