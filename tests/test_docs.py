@@ -41,15 +41,17 @@ def test_every_public_name_says_what_it_is() -> None:
         assert getattr(headrace, name).__doc__, f"headrace.{name} has no docstring"
 
 
-GUIDE = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
-PROGRAMS = [
-    block
-    for block in re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    if block.startswith("from headrace import")
-]
+PROGRAMS = {
+    f"{page} {number}": block
+    for page in ("guide", "transactions")
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```", (ROOT / f"docs/{page}.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    )
+    if re.search("^from headrace import", block, re.MULTILINE)
+}
 
 
-@pytest.mark.parametrize("block", PROGRAMS, ids=range(1, len(PROGRAMS) + 1))
+@pytest.mark.parametrize("block", PROGRAMS.values(), ids=PROGRAMS)
 def test_the_programs_of_the_guide(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     (tmp_path / "app.py").write_text(block, encoding="utf-8")

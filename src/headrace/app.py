@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -26,6 +27,7 @@ from headrace.store.paging import JobQuery, apages, pages, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
+from headrace.transactions import block, connection_for, looking_for, putting
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
@@ -162,11 +164,12 @@ class Headrace(StoreHolder, Hooks):
 
     # -- jobs --
 
-    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+    def enqueue_many(self, calls: Iterable[Call[R]], *, connection: object | None = None) -> list[Job[R]]:
         """Put a batch of calls into the store in one step: all of them or none.
 
         Stores on Redis serve nobody else meanwhile: there more than 1,000 jobs, or 8 MB, are put in several such steps.
         If one of them raises, what came before it is there, and it is safe to enqueue the same calls again.
+        `connection`: put them through this connection, in the transaction that is open there.
 
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task
@@ -178,33 +181,41 @@ class Headrace(StoreHolder, Hooks):
         [0, 2, 4]
         """
         puts: list[Put] = []
+        connection = connection_for(self, connection)
         jobs, named = self._new_jobs(calls)
-        self._require_known(named)
+        self._require_known(named, connection)
         for piece in pieces(jobs, self.store.put_at_once):
             with counting(puts, len(jobs)):
-                puts += self._put(piece)
-        return self._handles(puts)
+                puts += self._put(piece, connection)
+        return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
 
     def _enqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """In one step, however many they are: for jobs that make no sense without each other."""
+        connection = connection_for(self, None)
         jobs, named = self._new_jobs(calls)
-        self._require_known(named)
-        return self._handles(self._put(jobs))
+        self._require_known(named, connection)
+        puts = self._put(jobs, connection)
+        return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
 
-    def _enqueue(self, call: Call[R]) -> Job[R]:
+    def _enqueue(self, call: Call[R], connection: object | None) -> Job[R]:
         """The same for a single call of one of this app's tasks."""
         for needed, option in call.needs:
             self.require_option(needed, option)
+        connection = connection_for(self, connection)
         if call.named:
-            self._require_known(call.named)
-        put = self._put([call.new])[0]
-        return Job(self, put.id, created_now=put.created)
+            self._require_known(call.named, connection)
+        return self._handle(call.new, self._put([call.new], connection)[0], connection)
 
-    def _put(self, jobs: list[NewJob]) -> list[Put]:
+    def _handle(self, job: NewJob, put: Put, connection: object | None) -> Job[Any]:
+        if connection is None or not put.created:
+            return Job(self, put.id, created_now=put.created)
+        return Job(self, put.id, created_now=True, state=state_after_put(job), is_uncommitted=True)
+
+    def _put(self, jobs: list[NewJob], connection: object | None) -> list[Put]:
         if loading.under_way:
             loading.warn_of_enqueue()
         store = self.store
-        operation = store.put(jobs)
+        operation = putting(self, jobs, connection)
         if crashpoints.armed:
             crashpoints.reach("put.before")
         puts = store.run(operation)
@@ -212,32 +223,36 @@ class Headrace(StoreHolder, Hooks):
             crashpoints.reach("put.after")
         return puts
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+    async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: object | None = None) -> list[Job[R]]:
         """The same, from async code. The handles know their jobs' state: looking at it needs no further request."""
         puts: list[Put] = []
+        connection = connection_for(self, connection)
         jobs, named = self._new_jobs(calls)
-        await self._arequire_known(named)
+        await self._arequire_known(named, connection)
         for piece in pieces(jobs, self.store.put_at_once):
             with counting(puts, len(jobs)):
-                step = await self._aput(piece)
+                step = await self._aput(piece, connection)
             puts += step
-        return await self._ahandles(jobs, puts)
+        return await self._ahandles(jobs, puts, connection)
 
     async def _aenqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        connection = connection_for(self, None)
         jobs, named = self._new_jobs(calls)
-        await self._arequire_known(named)
-        return await self._ahandles(jobs, await self._aput(jobs))
+        await self._arequire_known(named, connection)
+        return await self._ahandles(jobs, await self._aput(jobs, connection), connection)
 
-    async def _aput(self, jobs: list[NewJob]) -> list[Put]:
+    async def _aput(self, jobs: list[NewJob], connection: object | None) -> list[Put]:
         if loading.under_way:
             loading.warn_of_enqueue()
-        return await self.store.arun(self.store.put(jobs))
+        return await self.store.arun(putting(self, jobs, connection))
 
-    async def _ahandles(self, jobs: list[NewJob], puts: list[Put]) -> list[Job[Any]]:
+    async def _ahandles(self, jobs: list[NewJob], puts: list[Put], connection: object | None) -> list[Job[Any]]:
         """Handles that know their jobs' state: a look later on would block the event loop.
 
         Most states follow from what was put. One look finds the others, which the store decides.
         """
+        if connection is not None:  # nothing is to be seen before the commit
+            return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
         states = [state_after_put(job) if put.created else None for job, put in zip(jobs, puts, strict=True)]
         handles = [
             Job[Any](self, put.id, created_now=put.created, state=state)
@@ -250,13 +265,34 @@ class Headrace(StoreHolder, Hooks):
                 handle.saw(snapshot)
         return handles
 
-    def _require_known(self, named: Sequence[str]) -> None:
+    def _require_known(self, named: Sequence[str], connection: object | None = None) -> None:
         for ids in thousands(named):
-            refuse_unknown(ids, self.store.run(self.store.get(ids)))
+            refuse_unknown(ids, self.store.run(looking_for(self, ids, connection)))
 
-    async def _arequire_known(self, named: Sequence[str]) -> None:
+    async def _arequire_known(self, named: Sequence[str], connection: object | None = None) -> None:
         for ids in thousands(named):
-            refuse_unknown(ids, await self.store.arun(self.store.get(ids)))
+            refuse_unknown(ids, await self.store.arun(looking_for(self, ids, connection)))
+
+    def transaction(self, connection: object) -> AbstractContextManager[None]:
+        """Have every enqueue inside, in this thread or asyncio task, go through a connection of yours.
+
+        The jobs are there if the transaction that is open on it commits. `with`, in async code too.
+
+        >>> import apsw, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> app = Headrace(f"sqlite:///{folder}/shop.db")
+        >>> @app.task
+        ... def confirm(order: int) -> None: ...
+        >>> app.failures()  # (any use of the app creates the file)
+        {}
+        >>> connection = apsw.Connection(f"{folder}/shop.db")
+        >>> with connection, app.transaction(connection):
+        ...     job = confirm.enqueue(7)
+        >>> job.refresh().state
+        <State.READY: 'ready'>
+        >>> app.close()
+        """
+        return block(self, connection)
 
     def _new_jobs(self, calls: Iterable[Call[Any]]) -> tuple[list[NewJob], list[str]]:
         """The jobs to put, and the ids of those that must be there before."""
@@ -279,9 +315,6 @@ class Headrace(StoreHolder, Hooks):
         named = {job_id: None for call in calls if call.named for job_id in call.named}
         here = {job.id for job in jobs} if named else set()
         return jobs, [job_id for job_id in named if job_id not in here]
-
-    def _handles(self, puts: list[Put]) -> list[Job[Any]]:
-        return [Job(self, put.id, created_now=put.created) for put in puts]
 
     def job(self, job_id: str) -> Job[Any]:
         """A handle on the job with this id. Nothing is looked up before you ask."""

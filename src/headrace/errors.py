@@ -75,6 +75,33 @@ class JobNotFound(HeadraceError, LookupError):
         self.job_id = job_id
 
 
+class NotCommitted(JobNotFound):
+    """A job was enqueued through a connection of the caller, and is not there: not yet committed, or rolled back."""
+
+    def __init__(self, job_id: str) -> None:
+        HeadraceError.__init__(
+            self,
+            f"Job {job_id} was enqueued in a transaction that is not committed, or was rolled back: no worker can see "
+            "it. Commit first, then ask for its state or result.",
+        )
+        self.job_id = job_id
+
+
+class UniqueBusy(HeadraceError):
+    """Another transaction, not committed yet, has enqueued a job with the same unique key; nothing was enqueued."""
+
+
+class LeaseGone(HeadraceError):
+    """A run can't be completed: its job was taken from it, or it was completed before; nothing was done."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"This run of job {job_id} can't be completed: its lease is gone, or it was completed before. Nothing was "
+            "done. Roll back what this transaction has changed."
+        )
+        self.job_id = job_id
+
+
 class UnclearId(HeadraceError, LookupError):
     """Part of an id was given, and no job or more than one has it in its id."""
 

@@ -97,6 +97,11 @@ class StoreHolder:
 
         await to_thread(self.close)
 
+    @property
+    def is_testing(self) -> bool:
+        """Whether `testing()` has put another store in place."""
+        return bool(self._stand_ins)
+
     def require(self, facet: Facet, what: str) -> None:
         """Refuse in words what the store cannot do, before anything is written."""
         if facet not in self.store.facets:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, ResultGone, Timeout
+from headrace.errors import ConfigurationError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultGone, Timeout
 from headrace.options import CARRIED, decode_overrides, editable, edited_fields, ids_of, named_in_text
 from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
@@ -54,7 +54,7 @@ class Job(Generic[R_co]):
     `R` is what the task returns: `job.result()` has that type.
     """
 
-    __slots__ = ("_snapshot", "_state", "app", "created_now", "id")
+    __slots__ = ("_snapshot", "_state", "app", "created_now", "id", "is_uncommitted")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Job(Generic[R_co]):
         created_now: bool = False,
         snapshot: Snapshot | None = None,
         state: State | None = None,
+        is_uncommitted: bool = False,
     ) -> None:
         self.app = app
         self.id = job_id
@@ -72,6 +73,8 @@ class Job(Generic[R_co]):
         self._snapshot = snapshot
         self._state = state
         """What it is known to be since it was put, before the first look."""
+        self.is_uncommitted = is_uncommitted
+        """It was enqueued in a transaction of the caller, and has not been seen since."""
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"
@@ -94,8 +97,9 @@ class Job(Generic[R_co]):
 
     def _seen(self, snapshot: Snapshot | None) -> Job[R_co]:
         if snapshot is None:
-            raise JobNotFound(self.id, retention_of(self.app.store))
+            raise NotCommitted(self.id) if self.is_uncommitted else JobNotFound(self.id, retention_of(self.app.store))
         self._snapshot = snapshot
+        self.is_uncommitted = False
         return self
 
     @property

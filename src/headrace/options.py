@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from headrace.errors import ConfigurationError, UnknownJob
 from headrace.hooks import check_failure_hook
-from headrace.records import IfFailed, Lane, NewJob, Snapshot
+from headrace.records import IfFailed, Lane, NewJob
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.values.codec import clean
@@ -442,10 +442,10 @@ def named_in_text(jobs: "Sequence[Job[Any] | str]") -> tuple[str, ...]:
     return tuple(job for job in jobs if isinstance(job, str))
 
 
-def refuse_unknown(ids: Sequence[str], found: list[Snapshot | None]) -> None:
+def refuse_unknown(ids: Sequence[str], found: Sequence[object]) -> None:
     """What would be said to come after jobs that were never there would run at once."""
     for job_id, job in zip(ids, found, strict=True):
-        if job is None:
+        if not job:
             raise UnknownJob(job_id)
 
 

@@ -66,9 +66,10 @@ class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
 class Using(Generic[P, R_co]):
     """A task together with options for one call or several. Made by `task.using(...)`."""
 
-    def __init__(self, task: Task[P, R_co], options: CallOptions) -> None:
+    def __init__(self, task: Task[P, R_co], options: CallOptions, connection: object | None = None) -> None:
         values = check_options("using()", options, OF_CALL)
         self._task = task
+        self._connection = connection
         self.given = tuple(options)
         """The names of the options that were given."""
         self.fields = _call_fields(task.options, values)
@@ -89,6 +90,14 @@ class Using(Generic[P, R_co]):
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
+        self._refuse_connection("enqueue_many([...], connection=...)")
+        return self._call(*args, **kwargs)
+
+    def _refuse_connection(self, instead: str) -> None:
+        if self._connection is not None:
+            raise ConfigurationError(f"using(connection=...) is for enqueue() and aenqueue(). Write {instead}.")
+
+    def _call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         task = self._task
         body = task.arguments.encode(args, kwargs, task.app.payload_limit)
         if self._plain:  # nearly always: the fields by name take half the time of the same from a dict
@@ -106,11 +115,12 @@ class Using(Generic[P, R_co]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
-        return self._task.app._enqueue(self.call(*args, **kwargs))
+        return self._task.app._enqueue(self._call(*args, **kwargs), self._connection)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """The same, from async code."""
-        return (await self._task.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
+        calls = [self._call(*args, **kwargs)]
+        return (await self._task.app.aenqueue_many(calls, connection=self._connection))[0]
 
     @property
     def task(self) -> Task[P, R_co]:
@@ -130,6 +140,8 @@ class Using(Generic[P, R_co]):
 
     def _bound(self, kind: str, text: str, options: ScheduleOptions) -> BoundSchedule[P]:
         from headrace.schedules import BoundSchedule  # noqa: PLC0415  (most tasks recur never)
+
+        self._refuse_connection(f"{kind}(...) without it: schedules are stored outside of your transaction")
 
         return BoundSchedule(self, kind, text, options)
 
@@ -254,9 +266,12 @@ class Task(Generic[P, R_co]):
         """Run the function here and now, without any queue."""
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    def using(self, **options: Unpack[CallOptions]) -> Using[P, R_co]:
-        """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`."""
-        return Using(self, options)
+    def using(self, *, connection: object | None = None, **options: Unpack[CallOptions]) -> Using[P, R_co]:
+        """The same task with options for a call: `send.using(queue="slow", run_after="in 5 minutes").enqueue(...)`.
+
+        `connection`: enqueue through this connection, in the transaction that is open there (docs/transactions.md).
+        """
+        return Using(self, options, connection)
 
     @cached_property
     def _without_options(self) -> Using[P, R_co]:

@@ -26,7 +26,7 @@ WITHOUT_IO: dict[type, set[str]] = {
     Headrace: {
         "job", "middleware", "on_failure", "on_start", "on_stop", "provide", "queue", "require", "require_option",
         "schedule", "settings",
-        "stand_down", "stand_in", "task", "testing", "use_store", "worker",
+        "is_testing", "stand_down", "stand_in", "task", "testing", "transaction", "use_store", "worker",
     },
     Task: {"call", "cron", "every", "repeat", "using"},
     AsyncTask: {"call", "cron", "every", "repeat", "using"},

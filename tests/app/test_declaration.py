@@ -68,6 +68,8 @@ def test_the_decorator_is_written_out_as_declared() -> None:
 
 def test_calls_take_what_is_declared() -> None:
     assert Task.using.__annotations__["options"] == f"Unpack[{CallOptions.__name__}]"
+    assert set(inspect.signature(Task.using).parameters) == {"self", "options", "connection"}
+    assert "connection" not in OF_CALL  # what is no option of jobs is not on the command line
     assert vars(sys.modules[Task.__module__])["CallOptions"] is CallOptions
 
 

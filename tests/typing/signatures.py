@@ -45,6 +45,10 @@ def enqueuing_has_the_signature_of_the_function() -> None:
     assert_type(send.using(unique=True, unique_for="1 hour", on_clash="replace").enqueue("ada"), Job[list[str]])
     assert_type(add.using(run_after=datetime.now(), timeout=None, max_crashes=1).call(1), Call[int])
     assert_type(add.using(headers={"trace": "7"}, expires="5 minutes").call(1), Call[int])
+    assert_type(add.using(connection=object(), queue="slow").enqueue(1), Job[int])
+    assert_type(app.enqueue_many([add.call(1)], connection=object()), list[Job[int]])
+    with app.transaction(object()):
+        assert_type(add.enqueue(1), Job[int])
     assert_type(add.call(1, b=2), Call[int])
     assert_type(send.call("ada"), Call[list[str]])
     assert_type(app.enqueue_many([add.call(1), add.call(2)]), list[Job[int]])

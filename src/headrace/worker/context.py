@@ -8,10 +8,12 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound
+from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound, LeaseGone
 from headrace.records import Snapshot
 from headrace.signals import Cancelled
 from headrace.store.batches import thousands
+from headrace.store.contract import Operation
+from headrace.store.facets import transactional
 from headrace.values.codec import clean, decode_value, encode_value
 from headrace.values.durations import as_datetime
 
@@ -167,6 +169,30 @@ class Context:
         """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop."""
         self._run.channel.heard(self._run)
         self.check()
+
+    # -- ending it in a transaction of its own --
+
+    def complete(self, connection: object, result: Any = None) -> None:
+        """Complete the job in the transaction that is open on a connection: its effects and its end are one.
+
+        Once that is committed the job ends as done, with this result, however this run ends: what it raises or returns
+        later does not count, nor does the death of its process. Raises `LeaseGone` if the job was taken from this run.
+        Make it the last statement of the transaction: until the commit others wait for the job's row.
+        """
+        if not self._app.store.run(self._completing(connection, result)):
+            raise LeaseGone(self.id)
+
+    async def acomplete(self, connection: object, result: Any = None) -> None:
+        """The same, from async code."""
+        if not await self._app.store.arun(self._completing(connection, result)):
+            raise LeaseGone(self.id)
+
+    def _completing(self, connection: object, result: Any) -> Operation[bool]:
+        run, store = self._run, transactional(self._app.store, "complete()")
+        encoded = run.encode_result(result)
+        operation = store.complete(run.lease_key, encoded, None if self._app.is_testing else connection)
+        run.completing = True
+        return operation
 
     # -- whether it should stop --
 

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.errors import ArgumentsError, Timeout
+from headrace.errors import ArgumentsError, StoreError, Timeout
 from headrace.options import decode_overrides
-from headrace.records import Charge, Kind, Lease, Outcome, Token
+from headrace.records import Charge, Kind, Lease, Outcome, Ref, Token
+from headrace.store.facets import transactional
 from headrace.task import Task
 from headrace.values.text import length
 from headrace.worker import logs
@@ -74,6 +75,8 @@ class Run:
     """Where the ledger has it."""
     former_tokens: Sequence[Token] = ()
     """What its lease's token was before it was renewed."""
+    completing: bool = False
+    """Its task has called `complete`. Whether that was committed, the store knows."""
     said: Said | None = None
     _context: Context | None = None
     _overrides: Any = None
@@ -116,6 +119,34 @@ class Run:
                 log.warning("job %s carries options that cannot be read: they are ignored", self.id)
                 self._overrides = decode_overrides(b"{}")
         return getattr(self._overrides, option)
+
+    @property
+    def lease_key(self) -> tuple[Ref, Token, str]:
+        """What stores know its lease by."""
+        return self.lease.ref, self.lease.token, self.lease.id
+
+    def encode_result(self, value: Any) -> bytes | None:
+        """What the task returns, as the store keeps it; None: there is nothing to keep."""
+        task = self.task
+        assert task is not None
+        if value is None and task.results.allows_none:
+            return None
+        kept = self.override("keep_result")
+        if not (task.options.keep_result if kept is None else kept):
+            return None
+        return task.results.encode(value, task.app.payload_limit)
+
+    def is_completed(self) -> bool:
+        """Whether its task has completed it, and committed that. Nothing that happens later counts then."""
+        if not self.completing:  # nearly always
+            return False
+        assert self.task is not None
+        store = self.task.app.store
+        try:
+            return store.run(transactional(store, "complete()").is_completed(self.lease_key))
+        except StoreError as error:
+            log.warning("job %s: could not look whether it was completed: %s", self.id, error)
+            return False  # the store knows, and goes by that when the run is settled
 
     def say(
         self, *, progress: tuple[float, float] | None = None, data: bytes | None = None, lines: Sequence[str] = ()
@@ -217,7 +248,7 @@ def _steps(
         run.began = None
         outcome = expired(run, task)
     except BaseException as error:
-        outcome = conclude(run, error)
+        outcome = _completed(run, error) if run.is_completed() else conclude(run, error)
     finally:
         reset_current(variable)
     outcome.began = run.began
@@ -253,25 +284,28 @@ def _enter(run: Run, app: Headrace) -> ExitStack:
 
 
 def _encode(run: Run, task: Task[Any, Any], value: Any) -> Outcome:
-    lease = run.lease
-    outcome = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=_DONE, charge=_ATTEMPT)
-    results = task.results
-    if (value is None and results.allows_none) or value is _SWALLOWED:
+    outcome = _done(run)
+    if (value is None and task.results.allows_none) or value is _SWALLOWED or run.is_completed():
         return outcome
     try:
         if isinstance(value, Coroutine):
             raise _forgotten(value)
-        if _keeps_result(run, task):
-            outcome.result = results.encode(value, task.app.payload_limit)
+        outcome.result = run.encode_result(value)
     except ArgumentsError as error:
         # It has run, with all its effects: running it again would not make its result fit.
         return failed(run, task, "result", error)
     return outcome
 
 
-def _keeps_result(run: Run, task: Task[Any, Any]) -> bool:
-    override = run.override("keep_result")
-    return task.options.keep_result if override is None else bool(override)
+def _done(run: Run) -> Outcome:
+    lease = run.lease
+    return Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=_DONE, charge=_ATTEMPT)
+
+
+def _completed(run: Run, error: BaseException) -> Outcome:
+    """A run that raised after its task had completed it: the store has its result."""
+    log.warning("job %s (%s) was completed, and raised after that", run.id, run.lease.task, exc_info=error)
+    return _done(run)
 
 
 def _forgotten(coroutine: Coroutine[Any, Any, Any]) -> ArgumentsError:

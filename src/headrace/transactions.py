@@ -1,0 +1,75 @@
+"""Jobs that are part of the caller's own transaction: which connection an enqueue goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from headrace.records import NewJob, Put
+from headrace.store.contract import Operation
+from headrace.store.facets import transactional
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+
+class Block:
+    """A `with app.transaction(connection):` block. Tasks and threads that outlive it may still have it in context."""
+
+    __slots__ = ("app", "connection", "outer")
+
+    def __init__(self, app: Headrace, connection: object, outer: Block | None) -> None:
+        self.app = app
+        self.connection: object | None = connection
+        """None: the block has ended."""
+        self.outer = outer
+
+
+_block: ContextVar[Block | None] = ContextVar("headrace_transaction", default=None)
+
+
+@contextmanager
+def block(app: Headrace, connection: object) -> Iterator[None]:
+    """Have every enqueue of an app inside go through a connection."""
+    if (through := connection_for(app, connection)) is not None:
+        putting(app, [], through)  # refuses now what could not be used later
+    entered = Block(app, connection, _block.get())
+    token = _block.set(entered)
+    try:
+        yield
+    finally:
+        entered.connection = None
+        _block.reset(token)
+
+
+def connection_for(app: Headrace, given: object | None) -> object | None:
+    """What an enqueue goes through: the connection given, that of the innermost block, or None: the store's own.
+
+    No connection leads to the store of `app.testing()`, so there jobs are enqueued without.
+    """
+    if given is None:
+        found = _block.get()
+        if found is None:  # nearly always
+            return None
+        while found is not None and (found.app is not app or found.connection is None):
+            found = found.outer
+        given = None if found is None else found.connection
+    return None if app.is_testing else given
+
+
+def putting(app: Headrace, jobs: list[NewJob], connection: object | None) -> Operation[list[Put]]:
+    """The put of these jobs, through a connection or not."""
+    store = app.store
+    if connection is None:
+        return store.put(jobs)
+    return transactional(store, "connection=").put_within(connection, jobs)
+
+
+def looking_for(app: Headrace, ids: Sequence[str], connection: object | None) -> Operation[Any]:
+    """Which of these jobs there are, seen through a connection or not: something true for each."""
+    store = app.store
+    if connection is None:
+        return store.get(ids)
+    return transactional(store, "connection=").known_within(connection, ids)
