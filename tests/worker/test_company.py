@@ -39,8 +39,8 @@ def leases() -> Iterator[Leases]:
     ("rate", "trip", "waits"),
     [
         (0, 0.0, False),  # nothing is known yet
-        (500, 0.0003, False),
-        (500, 0.001, True),  # a store that is further away
+        (400, 0.001, False),
+        (400, 0.002, True),  # a store that is further away
         (50_000, 0.0003, True),
     ],
 )
@@ -54,11 +54,11 @@ def test_outcomes_wait_only_when_there_is_no_time_for_a_round_trip_each(
     assert leases.ripe() is not waits
 
 
-def test_outcomes_wait_no_longer_than_half_of_what_is_held_ready_takes(leases: Leases) -> None:
+def test_outcomes_wait_no_longer_than_what_is_held_ready_takes(leases: Leases) -> None:
     leases.ahead.ended(50_000, 1.0, ran_out=False)
     leases.ahead.exchanged(0.001)
     assert not leases.ripe()
-    leases.ahead.replied_at -= 60 + leases.ahead.seconds / 2
+    leases.ahead.replied_at -= 60 + leases.ahead.seconds
     assert leases.ripe()
 
 

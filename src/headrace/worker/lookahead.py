@@ -23,7 +23,7 @@ STUCK_SECONDS = 0.1
 """A lease that could not start for this long goes back."""
 WINDOW_SECONDS = 0.02
 """The pace is that of about this much work."""
-CALM = 0.25
+CALM = 0.5
 """Outcomes wait for company when round trips for each of them would take more than this share of the time."""
 LONGEST_GRACE = 1_000
 """Milliseconds that a worker which was late asks for, at most, to start jobs of lanes with a rate."""
@@ -65,8 +65,8 @@ class Lookahead:
 
     @property
     def due_at(self) -> float:
-        """When half of that is done: outcomes go out, and leases come in. What is urgent waits for that, at most."""
-        return self.replied_at + self.seconds / 2
+        """When that much has been done: outcomes go out, and leases come in. What is urgent waits for that, at most."""
+        return self.replied_at + self.seconds
 
     def replied(self, *, leases: bool) -> None:
         """The store has answered an exchange. `leases`: it has handed out some."""
