@@ -21,7 +21,7 @@ help:  ## Show this help
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,postgres,dev]'
 	@touch $@
 
 demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with real worker processes
@@ -43,7 +43,7 @@ soak: $(VENV)/.ready  ## The tests at many times the volume: takes hours
 	HEADRACE_VOLUME=20 $(BIN)/python -m pytest -n $(JOBS)
 
 bench: $(VENV)/.ready  ## Measure: value, bar, verdict
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[redis,postgres,dev,bench]'
 	-$(BIN)/python -m bench.sqlite
 	-$(BIN)/python -m bench.redis_store
 	-$(BIN)/python -m bench.bedrock

@@ -8,10 +8,11 @@ from types import ModuleType
 
 import pytest
 
+from store.postgres import servers as postgres_servers
 from store.redis import servers
 
 MARKED_BY = {
-    "server": {"servers", "Server", "RedisStore"},
+    "server": {"servers", "Server", "RedisStore", "PostgresStore"},
     "process": {"subprocess", "processes", "multiprocessing", "pty"},
 }
 """What a module imports if its tests need a server, or start processes."""
@@ -52,6 +53,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def _tidy() -> Iterator[None]:
     yield
     servers.tidy()
+    postgres_servers.tidy()
 
 
 @pytest.fixture

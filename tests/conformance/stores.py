@@ -22,6 +22,7 @@ from headrace.store.contract import Facet, Store
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 from headrace.values.clock import Clock
+from store.postgres import servers as postgres_servers
 from store.redis import servers
 
 from . import dialects, refusals
@@ -143,6 +144,24 @@ def redis(_: Path, clock: Clock, **options: Any) -> Store:
     return RedisStore(servers.fresh_url(), clock=clock, **options)
 
 
+def postgres(_: Path, clock: Clock, **options: Any) -> Store:
+    return postgres_store()(postgres_servers.fresh_url(), clock=clock, **options)
+
+
+def postgres_store() -> type[Any]:
+    from headrace.store.postgres.store import PostgresStore
+
+    return PostgresStore
+
+
+def postgres_entries() -> list[Entry]:
+    """The store, where its driver is installed."""
+    if not postgres_servers.INSTALLED:
+        return []
+    facets = postgres_store().facets - {Facet.EDIT, Facet.SCHEDULES}
+    return [Entry("postgres", postgres, facets, postgres_servers.rows, shared=True, server=True, native=False)]
+
+
 def model_rows(store: Model) -> dict[str, int]:
     parts = {"jobs": store.jobs, "edges": store.edges, "ended": store.ended, "lanes": store.lanes}
     return {name: len(part) for name, part in parts.items()}
@@ -176,6 +195,7 @@ STORES = [
     Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, transactions=True, histories=200, depth=4),
     Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
+    *postgres_entries(),
     _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other")),
     _dialect("gearmonkey", dialects.gearmonkey, GearMonkeyStore, tasks=("task", "t")),
     _dialect("hworker", dialects.hworker, HworkerStore),

@@ -27,7 +27,7 @@ from .stores import MODULES, STORES, Entry
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 TYPED = (BedrockStore, GearMonkeyStore, HworkerStore, QlessStore, RedisStore, SqliteStore, WorkKitStore)
-DIALECTS = [entry for entry in STORES if not entry.native]
+DIALECTS = [entry for entry in STORES if not entry.native and entry.name != "postgres"]
 
 
 def module_of(name: str) -> ModuleType:

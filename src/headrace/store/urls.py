@@ -19,6 +19,8 @@ SCHEMES = {
     "redis": "headrace.store.redis.store:RedisStore",
     "rediss": "headrace.store.redis.store:RedisStore",
     "unix": "headrace.store.redis.store:RedisStore",
+    "postgresql": "headrace.store.postgres.store:PostgresStore",
+    "postgres": "headrace.store.postgres.store:PostgresStore",
     "redis+sentinel": "headrace.store.redis.store:RedisStore",
     "redis+cluster": "headrace.store.redis.store:RedisStore",
     "qless+": "headrace.dialects.qless.store:QlessStore",

@@ -51,6 +51,16 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     >>> fits("shop.mail:send_mail"), fits("shop.tasks:send_mail")
     (True, False)
     """
+    compiled = re.compile(as_regex(pattern), re.DOTALL)
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def as_regex(pattern: str) -> str:
+    """The regular expression of a GLOB, as Python and PostgreSQL understand it.
+
+    >>> as_regex("mail-[^a-c]?*")
+    'mail\\\\-[^a-c]..*'
+    """
     parts, at = [], 0
     while at < len(pattern):
         character = pattern[at]
@@ -64,11 +74,10 @@ def matcher(pattern: str) -> Callable[[str], bool]:
             parts.append(text)
         else:
             parts.append(re.escape(character))
-    compiled = re.compile("".join(parts), re.DOTALL)
-    return lambda name: compiled.fullmatch(name) is not None
+    return "".join(parts)
 
 
-_NOTHING = "(?!)"
+_NOTHING = "(?!x)x"
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:

@@ -46,8 +46,8 @@ def has_expired(tx: Transaction, session: Session) -> bool:
 
 
 def run_out(tx: Transaction, seen: int, timeout: int) -> bool:
-    """Too long without a sign of life. (Seen in the future: before the machine was started anew.)"""
-    return not seen <= tx.steady < seen + timeout
+    """Too long without a sign of life."""
+    return tx.steady >= seen + timeout or (tx.clock_restarts and seen > tx.steady)
 
 
 def is_repeat(session: Session, number: int) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
+from headrace.errors import HeadraceError
 from headrace.records import (
     Counts,
     ExchangeReply,
@@ -21,13 +22,15 @@ from headrace.records import (
     SessionInfo,
     SessionSnapshot,
     Snapshot,
+    State,
     Take,
     Tick,
     Token,
 )
-from headrace.store import limits
+from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Store
 from headrace.store.facets import (
+    Batch,
     Circumstances,
     DayStats,
     Edit,
@@ -39,6 +42,7 @@ from headrace.store.facets import (
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sql import (
     edit,
+    events,
     find,
     lanes,
     put,
@@ -51,7 +55,7 @@ from headrace.store.sql import (
     why,
 )
 from headrace.store.sql.take import Names
-from headrace.store.sql.transaction import Step, Steps
+from headrace.store.sql.transaction import Step, Steps, Transaction
 
 T = TypeVar("T")
 
@@ -74,9 +78,54 @@ class SqlStore(ABC):
         self._unrecorded: dict[str, int] = {}
         """By session: the number of the last exchange that was answered without being recorded."""
 
-    @abstractmethod
+    _may_write = True
+
     def run(self, operation: Operation[T]) -> T:
         """Do it now, in this thread."""
+        if isinstance(operation, Steps):
+            return cast("Steps[T]", operation).run(self._run_on)
+        return self._run_on(cast("Step[T]", operation))
+
+    def _run_on(self, step: Step[T]) -> T:
+        """Do it; if it stumbles over damaged jobs, without these."""
+        while True:
+            try:
+                return self._run(step)
+            except HeadraceError:
+                raise
+            except sweep.SYMPTOMS:
+                if not self._set_aside():
+                    raise
+
+    @abstractmethod
+    def _run(self, step: Step[T]) -> T:
+        """One transaction, or a look that makes it unnecessary."""
+
+    @staticmethod
+    def _work(step: Step[T], tx: Transaction) -> T:
+        answer = step.work(tx)
+        if tx.happenings:
+            events.record(tx)
+        return answer
+
+    def _set_aside(self) -> list[str]:
+        ids = self._run(Step(sweep.set_aside, try_read_only=sweep.nothing_to_set_aside))
+        for job_id in ids:
+            damaged.tell(job_id)
+        return ids
+
+    def advice(self) -> list[str]:
+        """What an operator should know about the jobs here, in sentences; none if all is well."""
+        while self._may_write and self._set_aside():
+            pass
+        wanted = Filter(states=(State.FAILED,), group=damaged.GROUP, limit=damaged.SHOWN + 1)
+        return damaged.advice(self.run(self.find(wanted)).jobs)
+
+    def _look(self, look: Callable[[Transaction], bool]) -> bool:
+        return self.run(Step(look, writes=False))
+
+    def _find_work(self) -> dict[str, int]:
+        return self.run(Step(queues.with_work, writes=False))
 
     async def arun(self, operation: Operation[T]) -> T:
         return await asyncio.to_thread(self.run, operation)
@@ -163,6 +212,22 @@ class SqlStore(ABC):
         return Step(lambda tx: why.circumstances(tx, job_id), writes=False)
 
     # -- events --
+
+    def _stay(self, until: int) -> bool:
+        """Note without a transaction that there is a subscriber until then. False: it takes a row."""
+        return False
+
+    def listen(self) -> Operation[str]:
+        return Step(
+            lambda tx: str(events.listen(tx, self._stay, may_write=True)),
+            try_read_only=lambda tx: events.listen(tx, self._stay, may_write=False),
+        )
+
+    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
+        return Step(
+            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._stay, may_write=True)),
+            try_read_only=lambda tx: events.read(tx, cursor, limit, self._stay, may_write=False),
+        )
 
     # -- workers --
 

@@ -194,10 +194,11 @@ def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
 
 
 def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
-    """The head of a queue's line. Read, then changed: quicker than an UPDATE that returns what it changed."""
-    rows = tx.rows("line", (spare, queue, count))
+    """The head of a queue's line. Read, then changed: on SQLite quicker than an UPDATE that returns what it changed."""
+    order = (*values, spare, queue, count)
+    rows = tx.rows("line", order)
     if rows:
-        tx.execute("take", (*values, spare, queue, count))
+        tx.execute("take", order)
     return rows
 
 

@@ -40,6 +40,8 @@ class Transaction(ABC):
 
     now: int
     steady: int
+    clock_restarts = True
+    """Whether the steady clock begins anew with the machine, so that a time ahead of it is from before that."""
 
     def __init__(self, guards: Guards) -> None:
         self.guards = guards

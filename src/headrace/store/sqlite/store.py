@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -10,21 +10,18 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import apsw
 
-from headrace.errors import ConfigurationError, HeadraceError, StoreReplaced
+from headrace.errors import ConfigurationError, StoreReplaced
 from headrace.records import (
     ExchangeReply,
-    Filter,
     NewJob,
     Put,
     Ref,
-    State,
     Swept,
     Token,
 )
-from headrace.store import damaged, limits
+from headrace.store import limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import (
-    Batch,
     Rows,
 )
 from headrace.store.sql import (
@@ -32,7 +29,6 @@ from headrace.store.sql import (
     events,
     find,
     put,
-    queues,
     settle,
     sweep,
 )
@@ -95,6 +91,7 @@ class SqliteStore(SqlStore):
         self._run_folder = "" if self._db.in_memory else f"{Path(path).resolve()}-run"
         self._guards = FileGuards(self._run_folder)
         self._wakeups = Wakeups(self._db, "" if self._immutable else self._run_folder, self._find_work)
+        self._may_write = not self._immutable
 
     # -- running --
 
@@ -110,30 +107,6 @@ class SqliteStore(SqlStore):
         except StoreReplaced:
             self._wakeups.file_is_replaced()
             raise
-
-    def _run_on(self, step: Step[T]) -> T:
-        """Do it; if it stumbles over damaged jobs, without these."""
-        while True:
-            try:
-                return self._run(step)
-            except HeadraceError:
-                raise
-            except sweep.SYMPTOMS:
-                if not self._set_aside():
-                    raise
-
-    def _set_aside(self) -> list[str]:
-        ids = self._run(Step(sweep.set_aside, try_read_only=sweep.nothing_to_set_aside))
-        for job_id in ids:
-            damaged.tell(job_id)
-        return ids
-
-    def advice(self) -> list[str]:
-        """What an operator should know about the jobs in this file, in sentences; none if all is well."""
-        while not self._immutable and self._set_aside():
-            pass
-        wanted = Filter(states=(State.FAILED,), group=damaged.GROUP, limit=damaged.SHOWN + 1)
-        return damaged.advice(self.run(self.find(wanted)).jobs)
 
     def _run(self, step: Step[T]) -> T:
         if isinstance(step, PutOne):
@@ -156,13 +129,6 @@ class SqliteStore(SqlStore):
         self._wakeups.wake(tx)
         if step.then is not None:
             step.then(answer)
-        return answer
-
-    @staticmethod
-    def _work(step: Step[T], tx: Transaction) -> T:
-        answer = step.work(tx)
-        if tx.happenings:
-            events.record(tx)
         return answer
 
     def _run_within(self, operation: Within[T]) -> T:
@@ -234,17 +200,8 @@ class SqliteStore(SqlStore):
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)
 
-    def listen(self) -> Operation[str]:
-        return Step(
-            lambda tx: str(events.listen(tx, self._wakeups.listen, may_write=True)),
-            try_read_only=lambda tx: events.listen(tx, self._wakeups.listen, may_write=False),
-        )
-
-    def events(self, cursor: str, limit: int = 1_000) -> Operation[Batch]:
-        return Step(
-            lambda tx: cast("Batch", events.read(tx, cursor, limit, self._wakeups.listen, may_write=True)),
-            try_read_only=lambda tx: events.read(tx, cursor, limit, self._wakeups.listen, may_write=False),
-        )
+    def _stay(self, until: int) -> bool:
+        return self._wakeups.listen(until)
 
     def event_waiter(self) -> Waiter:
         seen = self.run(Step(events.newest, writes=False))
@@ -284,12 +241,6 @@ class SqliteStore(SqlStore):
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
         return self._wakeups.worker(session, names.given, lambda: self._look(lambda tx: has_work(tx, names)))
-
-    def _look(self, look: Callable[[Transaction], bool]) -> bool:
-        return self.run(Step(look, writes=False))
-
-    def _find_work(self) -> dict[str, int]:
-        return self.run(Step(queues.with_work, writes=False))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         begun = False

@@ -2,11 +2,11 @@
 
 -- name: placement
 -- What admission needs to know about a job.
-SELECT seq, id, queue, state, priority, due, flags FROM job WHERE seq = ?1
+SELECT seq, id, queue, state, priority, due, flags FROM job WHERE seq = ?1 /*lock*/
 
 -- name: placement_by_id
 -- The same, by its id.
-SELECT seq, id, queue, state, priority, due, flags FROM job WHERE id = ?1
+SELECT seq, id, queue, state, priority, due, flags FROM job WHERE id = ?1 /*lock*/
 
 -- name: stand
 -- A job's place: its state while it waits, and its due time.
@@ -15,20 +15,20 @@ UPDATE job SET state = ?2, due = ?3 WHERE seq = ?1
 -- name: promote
 -- Move what has fallen due into the lines of its queues, in bounded steps, but for jobs of lanes.
 UPDATE job SET state = {READY}
-WHERE seq IN (SELECT seq FROM job WHERE state = {SCHEDULED} AND due <= ?1 ORDER BY due LIMIT ?2) AND flags & {LANED} = 0
+WHERE seq IN (SELECT seq FROM job WHERE state = {SCHEDULED} AND due <= ?1 ORDER BY due LIMIT ?2 /*skip*/) AND flags & {LANED} = 0
 
 -- name: promote_queue
 -- The same for one queue.
 UPDATE job SET state = {READY}
 WHERE seq IN (
-    SELECT seq FROM job WHERE state = {SCHEDULED} AND flags & {LANED} = 0 AND queue = ?2 AND due <= ?1 ORDER BY due LIMIT ?3
+    SELECT seq FROM job WHERE state = {SCHEDULED} AND flags & {LANED} = 0 AND queue = ?2 AND due <= ?1 ORDER BY due LIMIT ?3 /*skip*/
 )
 
 -- name: lanes_due
 -- Jobs of lanes that have fallen due in one queue.
 SELECT seq, id, queue, state, priority, due, flags FROM job
 WHERE state = {SCHEDULED} AND flags & {LANED} = {LANED} AND queue = ?2 AND due <= ?1
-ORDER BY due LIMIT ?3
+ORDER BY due LIMIT ?3 /*lock*/
 
 -- name: scheduled_queues
 -- The next queues, by name, that have scheduled jobs: from index entry to index entry.

@@ -25,7 +25,7 @@ DELETE FROM blob WHERE job = ?1
 -- The job that has a unique key.
 SELECT job.seq, job.id, job.state, unique_key.until, job.flags
 FROM unique_key JOIN job ON job.seq = unique_key.job
-WHERE unique_key.key = ?1
+WHERE unique_key.key = ?1 /*lock*/
 
 -- name: unique_take
 -- Give a unique key to the job with this id.

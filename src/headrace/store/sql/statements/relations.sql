@@ -69,7 +69,7 @@ SELECT parent FROM edge WHERE child = ?1 LIMIT ?2
 SELECT edge.seq, child, if_failed, job.id, job.queue, job.state, job.flags, job.due
 FROM edge JOIN job ON job.seq = edge.child
 WHERE edge.parent = ?1 AND edge.seq > ?2 AND edge.seq <= ?3
-ORDER BY edge.seq LIMIT ?4
+ORDER BY edge.seq LIMIT ?4 /*lock*/
 
 -- name: edges_named
 -- What a job waits for, by name; parents that are gone are in `ended`.

@@ -2,11 +2,11 @@
 
 -- name: session_get
 -- A session, as a request needs it.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE id = ?1
+SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE id = ?1 /*lock*/
 
 -- name: session_by_seq
 -- A session, by its row.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE seq = ?1
+SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE seq = ?1 /*lock*/
 
 -- name: session_open
 -- Begin a session.
@@ -58,12 +58,12 @@ FROM holder CROSS JOIN session ON session.seq = holder.session
 
 -- name: held
 -- The first jobs that a session holds.
-SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 ORDER BY seq LIMIT ?2
+SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 ORDER BY seq LIMIT ?2 /*lock*/
 
 -- name: held_one
 -- A job, if a session holds it.
-SELECT seq, token, id, flags FROM job WHERE seq = ?1 AND state = {RUNNING} AND session = ?2
+SELECT seq, token, id, flags FROM job WHERE seq = ?1 AND state = {RUNNING} AND session = ?2 /*lock*/
 
 -- name: running_by_id
 -- The lease of a job that runs.
-SELECT seq, token, session FROM job WHERE id = ?1 AND state = {RUNNING}
+SELECT seq, token, session FROM job WHERE id = ?1 AND state = {RUNNING} /*lock*/

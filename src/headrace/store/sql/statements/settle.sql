@@ -2,7 +2,7 @@
 
 -- name: holder
 -- What a settle needs to know about a job before it changes it.
-SELECT token, state, session, flags, crashes, max_crashes, due, deferred_since, queue, id, started FROM job WHERE seq = ?1
+SELECT token, state, session, flags, crashes, max_crashes, due, deferred_since, queue, id, started FROM job WHERE seq = ?1 /*lock*/
 
 -- name: done
 -- Settle as done, if the session holds it with this token; not jobs with these flags, whose end concerns others.
@@ -40,7 +40,7 @@ WHERE seq = ?1
 -- Settle as anything but done: the new state has been worked out from the old one.
 UPDATE job SET
     state = ?2, due = ?3, queue = coalesce(?4, queue), task = coalesce(?5, task),
-    attempts = CASE WHEN ?6 IS NULL THEN 0 ELSE attempts + ?6 END, crashes = ?7, flags = ?8,
+    attempts = coalesce(attempts + ?6, 0), crashes = ?7, flags = ?8,
     started = coalesce(?9, started), finished = ?10, deferred_since = ?11, data = coalesce(?12, data),
     error = coalesce(?13, error), failure = coalesce(?14, failure)
 WHERE seq = ?1

@@ -10,11 +10,11 @@ SELECT
 -- The head of a queue's line, as it will be once `take` has handed it out.
 SELECT
     -priority, due, seq, token + 1, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
-    deferred_since, (flags & ~{SPARE}) | ?1
+    deferred_since, (flags & ~{SPARE}) | ?4
 FROM job
-WHERE state = {READY} AND queue = ?2
+WHERE state = {READY} AND queue = ?5
 ORDER BY priority DESC, due, seq
-LIMIT ?3
+LIMIT ?6
 
 -- name: take
 -- Hand out the head of a queue's line to a session. (OR FAIL: without it SQLite would keep a copy of each page it changes,

@@ -1,0 +1,295 @@
+"""One PostgreSQL schema: its connections, the transactions on them, and what repeats them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.adapt import Dumper
+
+from headrace import crashpoints
+from headrace.errors import MaybeApplied, StoreUnavailable
+from headrace.records import Ref
+from headrace.store.postgres import troubles
+from headrace.store.postgres.address import Address
+from headrace.store.postgres.statements import READING, WRITING
+from headrace.store.sql.transaction import Guards, Transaction
+from headrace.values.clock import Clock
+from headrace.values.glob import as_regex
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
+
+RULES, PUTS, SCHEMA = 1, 2, 3
+"""Advisory locks of a schema, in the order in which they are taken: that of the rules (whoever has it may change lanes,
+relations, unique keys and controls), that which everything that may concern a sleeper shares (and a waiter that goes to
+sleep has alone), and that of changes to the schema. Rows come after them: sessions, then jobs by seq."""
+ATTEMPTS = 10
+"""So often a transaction that others were in the way of is repeated."""
+INTRODUCE = frozenset({"control_set", "audience_set"})
+"""From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
+
+
+class _Number(Dumper):
+    """Always a bigint: psycopg's own choose a type by the value, and a statement is prepared for each."""
+
+    oid = 20
+
+    def dump(self, obj: int) -> bytes:
+        return b"%d" % obj
+
+
+class _Text(Dumper):
+    oid = 25
+
+    def dump(self, obj: str) -> bytes:
+        return obj.encode()
+
+
+def _whole(pattern: str) -> str:
+    """A GLOB as a regular expression of the whole text."""
+    return f"^(?:{as_regex(pattern)})$"
+
+
+class Database:
+    """Connections to one schema, handed out one per transaction."""
+
+    def __init__(self, address: Address, clock: Clock | None) -> None:
+        self.where = address.name
+        self.schema = address.schema
+        self.quoted = sql.Identifier(address.schema).as_string(None)
+        self.key = zlib.crc32(f"headrace {address.schema}".encode()) - (1 << 31)
+        self.clock = clock
+        """A test's; None: the server's."""
+        self.repeated = 0
+        """How many transactions were repeated, because others were in their way."""
+        self._address = address
+        self._idle: list[Connection] = []
+        self._room = threading.BoundedSemaphore(address.connections)
+        self._closed = False
+        path = f"SET LOCAL search_path = {self.quoted}, pg_temp"
+        now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+        facts = f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1)"  # noqa: S608  (it is quoted)
+        self._begin_writing = "; ".join(
+            ("BEGIN", path, f"SELECT {self.lock(RULES)}", f"SELECT {self.lock(PUTS, shared=True)}", facts)
+        )
+        self._begin_reading = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", path, facts))
+        _databases.add(self)
+
+    def lock(self, which: int, *, shared: bool = False) -> str:
+        return f"pg_advisory_xact_lock{'_shared' if shared else ''}({self.key}, {which})"
+
+    # -- connections --
+
+    def connect(self) -> Connection:
+        """A new connection, for one who keeps it."""
+        try:
+            connection = psycopg.connect(
+                self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, context=None
+            )
+        except psycopg.Error as error:
+            raise troubles.explain(self.where, error) from error
+        connection.prepare_threshold = 3 if self._address.prepare else None
+        connection.prepared_max = 500
+        for kind in (int, bool):
+            connection.adapters.register_dumper(kind, _Number)
+        connection.adapters.register_dumper(str, _Text)
+        return connection
+
+    def borrow(self, work: Callable[[Connection], T], repeatable: Callable[[], bool] = lambda: True) -> T:
+        """Do some work on a connection that no other thread uses. A broken one is not used again.
+
+        `repeatable`: whether the work may be done once more on another connection, should this one break.
+        """
+        with self._room:
+            while True:
+                try:
+                    connection, fresh = self._idle.pop(), False
+                except IndexError:
+                    connection, fresh = self.connect(), True
+                try:
+                    answer = work(connection)
+                except psycopg.Error as error:
+                    broken = connection.broken or connection.closed
+                    self._give_back(connection)
+                    if broken and not fresh and repeatable():  # it was idle too long, or the server was restarted
+                        self._forget_idle()
+                        continue
+                    raise troubles.explain(self.where, error) from error
+                except Exception:
+                    self._give_back(connection)
+                    raise
+                except BaseException:  # interrupted, nobody knows where
+                    connection.close()
+                    raise
+                self._give_back(connection)
+                return answer
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+        if self._closed or connection.broken or connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def _forget_idle(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
+
+    def close(self) -> None:
+        """Close what is idle. (Operations in flight in other threads close theirs when they end.)"""
+        self._closed = True
+        self._forget_idle()
+
+    def leave_to_parent(self) -> None:
+        """A child must not touch, nor even close, what its parent opened: it would say goodbye in its name."""
+        abandoned.extend(self._idle)
+        self._idle = []
+        self._room = threading.BoundedSemaphore(self._address.connections)
+
+    # -- transactions --
+
+    def write(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> tuple[T, PostgresTransaction]:
+        """Do some work in a transaction that has the rules' lock: all of it happens or none."""
+        return self._transact(self._begin_writing, WRITING, work, guards)
+
+    def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
+        """Do some work in a transaction that reads: one consistent view, and no writer waits."""
+        return self._transact(self._begin_reading, READING, work, guards)[0]
+
+    def _transact(
+        self, begin: str, texts: dict[str, str], work: Callable[[PostgresTransaction], T], guards: Guards
+    ) -> tuple[T, PostgresTransaction]:
+        committing = False
+
+        def inside(connection: Connection) -> tuple[T, PostgresTransaction]:
+            nonlocal committing
+            committing = False
+            tx = PostgresTransaction(guards, self, connection, texts)
+            tx.begin(begin)
+            answer = work(tx)
+            if crashpoints.armed:
+                crashpoints.reach("commit.before")
+            committing = texts is WRITING
+            connection.execute("COMMIT", prepare=False)
+            committing = False
+            if crashpoints.armed:
+                crashpoints.reach("commit.after")
+            return answer, tx
+
+        try:
+            return self.repeat(lambda: self.borrow(inside, lambda: not committing))
+        except StoreUnavailable as error:
+            if committing:
+                raise MaybeApplied(f"{error} It may or may not have been done.") from error
+            raise
+
+    def repeat(self, work: Callable[[], T]) -> T:
+        """Again and again, as long as it is rolled back because of others, but not for ever."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return work()
+            except Exception as error:
+                if not isinstance(error.__cause__, troubles.PASSES) or attempt == ATTEMPTS:
+                    raise
+            self.repeated += 1
+            time.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
+        raise AssertionError
+
+    def call(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        """One statement, which is a transaction by itself: its rows."""
+        return self.repeat(
+            lambda: self.borrow(lambda connection: connection.execute(statement, values, binary=True).fetchall())
+        )
+
+
+_databases: WeakSet[Database] = WeakSet()
+abandoned: list[Connection] = []
+
+
+def _after_fork() -> None:
+    for database in list(_databases):
+        database.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+_MARK = re.compile(r"\bGLOB \?|\?")
+
+
+class PostgresTransaction(Transaction):
+    """A transaction on a connection to a PostgreSQL server."""
+
+    __slots__ = ("_texts", "connection", "database")
+
+    clock_restarts = False
+
+    def __init__(self, guards: Guards, database: Database, connection: Connection, texts: dict[str, str]) -> None:
+        super().__init__(guards)
+        self.database = database
+        self.connection = connection
+        self._texts = texts
+
+    def begin(self, statements: str) -> None:
+        """One round trip: begin, take the locks, and then read the clock."""
+        cursor = self.connection.execute(statements, prepare=False)
+        while cursor.nextset():
+            pass
+        ((now, until),) = cursor.fetchall()
+        clock = self.database.clock
+        self.now, self.steady = (now, now) if clock is None else (clock.now(), clock.steady())
+        self.listened = until is not None and until > self.steady
+
+    def _run(self, name: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+        if name in INTRODUCE:
+            self.connection.execute(f"SELECT {self.database.lock(PUTS)}")
+        return self.connection.execute(self._texts[name], values, binary=True)
+
+    def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self._run(name, values).fetchall()
+
+    def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
+        if self._texts[name]:
+            self._run(name, values)
+
+    def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
+        return self._run(name, values).rowcount
+
+    def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        if not rows:
+            return 0
+        with self.connection.cursor() as cursor:
+            cursor.executemany(self._texts[name], rows)
+            return cursor.rowcount
+
+    def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
+        given = list(values)
+        number = 0
+
+        def mark(found: re.Match[str]) -> str:
+            nonlocal number
+            number += 1
+            if found[0] == "?":
+                return f"${number}"
+            given[number - 1] = _whole(str(given[number - 1]))
+            return f"~ ${number}"
+
+        text = f"{self._texts['snapshot']} {_MARK.sub(mark, clauses)}"
+        return self.connection.execute(text, given, binary=True).fetchall()
+
+    def array(self, numbers: Sequence[Ref]) -> object:
+        return list(numbers)

@@ -1,0 +1,33 @@
+"""Any single statement that only reads, for people who want SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import psycopg
+
+from headrace.errors import ConfigurationError
+from headrace.store.facets import Rows
+from headrace.store.postgres.database import PostgresTransaction
+from headrace.store.sql.transaction import Transaction
+
+
+def run(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
+    """What a query answers. The transaction only reads, and the extended protocol takes one statement."""
+    numbered = "".join(
+        part if place == 0 else f"${place}{part}" for place, part in enumerate(query.rstrip().rstrip(";").split("?"))
+    )
+    connection = cast("PostgresTransaction", tx).connection
+    try:
+        cursor = connection.execute(
+            numbered if values else query.rstrip().rstrip(";"), tuple(values), prepare=False, binary=True
+        )
+        if cursor.description is None:
+            raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.")
+        return Rows(tuple(column.name for column in cursor.description), cursor.fetchall())
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.") from error
+    except (psycopg.ProgrammingError, psycopg.DataError) as error:
+        said = error.diag.message_primary or str(error)
+        raise ConfigurationError(f"This query can't be run: {said}. (The views are jobs and schedules.)") from error

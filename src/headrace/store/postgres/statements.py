@@ -1,0 +1,59 @@
+"""The statements of this database, by name: those of `headrace.store.sql` in PostgreSQL's words, and its own.
+
+The shared texts are SQLite's, and are translated here once, when the module is loaded. What can't be translated word by
+word has a statement of the same name in `statements/own.sql`. An empty one says that another statement has done it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headrace.store import statements
+from headrace.store.sql import codes
+
+SCHEMA_VERSION = 1
+_CONSTANTS = {**vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "SCHEMA": "{SCHEMA}"}
+
+_WORDS: tuple[tuple[str, str], ...] = (
+    # A subquery that locks might be run more than once by a join; an array is made once.
+    (r"\bIN \(\s*(SELECT [^()]* /\*skip\*/)\s*\)", r"= ANY (ARRAY(\1))"),
+    (r"json_each\(\?(\d+)/\*text\*/\)", r"unnest($\1::text[]) AS each(value)"),
+    (r"json_each\(\?(\d+)\)", r"unnest($\1::bigint[]) AS each(value)"),
+    (r"LIMIT \?(\d+)", r"LIMIT nullif($\1, -1)"),
+    (r"\?(\d+)", r"$\1"),
+    (r" INDEXED BY \w+", ""),
+    (r"\bCROSS JOIN\b", "JOIN"),
+    (r"\bUPDATE OR FAIL\b", "UPDATE"),
+    (r"\bx''", "''::bytea"),
+    (r"\bifnull\(", "coalesce("),
+)
+
+
+def translate(text: str) -> str:
+    """A statement of SQLite in PostgreSQL's words.
+
+    >>> translate("SELECT seq FROM job INDEXED BY job_held WHERE seq IN (SELECT value FROM json_each(?1)) LIMIT ?2")
+    'SELECT seq FROM job WHERE seq IN (SELECT value FROM unnest($1::bigint[]) AS each(value)) LIMIT nullif($2, -1)'
+    """
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _with_locks(text: str) -> str:
+    return text.replace("/*lock*/", "FOR UPDATE").replace("/*skip*/", "FOR UPDATE SKIP LOCKED")
+
+
+def _without_locks(text: str) -> str:
+    return text.replace("/*lock*/", "").replace("/*skip*/", "")
+
+
+_ALL = {
+    **statements.load("headrace.store.sql", "statements", _CONSTANTS),
+    **statements.load("headrace.store.postgres", "statements", _CONSTANTS),
+}
+SCHEMA: str = _ALL.pop("schema")
+"""`{SCHEMA}` stands for the name of the schema."""
+WRITING = {name: _with_locks(translate(text)) for name, text in _ALL.items()}
+"""In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
+READING = {name: _without_locks(translate(text)) for name, text in _ALL.items()}

@@ -1,0 +1,134 @@
+"""The PostgreSQL store: jobs in a schema of a database that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from headrace.records import ExchangeReply, NewJob, Put, Swept
+from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
+from headrace.store.facets import Rows
+from headrace.store.postgres import opening, queries
+from headrace.store.postgres.address import parse
+from headrace.store.postgres.database import Database
+from headrace.store.postgres.wakeup import Wakeups
+from headrace.store.sql import batches, events, find, settle, sweep
+from headrace.store.sql.store import SqlStore
+from headrace.store.sql.take import Names, has_work
+from headrace.store.sql.transaction import Redo, Step, Transaction
+from headrace.store.urls import HiddenUrl
+from headrace.values.clock import Clock, SystemClock
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+
+class _NoGuards:
+    """No process sees another one's death here: a supervisor does, and closes its sessions; else they expire."""
+
+    def visibly_dead(self, session: str) -> bool:
+        return False
+
+    def forget(self, session: str) -> None:
+        pass
+
+
+class PostgresStore(SqlStore):
+    """Jobs in PostgreSQL: `postgresql://user@host/database?schema=headrace`.
+
+    Stores with different schemas share a database and nothing else. The server's clock is the one that counts; `clock`
+    is for tests. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
+    """
+
+    put_at_once = None
+    url = HiddenUrl()
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        keep_done: int | None = None,
+        keep_failed: int | None = None,
+        keep_count: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.url = url
+        address = parse(url)
+        self.schema = address.schema
+        self.database = Database(address, None if isinstance(clock, SystemClock) else clock)
+        self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
+        self._guards = _NoGuards()
+        opening.migrate(self.database)
+        self._wakeups = Wakeups()
+
+    @property
+    def durability(self) -> Durability:
+        return Durability.HOST
+
+    # -- running --
+
+    def _run(self, step: Step[T]) -> T:
+        if not step.writes:
+            return self.database.read(step.work, self._guards)
+        if step.try_read_only is not None:
+            seen = self.database.read(step.try_read_only, self._guards)
+            if seen is not None:
+                if step.then is not None:
+                    step.then(seen)
+                return seen
+        try:
+            answer, _ = self.database.write(lambda tx: self._work(step, tx), self._guards)
+        except Redo as other:
+            return self._run(Step[T](other.work))
+        if step.then is not None:
+            step.then(answer)
+        return answer
+
+    def close(self) -> None:
+        self.database.close()
+
+    # -- clients --
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        return batches.put(jobs)
+
+    def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
+        return Step(lambda tx: queries.run(tx, query, values), writes=False)
+
+    def event_waiter(self) -> Waiter:
+        seen = self.run(Step(events.newest, writes=False))
+
+        def look(tx: Transaction) -> bool:
+            nonlocal seen
+            before, seen = seen, events.newest(tx)
+            return seen != before
+
+        return self._wakeups.waiter(lambda: self._look(look))
+
+    def job_waiter(self, job_id: str) -> Waiter:
+        return self._wakeups.waiter(lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
+
+    # -- workers --
+
+    def guard(self, session: str) -> Guard:
+        return NoGuard()
+
+    def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
+        return Step(lambda tx: settle.exchange(tx, request))
+
+    def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
+        names = Names(queues)
+        return self._wakeups.waiter(lambda: self._look(lambda tx: has_work(tx, names)))
+
+    def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        def work(tx: Transaction) -> Swept:
+            if not tx.change("sweep_claim", (tx.steady, every or 0)) and every is not None:
+                return sweep.swept_already(tx)
+            swept = sweep.sweep(tx, self._overrides)
+            if swept.more:
+                tx.execute("sweep_again")
+            return swept
+
+        return Step(work)

