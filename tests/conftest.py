@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import resource
 from collections.abc import Generator, Iterator
 from types import ModuleType
@@ -47,6 +48,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test marked `refused(error, words)` passes if it raises this error, and these words are all that it says."""
+    marker = pyfuncitem.get_closest_marker("refused")
+    if marker is None:
+        return (yield)
+    error, words = marker.args
+    with pytest.raises(error) as refused:
+        yield
+    assert re.fullmatch(words, str(refused.value), re.DOTALL), f"{refused.value} is not {words}"
+    return True
 
 
 @pytest.fixture(autouse=True)

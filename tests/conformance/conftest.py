@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.errors import Unsupported
 from headrace.store.contract import Store
 from headrace.values.clock import Clock, ManualClock
 
@@ -17,22 +19,45 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for `entry` (or for `store`) runs once for each store that claims what the test is about."""
     if "entry" in metafunc.fixturenames:
         module = metafunc.module.__name__.rpartition(".")[2]
-        needs = {marker.args[0] for marker in metafunc.definition.iter_markers("needs")}
-        chosen = [entry for entry in STORES if entry.runs(module, needs)]
+        chosen = [entry for entry in STORES if entry.runs(module, needs(metafunc.definition))]
         marked = [pytest.param(entry, id=entry.name, marks=[pytest.mark.server] * entry.server) for entry in chosen]
         metafunc.parametrize("entry", marked)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a wire can't carry is run all the same: a test that begins to pass is no longer refused."""
+def needs(item: pytest.Item | pytest.Function) -> set[Any]:
+    """What a store must claim for a test to run. A witness also runs where its trait is lacking."""
+    return {marker.args[0] for marker in item.iter_markers("needs") if not marker.kwargs.get("witness")}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases that need more than the store has, and mark what differs there."""
+    left_out = [item for item in items if (entry := entry_of(item)) and not needs(item) <= entry.claims]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
-        called = getattr(item, "callspec", None)
-        entry = called.params.get("entry") if called is not None else None
-        if isinstance(entry, Entry) and entry.refuses:
-            rest = "-".join(part for part in called.id.split("-") if part != entry.name)
-            why = entry.why_refused(item.originalname + (f"[{rest}]" if len(called.params) > 1 else ""))
-            if why is not None:
-                item.add_marker(pytest.mark.xfail(strict=True, reason=f"{entry.name}: {why}"))
+        if (entry := entry_of(item)) is not None:
+            mark_difference(item, entry)
+
+
+def entry_of(item: pytest.Item) -> Entry | None:
+    found = item.callspec.params.get("entry") if hasattr(item, "callspec") else None
+    return found if isinstance(found, Entry) else None
+
+
+def mark_difference(item: Any, entry: Entry) -> None:
+    """A test that begins to pass fails: it differs no longer."""
+    rest = "-".join(part for part in item.callspec.id.split("-") if part != entry.name)
+    witnessed = [marker.args[0] for marker in item.iter_markers("needs") if marker.kwargs.get("witness")]
+    found = entry.difference(item.originalname + (f"[{rest}]" if len(item.callspec.params) > 1 else ""), witnessed)
+    if found is None:
+        return
+    if found.refused is not None:
+        item.add_marker(pytest.mark.refused(Unsupported, re.escape(entry.refuses[found.refused])))
+    elif found.says is not None:
+        item.add_marker(pytest.mark.refused(found.raises, found.says))
+    else:
+        reason = f"docs/dialects/{entry.name}.md: {found.row}"
+        item.add_marker(pytest.mark.xfail(strict=True, raises=found.raises, reason=reason))
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """The registry of stores under test, dialects included. A new one is one more entry.
 
 A module of the suite runs on every store that claims its facet (`MODULES`), and each of its tests on those that claim
-the facets it `needs`. What a dialect claims and its wire can't carry to the letter is in the entry's `refuses`: such a
-test runs all the same, and fails for the reason given there.
+the facets and traits it `needs`. What the wire of a dialect lacks is in the entry's `lacks`, with the row of its page;
+the few tests that differ though it has their traits are in `differs`. Those run, and fail or are refused as it says.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,12 @@ from headrace.values.clock import Clock
 from store.postgres import servers as postgres_servers
 from store.redis import servers
 
-from . import dialects, refusals
+from . import dialects
+from .differences import DIFFERS, LACKS
 from .model import Model
+from .traits import Difference, Trait
+
+Claim = Facet | Trait | str
 
 CORE = "core"
 """What all stores share."""
@@ -37,8 +40,8 @@ NATIVE = "native"
 TRANSACTIONS = "transactions"
 """What stores share that can take part in a transaction of their caller."""
 
-MODULES: dict[str, Facet | str] = {
-    "test_cancel_delete_revive": Facet.REVIVE,
+MODULES: dict[str, Claim] = {
+    "test_cancel_delete_revive": CORE,
     "test_circumstances": Facet.WHY,
     "test_completion": TRANSACTIONS,
     "test_concurrency": NATIVE,
@@ -87,8 +90,12 @@ class Entry:
     facets: frozenset[Facet]
     rows: Callable[[Any], dict[str, int]] = lambda _: {}
     """What there is in the store's own terms, sessions left out: to see that nothing remains."""
-    refuses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Rows of the dialect's page, and patterns of the names of tests that can't pass on this wire because of them."""
+    lacks: Mapping[Trait, Difference] = field(default_factory=dict)
+    """What its wire has no place for."""
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    """Options and operations that it refuses, with the sentence."""
+    differs: Mapping[str, Difference] = field(default_factory=dict)
+    """Names of single tests that can't pass on this wire, with or without their parameters."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Modules that another file of tests runs for this store."""
     native: bool = True
@@ -111,21 +118,20 @@ class Entry:
         return self.make(directory, clock, **options)
 
     @property
-    def claims(self) -> set[Facet | str]:
+    def claims(self) -> set[Claim]:
         """What a test may need."""
+        traits = set(Trait) - set(self.lacks)
         further = {NATIVE: self.native, SESSIONS: self.sessions, TRANSACTIONS: self.transactions}
-        return {*self.facets, CORE, *(name for name, claimed in further.items() if claimed)}
+        return {*self.facets, *traits, CORE, *(name for name, claimed in further.items() if claimed)}
 
-    def runs(self, module: str, needs: set[Facet | str]) -> bool:
+    def runs(self, module: str, needs: set[Claim]) -> bool:
         """Whether a test is for this store."""
         return module not in self.elsewhere and {*needs, MODULES[module]} <= self.claims
 
-    def why_refused(self, test: str) -> str | None:
-        """The row that says why a test can't pass here; None: it must pass."""
-        for row, patterns in self.refuses.items():
-            if any(re.fullmatch(rf"(?:{pattern})(?:\[.*\])?", test) for pattern in patterns):
-                return row
-        return None
+    def difference(self, test: str, witnessed: Sequence[Trait]) -> Difference | None:
+        """What a test does here instead of passing; None: it must pass."""
+        lacking = [self.lacks[trait] for trait in witnessed if trait in self.lacks]
+        return next(iter(lacking), self.differs.get(test) or self.differs.get(test.partition("[")[0]))
 
 
 def model(_: Path, clock: Clock, **options: Any) -> Store:
@@ -182,7 +188,9 @@ def _dialect(name: str, make: Callable[..., Any], store: type[Any], **options: A
         name,
         make,
         store.facets,
-        refuses=getattr(refusals, name.upper()),
+        refuses=store.REFUSES,
+        lacks=LACKS[name],
+        differs=DIFFERS[name],
         native=False,
         sessions=not store.leases_in_jobs,
         server=True,
@@ -196,7 +204,7 @@ STORES = [
     Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     *postgres_entries(),
-    _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other")),
+    _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other", "special", "stage 2")),
     _dialect("gearmonkey", dialects.gearmonkey, GearMonkeyStore, tasks=("task", "t")),
     _dialect("hworker", dialects.hworker, HworkerStore),
     _dialect(

@@ -9,11 +9,22 @@ from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, exists, ids, look, put, state
+from .traits import Trait, cases
+
+NEEDED = {
+    State.SCHEDULED: Facet.DELAY,
+    State.DONE: Trait.DONE,
+    State.FAILED: Trait.FAILURES,
+    State.CANCELLED: Trait.CANCELLED,
+}
+"""What a store needs for a job to be seen in a state."""
+
 
 # -- cancel --
 
 
 @pytest.mark.parametrize("delay", [None, 100])
+@pytest.mark.needs(Trait.CANCELLED)
 def test_cancel_of_a_waiting_job_cancels_it_at_once(
     store: Store, worker: Worker, clock: ManualClock, delay: int | None
 ) -> None:
@@ -26,6 +37,7 @@ def test_cancel_of_a_waiting_job_cancels_it_at_once(
     assert worker.take(1) == []
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_cancel_of_a_failed_job_cancels_it(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED, error=b"E", group="g")
@@ -33,6 +45,7 @@ def test_cancel_of_a_failed_job_cancels_it(store: Store, worker: Worker) -> None
     assert state(store, "a") is State.CANCELLED
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_cancel_of_a_cancelled_job_is_true_and_changes_nothing(store: Store, clock: ManualClock) -> None:
     put(store, "a")
     store.run(store.cancel(["a"]))
@@ -42,6 +55,7 @@ def test_cancel_of_a_cancelled_job_is_true_and_changes_nothing(store: Store, clo
     assert look(store, "a") == before
 
 
+@pytest.mark.needs(Trait.DONE)
 def test_cancel_of_a_done_job_is_false_and_changes_nothing(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(result=b"R")
@@ -59,6 +73,7 @@ def test_cancel_answers_in_the_order_of_the_ids(store: Store) -> None:
     assert store.run(store.cancel(["a", "nobody", "b"])) == [True, False, True]
 
 
+@pytest.mark.needs(Trait.CANCELLED, witness=True)
 def test_cancel_of_a_running_job_flags_it(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.take_one()
@@ -69,10 +84,11 @@ def test_cancel_of_a_running_job_flags_it(store: Store, worker: Worker) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.DONE])
+@pytest.mark.needs(Trait.CANCELLED)
 def test_every_outcome_of_a_cancelling_job_but_done_makes_it_cancelled(
     store: Store, worker: Worker, clock: ManualClock, kind: Kind
 ) -> None:
-    put(store, "a", max_crashes=1)
+    put(store, "a", **{"max_crashes": 1} if kind is Kind.CRASHED else {})
     lease = worker.take_one()
     store.run(store.cancel(["a"]))
     clock.advance(5)
@@ -85,6 +101,7 @@ def test_every_outcome_of_a_cancelling_job_but_done_makes_it_cancelled(
     assert worker.take(1, 0, "default", "next") == []
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_done_wins_over_cancelling(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -94,6 +111,7 @@ def test_done_wins_over_cancelling(store: Store, worker: Worker) -> None:
     assert (job.state, job.result, job.cancelling) == (State.DONE, b"R", False)
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_a_cancelled_run_is_charged_and_keeps_its_error_and_data(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     a, b = worker.take(2)
@@ -106,6 +124,7 @@ def test_a_cancelled_run_is_charged_and_keeps_its_error_and_data(store: Store, w
 
 
 @pytest.mark.parametrize("crashed", [(), None])
+@pytest.mark.needs(Trait.CANCELLED)
 def test_a_cancelling_job_is_cancelled_when_its_session_closes(
     store: Store, worker: Worker, crashed: tuple[()] | None
 ) -> None:
@@ -116,6 +135,7 @@ def test_a_cancelling_job_is_cancelled_when_its_session_closes(
     assert (state(store, "a"), look(store, "a").crashes) == (State.CANCELLED, 1 if crashed is None else 0)
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_a_cancelling_job_is_cancelled_when_its_session_expires(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -130,7 +150,9 @@ def test_a_cancelling_job_is_cancelled_when_its_session_expires(
 # -- delete --
 
 
-@pytest.mark.parametrize("where", [State.READY, State.SCHEDULED, State.DONE, State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize(
+    "where", cases([State.READY, State.SCHEDULED, State.DONE, State.FAILED, State.CANCELLED], NEEDED)
+)
 def test_delete_leaves_nothing_of_a_job_in_any_state(store: Store, worker: Worker, where: State) -> None:
     put(store, "a", delay=100 if where is State.SCHEDULED else None)
     if where in (State.DONE, State.FAILED):
@@ -140,7 +162,8 @@ def test_delete_leaves_nothing_of_a_job_in_any_state(store: Store, worker: Worke
     assert state(store, "a") is where
     assert store.run(store.delete(["a"])) == [True]
     assert not exists(store, "a")
-    assert store.run(store.history("a")) == []
+    if Facet.HISTORY in store.facets:
+        assert store.run(store.history("a")) == []
     assert store.run(store.counts()) == []
     assert worker.exchange(take=worker.asks(5)).next_due is None
 
@@ -165,14 +188,33 @@ def test_a_deleted_id_can_be_put_again(store: Store, worker: Worker) -> None:
     store.run(store.delete(["a"]))
     put(store, "a")
     job = look(store, "a")
-    assert (job.state, job.token, job.result) == (State.READY, 0, None)
+    assert (job.state, job.result) == (State.READY, None)
+
+
+@pytest.mark.needs(Trait.TOKENS)
+def test_the_token_of_a_deleted_id_begins_at_zero(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.run_one()
+    store.run(store.delete(["a"]))
+    put(store, "a")
+    assert look(store, "a").token == 0
 
 
 # -- revive --
 
 
+@pytest.mark.needs(Facet.REVIVE)
+def test_a_failed_job_that_is_revived_is_ready_and_runs_again(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.run_one(Kind.FAILED)
+    assert store.run(store.revive(["a"])) == [True]
+    assert state(store, "a") is State.READY
+    assert ids(worker.take(1)) == "a"
+
+
 @pytest.mark.parametrize("where", [State.FAILED, State.CANCELLED])
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.CRASHES)
 def test_revive_puts_a_failed_or_cancelled_job_back_in_line_afresh(
     store: Store, worker: Worker, clock: ManualClock, where: State
 ) -> None:
@@ -193,6 +235,7 @@ def test_revive_puts_a_failed_or_cancelled_job_back_in_line_afresh(
 
 
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.OWNER)
 def test_revive_keeps_what_it_does_not_clear(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED, data=b"D")
@@ -204,6 +247,7 @@ def test_revive_keeps_what_it_does_not_clear(store: Store, worker: Worker) -> No
 
 
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.CANCELLED)
 def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, charge=Charge.DEFERRAL)
@@ -213,6 +257,7 @@ def test_revive_clears_deferred_since_of_a_job_cancelled_while_put_off(store: St
 
 
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.CANCELLED)
 def test_revive_stands_where_its_new_due_time_puts_it(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     store.run(store.cancel(["a"]))
@@ -223,7 +268,7 @@ def test_revive_stands_where_its_new_due_time_puts_it(store: Store, worker: Work
     assert ids(worker.take(5)) == "ba"
 
 
-@pytest.mark.parametrize("where", [State.READY, State.SCHEDULED, State.RUNNING, State.DONE])
+@pytest.mark.parametrize("where", cases([State.READY, State.SCHEDULED, State.RUNNING, State.DONE], NEEDED))
 @pytest.mark.needs(Facet.REVIVE)
 def test_revive_of_any_other_state_is_false_and_changes_nothing(store: Store, worker: Worker, where: State) -> None:
     put(store, "a", delay=100 if where is State.SCHEDULED else None)
@@ -238,13 +283,14 @@ def test_revive_of_any_other_state_is_false_and_changes_nothing(store: Store, wo
 
 
 @pytest.mark.needs(Facet.REVIVE)
-def test_revive_of_an_unknown_job_is_false(store: Store) -> None:
+def test_revive_of_an_unknown_job_is_false(store: Store, worker: Worker) -> None:
     put(store, "a")
-    store.run(store.cancel(["a"]))
+    worker.run_one(Kind.FAILED)
     assert store.run(store.revive(["nobody", "a", "a"])) == [False, True, False]
 
 
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.ALREADY)
 def test_a_settle_after_a_revive_does_not_settle_again(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.run_one(Kind.FAILED)
@@ -254,6 +300,7 @@ def test_a_settle_after_a_revive_does_not_settle_again(store: Store, worker: Wor
 
 
 @pytest.mark.needs(Facet.REVIVE)
+@pytest.mark.needs(Trait.CRASHES)
 def test_the_crashes_of_a_revived_job_are_counted_afresh(store: Store, worker: Worker) -> None:
     put(store, "a", max_crashes=2)
     worker.run_one(Kind.CRASHED)

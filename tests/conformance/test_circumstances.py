@@ -10,6 +10,7 @@ from headrace.store.facets import Circumstances, LaneSnapshot, QueueControl
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, put
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.WHY)
 
@@ -30,6 +31,7 @@ def test_of_a_plain_job(store: Store, clock: ManualClock) -> None:
 
 
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_what_it_waits_for(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
     put(store, "d", after=("a", "b", "c"), if_failed=IfFailed.WAIT)
@@ -44,6 +46,7 @@ def test_what_it_waits_for(store: Store, worker: Worker) -> None:
 
 
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_of_many_that_it_waits_for_some_are_named(store: Store) -> None:
     names = [f"p{i:02}" for i in range(15)]
     put(store, *names)
@@ -54,6 +57,7 @@ def test_of_many_that_it_waits_for_some_are_named(store: Store) -> None:
 
 
 @pytest.mark.needs(Facet.QUEUES)
+@pytest.mark.needs(Trait.PAUSED_BY)
 def test_its_queue(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b", "c")
     store.run(store.pause("default", "me"))

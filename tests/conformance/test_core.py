@@ -11,6 +11,18 @@ from headrace.store.contract import Durability, Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, ids, look, new, outcome, put, state
+from .stores import Entry
+from .traits import Trait, cases
+
+NAMES = ["a b", "ü", "'", "x" * 200, "%_*", "a:b/c", "\N{GRINNING FACE}"]
+SETTLED = {
+    Kind.DONE: Trait.DONE,
+    Kind.FAILED: Trait.FAILURES,
+    Kind.BROKEN: Trait.FAILURES,
+    Kind.CRASHED: Trait.CRASHES,
+}
+"""What a store needs for a job to be seen after an outcome."""
+
 
 # -- describing and running --
 
@@ -47,6 +59,7 @@ def test_put_of_nothing_answers_with_nothing(store: Store) -> None:
     assert store.run(store.put([])) == []
 
 
+@pytest.mark.needs(Trait.OPTIONS)
 def test_a_new_job_is_ready_due_now_and_uncharged(store: Store, clock: ManualClock) -> None:
     put(store, "a", queue="q", task="t", body=b"\x00\xff", options=b"\x01", max_crashes=7)
     job = look(store, "a")
@@ -58,6 +71,7 @@ def test_a_new_job_is_ready_due_now_and_uncharged(store: Store, clock: ManualClo
     assert (job.unique_key, job.deferred_since) == (None, None)
 
 
+@pytest.mark.needs(Trait.IDS)
 def test_put_of_an_id_that_is_there_is_a_repeat_and_changes_nothing(store: Store, clock: ManualClock) -> None:
     put(store, "a")
     before = look(store, "a")
@@ -67,6 +81,7 @@ def test_put_of_an_id_that_is_there_is_a_repeat_and_changes_nothing(store: Store
 
 
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED, Kind.AGAIN])
+@pytest.mark.needs(Trait.IDS)
 def test_put_of_an_id_that_was_taken_is_a_repeat_too(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -78,6 +93,7 @@ def test_put_of_an_id_that_was_taken_is_a_repeat_too(store: Store, worker: Worke
     assert look(store, "a") == settled
 
 
+@pytest.mark.needs(Trait.IDS, witness=True)
 def test_an_id_twice_in_a_batch_is_one_job(store: Store, worker: Worker) -> None:
     assert put(store, "a", "a") == [Put("a", True), Put("a", True)]
     assert len(worker.take(5)) == 1
@@ -91,6 +107,7 @@ def test_get_answers_in_the_order_of_the_ids_with_none_for_unknown(store: Store)
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"{}", bytes(range(256)) * 300, "ü'\"\\\n".encode()])
+@pytest.mark.needs(Trait.OPTIONS)
 def test_bodies_and_options_are_opaque_bytes(store: Store, worker: Worker, body: bytes) -> None:
     put(store, "a", body=body, options=body)
     assert (look(store, "a").body, look(store, "a").options) == (body, body)
@@ -98,18 +115,33 @@ def test_bodies_and_options_are_opaque_bytes(store: Store, worker: Worker, body:
     assert (lease.body, lease.options) == (body, body)
 
 
-@pytest.mark.parametrize("name", ["a b", "ü", "'", "x" * 200, "%_*", "a:b/c", "\N{GRINNING FACE}"])
+@pytest.mark.needs(Trait.OPTIONS, witness=True)
+def test_the_options_of_a_job_are_its_own(store: Store, worker: Worker) -> None:
+    put(store, "a", options=b"\x01")
+    assert look(store, "a").options == worker.take_one().options == b"\x01"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.needs(Trait.QUEUES)
 def test_names_may_be_any_text(store: Store, clock: ManualClock, name: str) -> None:
-    worker = Worker(store, clock, name, name)
+    worker = Worker(store, clock, "w", name, tasks=(name,))
     put(store, name, queue=name, task=name)
     (lease,) = worker.take(1)
     assert (lease.id, lease.queue, lease.task) == (name, name, name)
-    assert look(store, name).worker == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.needs(Trait.OWNER)
+def test_a_worker_may_have_any_name(store: Store, clock: ManualClock, entry: Entry, name: str) -> None:
+    put(store, "a")
+    Worker(store, clock, name, tasks=entry.tasks).take_one()
+    assert look(store, "a").worker == name
 
 
 # -- take --
 
 
+@pytest.mark.needs(Trait.OPTIONS)
 def test_a_lease_tells_what_is_needed_to_run_the_job(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", task="t", body=b"B", options=b"O", max_crashes=5)
     created = clock.now()
@@ -121,6 +153,7 @@ def test_a_lease_tells_what_is_needed_to_run_the_job(store: Store, worker: Worke
     assert (lease.data, lease.spare, lease.cancelled) == (None, False, False)
 
 
+@pytest.mark.needs(Trait.OWNER, witness=True)
 def test_a_taken_job_runs_at_its_worker_since_the_take(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(10)
@@ -144,6 +177,7 @@ def test_take_hands_out_no_more_than_slots(store: Store, worker: Worker) -> None
     assert ids(worker.take(2)) == "c"
 
 
+@pytest.mark.needs(Trait.QUEUES, witness=True)
 def test_take_is_from_the_queues_named_only(store: Store, worker: Worker) -> None:
     put(store, "a", queue="other")
     assert worker.take(5) == []
@@ -162,6 +196,7 @@ def test_a_take_of_spares_only_hands_out_spares_only(store: Store, worker: Worke
     assert [lease.spare for lease in worker.take(0, 1)] == [True]
 
 
+@pytest.mark.needs(Trait.TOKENS, witness=True)
 def test_each_hand_out_adds_one_to_the_token(store: Store, worker: Worker) -> None:
     put(store, "a")
     for token in (1, 2, 3):
@@ -183,12 +218,13 @@ def test_an_exchange_without_take_takes_nothing(store: Store, worker: Worker) ->
     assert state(store, "a") is State.READY
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_an_exchange_settles_before_it_takes(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     lease = worker.take_one()
     turn = worker.exchange([outcome(lease, Kind.RELEASED)], worker.asks(1))
     assert list(turn.verdicts) == [Verdict.OK]
-    assert [(lease.id, lease.token) for lease in turn.leases] == [("a", 2)]
+    assert ids(turn.leases) == "a"
 
 
 # -- settle --
@@ -204,13 +240,15 @@ def test_done_stores_the_result_and_clears_error_and_group(store: Store, worker:
     assert (job.state, job.result, job.error, job.group) == (State.DONE, b"\x00R", None, None)
 
 
+@pytest.mark.needs(Trait.DUE, witness=True)
 def test_again_is_ready_at_once_without_a_delay(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
-    clock.advance(5)
+    clock.advance(1_000)
     worker.run_one(Kind.AGAIN)
     assert (state(store, "a"), look(store, "a").due) == (State.READY, clock.now())
 
 
+@pytest.mark.needs(Trait.ERRORS)
 def test_again_keeps_error_and_group_when_none_is_given(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, error=b"E", group="g")
@@ -218,6 +256,7 @@ def test_again_keeps_error_and_group_when_none_is_given(store: Store, worker: Wo
     assert (look(store, "a").error, look(store, "a").group) == (b"E", "g")
 
 
+@pytest.mark.needs(Trait.ERRORS, witness=True)
 def test_failed_stores_error_and_group(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED, error=b"E", group="g")
@@ -225,6 +264,14 @@ def test_failed_stores_error_and_group(store: Store, worker: Worker) -> None:
     assert (job.state, job.error, job.group) == (State.FAILED, b"E", "g")
 
 
+@pytest.mark.needs(Trait.FAILURES, witness=True)
+def test_a_failed_job_can_be_looked_at(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    worker.run_one(Kind.FAILED)
+    assert state(store, "a") is State.FAILED
+
+
+@pytest.mark.needs(Trait.ERRORS)
 def test_broken_fails_in_the_group_broken(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.BROKEN, error=b"E")
@@ -241,6 +288,7 @@ def test_released_is_ready_with_its_due_time_unchanged(store: Store, worker: Wor
     assert (job.state, job.due, job.attempts, job.crashes) == (State.READY, due, 0, 0)
 
 
+@pytest.mark.needs(Trait.CRASHES, witness=True)
 def test_crashed_is_ready_with_its_due_time_unchanged_and_one_crash_more(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -253,6 +301,7 @@ def test_crashed_is_ready_with_its_due_time_unchanged_and_one_crash_more(
     assert (job.error, job.group) == (b"E", None)
 
 
+@pytest.mark.needs(Trait.ERRORS)
 def test_crashed_keeps_the_error_when_none_is_given(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.CRASHED, error=b"E")
@@ -261,6 +310,7 @@ def test_crashed_keeps_the_error_when_none_is_given(store: Store, worker: Worker
 
 
 @pytest.mark.parametrize("max_crashes", [1, 2, 3])
+@pytest.mark.needs(Trait.CRASHES)
 def test_a_job_fails_as_crashed_when_its_crashes_reach_the_maximum(
     store: Store, worker: Worker, max_crashes: int
 ) -> None:
@@ -273,9 +323,10 @@ def test_a_job_fails_as_crashed_when_its_crashes_reach_the_maximum(
     assert job.finished is not None
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.MOVED, Kind.WAITING)])
+@pytest.mark.parametrize("kind", cases([kind for kind in Kind if kind not in (Kind.MOVED, Kind.WAITING)], SETTLED))
+@pytest.mark.needs(Trait.CHARGES)
 def test_an_attempt_is_charged_only_when_the_outcome_says_so(store: Store, worker: Worker, kind: Kind) -> None:
-    put(store, "a", "b", max_crashes=1)
+    put(store, "a", "b", **{"max_crashes": 1} if kind is Kind.CRASHED else {})
     worker.run_one(kind)
     assert look(store, "a").attempts == 0
     if kind in (Kind.DONE, Kind.FAILED, Kind.BROKEN, Kind.CRASHED):
@@ -283,6 +334,7 @@ def test_an_attempt_is_charged_only_when_the_outcome_says_so(store: Store, worke
         assert look(store, "b").attempts == 1
 
 
+@pytest.mark.needs(Trait.ATTEMPTS, witness=True)
 def test_attempts_add_up_and_are_told_by_the_lease(store: Store, worker: Worker) -> None:
     put(store, "a")
     for attempts in range(4):
@@ -291,6 +343,7 @@ def test_attempts_add_up_and_are_told_by_the_lease(store: Store, worker: Worker)
     assert look(store, "a").attempts == 4
 
 
+@pytest.mark.needs(Trait.DEFERRALS, witness=True)
 def test_deferred_since_is_the_first_deferral_and_told_by_the_lease(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -312,6 +365,7 @@ def test_deferred_since_is_cleared_by_every_other_charge(store: Store, worker: W
 
 
 @pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED, Kind.BROKEN])
+@pytest.mark.needs(Trait.RUN_TIMES)
 def test_a_final_state_sets_finished(store: Store, worker: Worker, clock: ManualClock, kind: Kind) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -329,6 +383,7 @@ def test_a_state_that_is_not_final_does_not_set_finished(store: Store, worker: W
     assert look(store, "a").finished is None
 
 
+@pytest.mark.needs(Trait.RUN_TIMES, witness=True)
 def test_began_and_ended_are_turned_into_the_stores_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     clock.advance(1_000)
     put(store, "a")
@@ -342,6 +397,8 @@ def test_began_and_ended_are_turned_into_the_stores_time(store: Store, worker: W
     assert (job.started, job.finished) == (taken + 50_010, taken + 50_090)
 
 
+@pytest.mark.needs(Trait.ALREADY, witness=True)
+@pytest.mark.needs(Trait.DONE)
 def test_a_batch_of_outcomes_is_answered_in_order(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
     a, b, c = worker.take(3)
@@ -354,7 +411,14 @@ def test_a_batch_of_outcomes_is_answered_in_order(store: Store, worker: Worker) 
 # -- the fence --
 
 
-@pytest.mark.parametrize("kind", [Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.BROKEN, Kind.RELEASED, Kind.CRASHED])
+@pytest.mark.parametrize(
+    "kind",
+    cases(
+        [Kind.DONE, Kind.AGAIN, Kind.FAILED, Kind.BROKEN, Kind.RELEASED, Kind.CRASHED],
+        SETTLED,
+        dict.fromkeys([Kind.DONE, Kind.FAILED, Kind.BROKEN], Trait.ALREADY),
+    ),
+)
 def test_a_second_settle_with_the_same_token_is_already_recorded(store: Store, worker: Worker, kind: Kind) -> None:
     put(store, "a")
     lease = worker.run_one(kind)
@@ -363,6 +427,7 @@ def test_a_second_settle_with_the_same_token_is_already_recorded(store: Store, w
     assert look(store, "a") == settled
 
 
+@pytest.mark.needs(Trait.ATTEMPTS)
 def test_the_same_outcome_twice_in_one_exchange_counts_once(store: Store, worker: Worker) -> None:
     put(store, "a")
     lease = worker.take_one()
@@ -376,6 +441,7 @@ def test_a_settle_with_a_token_passed_on_is_stale_and_changes_nothing(
 ) -> None:
     put(store, "a")
     lease = worker.run_one(Kind.RELEASED)
+    clock.advance(1)
     other = Worker(store, clock, "other")
     other.take_one()
     running = look(store, "a")
@@ -383,9 +449,10 @@ def test_a_settle_with_a_token_passed_on_is_stale_and_changes_nothing(
     assert look(store, "a") == running
 
 
-def test_a_settle_with_an_old_token_of_ones_own_is_stale(store: Store, worker: Worker) -> None:
+def test_a_settle_with_an_old_token_of_ones_own_is_stale(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     old = worker.run_one(Kind.RELEASED)
+    clock.advance(1)
     worker.take_one()
     assert worker.settle(old) is Verdict.STALE
     assert state(store, "a") is State.RUNNING
@@ -431,7 +498,8 @@ def test_a_settle_of_a_deleted_job_does_not_hit_the_job_put_after_it(
     assert worker.settle(old, result=b"old") is Verdict.STALE
     assert state(store, successor) is State.RUNNING
     assert worker.settle(fresh, result=b"new") is Verdict.OK
-    assert look(store, successor).result == b"new"
+    if Facet.RESULT in store.facets:
+        assert look(store, successor).result == b"new"
 
 
 @pytest.mark.parametrize("successor", ["a", "b"])
@@ -441,6 +509,7 @@ def test_a_settle_of_a_deleted_job_by_a_worker_reborn_under_a_new_session_is_sta
     put(store, "a")
     old = worker.take_one()
     store.run(store.delete(["a"]))
+    clock.advance(1)
     put(store, successor)
     reborn = Worker(store, clock, "reborn")
     reborn.take_one()
@@ -449,6 +518,7 @@ def test_a_settle_of_a_deleted_job_by_a_worker_reborn_under_a_new_session_is_sta
     assert state(store, successor) is State.RUNNING
 
 
+@pytest.mark.needs(Trait.DONE, witness=True)
 def test_stale_outcomes_do_not_keep_the_others_from_being_settled(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:

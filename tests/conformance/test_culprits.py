@@ -14,6 +14,7 @@ from headrace.values.clock import ManualClock
 from headrace.values.codec import ErrorText, encode_error
 
 from .helpers import Worker, exists, look, new, put, state, take_named, told, why
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.RELATIONS)
 
@@ -45,6 +46,7 @@ def scene(store: Store, worker: Worker) -> Scene:
 # -- what they say --
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_chain_names_the_culprit_and_its_error_to_the_end(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -67,6 +69,7 @@ def test_a_chain_names_the_culprit_and_its_error_to_the_end(scene: Scene) -> Non
         (encode_error(ErrorText("E", "\\/ \n \t \x01 ü 🎈")), ": E: \\/ \n \t \x01 ü 🎈"),
     ],
 )
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_whatever_the_culprit_left_is_told(scene: Scene, error: bytes | None, words: str) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -76,6 +79,7 @@ def test_whatever_the_culprit_left_is_told(scene: Scene, error: bytes | None, wo
 
 @pytest.mark.parametrize("letter", ["x", "ü", "€", "🎈"])
 @pytest.mark.parametrize("shift", range(4))
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_long_error_is_cut_between_characters(scene: Scene, letter: str, shift: int) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -85,6 +89,7 @@ def test_a_long_error_is_cut_between_characters(scene: Scene, letter: str, shift
     assert why(scene.store, "b")[2] == "It comes after job a, which failed: " + text[: shift + kept] + "…"
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_job_that_only_waits_by_depend_fails_too(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b")
@@ -96,6 +101,7 @@ def test_a_job_that_only_waits_by_depend_fails_too(scene: Scene) -> None:
 # -- how they come back --
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_reviving_the_culprit_revives_what_failed_because_of_it(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -119,6 +125,7 @@ def test_one_that_was_put_after_the_failure_comes_back_too(scene: Scene) -> None
     assert scene.states("ab") == [State.DONE, State.READY]
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_cancelled_parent_is_a_culprit_like_any_other(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -128,6 +135,7 @@ def test_a_cancelled_parent_is_a_culprit_like_any_other(scene: Scene) -> None:
     assert scene.states("ab") == [State.READY, State.BLOCKED]
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_again_and_again(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -142,6 +150,7 @@ def test_again_and_again(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("first", ["ab", "ba"])
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_one_with_two_culprits_comes_back_with_the_last_of_them(scene: Scene, first: str) -> None:
     put(scene.store, "a", "b")
     put(scene.store, "c", after=("a", "b"))
@@ -157,6 +166,7 @@ def test_one_with_two_culprits_comes_back_with_the_last_of_them(scene: Scene, fi
     assert state(scene.store, "c") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_one_revived_by_hand_goes_its_own_way(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -167,6 +177,7 @@ def test_one_revived_by_hand_goes_its_own_way(scene: Scene) -> None:
     assert (state(scene.store, "b"), look(scene.store, "b").group) == (State.FAILED, "own")
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_one_cancelled_meanwhile_stays_cancelled(scene: Scene) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -177,6 +188,7 @@ def test_one_cancelled_meanwhile_stays_cancelled(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_revived_together_in_whatever_order_they_wait_for_each_other(scene: Scene, order: str) -> None:
     put(scene.store, "a")
     put(scene.store, "b", after=("a",))
@@ -196,6 +208,7 @@ def test_one_whose_unique_key_is_taken_meanwhile_stays_failed(scene: Scene) -> N
     assert scene.states("ab") == [State.READY, State.FAILED]
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_its_delay_counts_from_when_the_parent_is_done_at_last(scene: Scene, clock: ManualClock) -> None:
     put(scene.store, "a")
     scene.fail("a")
@@ -222,6 +235,7 @@ def test_only_what_fails_with_its_parents_comes_back_with_them(scene: Scene, pol
 # -- culprits that are gone --
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_deleted_culprit_leaves_its_dependents_failed(scene: Scene) -> None:
     put(scene.store, "a", "b")
     put(scene.store, "c", after=("a", "b"))
@@ -250,6 +264,7 @@ def test_a_purged_culprit_leaves_its_dependents_failed(make_store: Callable[...,
     assert state(store, "b") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_nothing_remains_of_culprits_and_their_dependents(
     scene: Scene, leftovers: Callable[[Store], dict[str, int]]
 ) -> None:
@@ -269,6 +284,7 @@ def test_nothing_remains_of_culprits_and_their_dependents(
 # -- in bounded steps --
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_many_come_back_in_bounded_steps(scene: Scene) -> None:
     put(scene.store, "a")
     names = [f"b{i}" for i in range(1_200)]

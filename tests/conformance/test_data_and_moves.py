@@ -9,6 +9,7 @@ from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, put
+from .traits import Trait
 
 
 @pytest.mark.needs(Facet.DATA)
@@ -25,6 +26,7 @@ def test_data_is_replaced_if_given_and_carried_to_the_next_run(store: Store, wor
 
 @pytest.mark.needs(Facet.DATA)
 @pytest.mark.needs(Facet.MOVE)
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_moved_takes_data_along(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     worker.run_one(Kind.MOVED, queue="next", data=b"D")
@@ -33,11 +35,12 @@ def test_moved_takes_data_along(store: Store, worker: Worker) -> None:
 
 
 @pytest.mark.needs(Facet.MOVE)
+@pytest.mark.needs(Trait.DUE)
 def test_moved_goes_to_another_queue_with_counters_afresh(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.run_one(Kind.AGAIN, charge=Charge.ATTEMPT)
     worker.run_one(Kind.CRASHED)
-    clock.advance(5)
+    clock.advance(1_000)
     worker.run_one(Kind.MOVED, queue="next")
     job = look(store, "a")
     assert (job.state, job.queue, job.attempts, job.crashes) == (State.READY, "next", 0, 0)

@@ -12,6 +12,7 @@ from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, ids, look, new, put, state, take_named, told, why
+from .traits import Trait, cases
 
 pytestmark = pytest.mark.needs(Facet.RELATIONS)
 
@@ -36,6 +37,7 @@ def test_depend_adds_and_removes(store: Store, worker: Worker) -> None:
     assert state(store, "c") is State.READY
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_depend_blocks_a_job_that_waits_for_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", "c", delay=1_000)
@@ -52,6 +54,7 @@ def test_depend_blocks_a_job_that_waits_for_nothing(store: Store, worker: Worker
     assert ids(worker.take(5)) == "dbc"
 
 
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_removing_the_last_one_releases(store: Store, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",), delay=1_000)
@@ -70,7 +73,7 @@ def test_depend_on_what_is_done_or_unknown_blocks_nothing(store: Store, worker: 
     assert (job.state, job.after) == (State.READY, ("a", "gone"))
 
 
-@pytest.mark.parametrize("policy", list(IfFailed))
+@pytest.mark.parametrize("policy", cases(IfFailed, dict.fromkeys([IfFailed.FAIL, IfFailed.RUN], Trait.DEPENDENCY_ENDS)))
 def test_depend_on_what_has_failed(store: Store, worker: Worker, policy: IfFailed) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED)
@@ -107,6 +110,7 @@ def test_depend_refuses_a_cycle(store: Store) -> None:
     assert (job.state, job.after) == (State.READY, ())
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_depend_refuses_a_cycle_that_a_revival_would_close(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",))
@@ -139,6 +143,7 @@ def test_depend_refuses_what_is_too_deep_to_check(store: Store) -> None:
 # -- waiting for children --
 
 
+@pytest.mark.needs(Trait.CHILDREN, witness=True)
 def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "p")
     lease = worker.take_one()
@@ -159,6 +164,7 @@ def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: Manua
     assert "waiting" in told(store, "p")
 
 
+@pytest.mark.needs(Trait.CHILDREN)
 def test_a_lease_says_whether_its_job_has_waited_for_children(store: Store, worker: Worker) -> None:
     put(store, "x")
     put(store, "p", after=("x",))
@@ -176,6 +182,7 @@ def test_a_lease_says_whether_its_job_has_waited_for_children(store: Store, work
 
 
 @pytest.mark.parametrize("end", ["cancel", "delete"])
+@pytest.mark.needs(Trait.CHILDREN)
 def test_children_may_end_however(store: Store, worker: Worker, end: str) -> None:
     put(store, "p", if_failed=IfFailed.FAIL)
     lease = worker.take_one()
@@ -185,6 +192,7 @@ def test_children_may_end_however(store: Store, worker: Worker, end: str) -> Non
     assert state(store, "p") is State.READY
 
 
+@pytest.mark.needs(Trait.CHILDREN)
 def test_children_that_have_ended_are_not_waited_for(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "p")
     lease = worker.take_one()
@@ -205,6 +213,7 @@ def test_waiting_is_charged_as_the_outcome_says(store: Store, worker: Worker) ->
 
 
 @pytest.mark.parametrize("child", ["p", "a", "b"])
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_job_that_would_wait_for_itself_fails(store: Store, worker: Worker, child: str) -> None:
     put(store, "p")
     put(store, "a", after=("p",))
@@ -217,6 +226,7 @@ def test_a_job_that_would_wait_for_itself_fails(store: Store, worker: Worker, ch
     assert [why(store, i)[2] for i in "ab"] == [f"It comes after job p, which failed: {why(store, 'p')[2]}"] * 2
 
 
+@pytest.mark.needs(Trait.CHILDREN)
 def test_a_cancelling_job_does_not_wait(store: Store, worker: Worker) -> None:
     put(store, "p")
     lease = worker.take_one()
@@ -228,6 +238,7 @@ def test_a_cancelling_job_does_not_wait(store: Store, worker: Worker) -> None:
     assert state(store, "p") is State.CANCELLED
 
 
+@pytest.mark.needs(Trait.CHILDREN)
 def test_a_repeated_settle_waits_once(store: Store, worker: Worker) -> None:
     put(store, "p")
     lease = worker.take_one()
@@ -258,6 +269,7 @@ def test_a_sequence_has_no_other_order(store: Store, worker: Worker) -> None:
     assert why(store, "c")[:2] == (State.FAILED, "dependency")
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_depend_releases_those_who_wait_for_a_job_that_fails_by_it(store: Store, worker: Worker) -> None:
     put(store, "culprit")
     worker.settle(worker.take_one(), Kind.FAILED, error=b"", group="g")

@@ -13,6 +13,7 @@ from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, ids, look, put, state, told, woken
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.EDIT)
 
@@ -28,6 +29,7 @@ def take_back(store: Store, *names: str) -> list[bool]:
 # -- edit --
 
 
+@pytest.mark.needs(Trait.OPTIONS)
 def test_edit_changes_what_it_names_and_nothing_else(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", options=b"O")
     before = look(store, "a")
@@ -48,6 +50,7 @@ def test_bodies_of_any_size_replace_each_other(store: Store, worker: Worker, siz
     assert look(store, "a").body == worker.take_one().body == b"y" * sizes[1]
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_edit_moves_a_job_in_its_line(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b", "c")
     edit(store, "c", priority=1)
@@ -55,6 +58,7 @@ def test_edit_moves_a_job_in_its_line(store: Store, worker: Worker, clock: Manua
     assert ids(worker.take(9)) == "cab"
 
 
+@pytest.mark.needs(Trait.DUE)
 def test_edit_of_the_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     assert edit(store, "a", "b", delay=1_000) == [True, True]
@@ -79,6 +83,7 @@ def test_a_job_edited_into_a_queue_is_news_there(store: Store, worker: Worker) -
         assert woken(waiter)
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_edit_is_for_jobs_that_wait(store: Store, worker: Worker) -> None:
     put(store, "a", "b", "c")
     _, done = worker.take(2)
@@ -96,6 +101,7 @@ def test_edit_says_when_in_one_way(store: Store) -> None:
 
 
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_a_job_that_waits_for_others_goes_on_waiting(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",), delay=5_000)
@@ -109,6 +115,7 @@ def test_a_job_that_waits_for_others_goes_on_waiting(store: Store, worker: Worke
 
 
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_a_moment_replaces_the_delay_of_a_job_that_waits_for_others(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -202,6 +209,7 @@ def test_a_new_body_alone_leaves_a_job_where_it_stands(store: Store, clock: Manu
 # -- take_back --
 
 
+@pytest.mark.needs(Trait.TOKENS)
 def test_time_out_takes_a_job_away_as_if_given_back(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     lease = worker.take_one()
@@ -217,6 +225,7 @@ def test_time_out_takes_a_job_away_as_if_given_back(store: Store, worker: Worker
     assert ids(worker.take(9)) == "ab"
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_a_cancelling_job_that_is_timed_out_is_cancelled(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.take_one()
@@ -247,6 +256,7 @@ def test_time_out_in_a_lane(store: Store, worker: Worker, lane: Lane) -> None:
 # -- peek --
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_peek_shows_the_line_as_it_would_be_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     put(store, "c", priority=1)
@@ -261,6 +271,7 @@ def test_peek_shows_the_line_as_it_would_be_handed_out(store: Store, worker: Wor
     assert store.run(store.peek("default")) == []
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_peek_and_kinds_of_outcome(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     worker.run_one(Kind.RELEASED)

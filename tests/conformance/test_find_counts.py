@@ -9,6 +9,7 @@ from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import Worker, look, put
+from .traits import Trait
 
 
 def find(store: Store, **wanted: object) -> str:
@@ -25,6 +26,7 @@ def one_in_each_state(store: Store, worker: Worker) -> None:
     """a done, b failed in g, c cancelled, d running, e ready, f scheduled; d and f are of another task and queue."""
     put(store, *"abc")
     put(store, "d", queue="other", task="special")
+    worker.clock.advance(1)
     worker.run_one()
     worker.run_one(Kind.FAILED, group="g")
     store.run(store.cancel(["c"]))
@@ -33,6 +35,7 @@ def one_in_each_state(store: Store, worker: Worker) -> None:
     put(store, "f", queue="other", task="special", delay=1_000)
 
 
+@pytest.mark.needs(Trait.NEWEST_FIRST)
 def test_find_answers_newest_put_first(store: Store, clock: ManualClock) -> None:
     for job_id in "abc":
         put(store, job_id)
@@ -41,6 +44,9 @@ def test_find_answers_newest_put_first(store: Store, clock: ManualClock) -> None
     assert find(store) == "edcba"
 
 
+@pytest.mark.needs(Facet.DELAY)
+@pytest.mark.needs(Trait.QUEUES)
+@pytest.mark.needs(Trait.CANCELLED)
 def test_find_answers_with_whole_snapshots(store: Store, worker: Worker) -> None:
     one_in_each_state(store, worker)
     page = store.run(store.find(Filter()))
@@ -52,25 +58,27 @@ def test_find_in_an_empty_store_is_one_empty_page(store: Store) -> None:
     assert (page.jobs, page.cursor) == ([], None)
 
 
+@pytest.mark.needs(Facet.DELAY)
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        ({"states": (State.DONE,)}, "a"),
+        pytest.param({"states": (State.DONE,)}, "a", marks=pytest.mark.needs(Trait.DONE)),
         ({"states": (State.FAILED,)}, "b"),
-        ({"states": (State.CANCELLED,)}, "c"),
+        pytest.param({"states": (State.CANCELLED,)}, "c", marks=pytest.mark.needs(Trait.CANCELLED)),
         ({"states": (State.RUNNING,)}, "d"),
         ({"states": (State.READY,)}, "e"),
         ({"states": (State.SCHEDULED,)}, "f"),
-        ({"states": (State.DONE, State.SCHEDULED)}, "fa"),
+        pytest.param({"states": (State.DONE, State.SCHEDULED)}, "fa", marks=pytest.mark.needs(Trait.DONE)),
         ({"states": (State.BLOCKED,)}, ""),
         ({"queue": "other"}, "fd"),
-        ({"task": "task"}, "ecba"),
-        ({"group": "g"}, "b"),
+        pytest.param({"task": "task"}, "ecba", marks=pytest.mark.needs(Trait.CANCELLED)),
+        pytest.param({"group": "g"}, "b", marks=pytest.mark.needs(Trait.ERRORS)),
         ({"group": "h"}, ""),
         ({"queue": "other", "states": (State.RUNNING, State.DONE)}, "d"),
         ({"queue": "nowhere"}, ""),
     ],
 )
+@pytest.mark.needs(Trait.QUEUES)
 def test_find_by_state_queue_task_and_group(
     store: Store, worker: Worker, wanted: dict[str, object], found: str
 ) -> None:
@@ -79,11 +87,14 @@ def test_find_by_state_queue_task_and_group(
 
 
 @pytest.mark.parametrize(("limit", "pages"), [(1, "f|e|d|c|b|a"), (4, "fedc|ba"), (6, "fedcba"), (3, "fed|cba")])
+@pytest.mark.needs(Trait.NEWEST_FIRST)
 def test_find_goes_page_by_page_and_the_last_has_no_cursor(store: Store, limit: int, pages: str) -> None:
     put(store, *"abcdef")
     assert find(store, limit=limit) == pages
 
 
+@pytest.mark.needs(Trait.QUEUES)
+@pytest.mark.needs(Trait.NEWEST_FIRST)
 def test_pages_go_together_with_filters(store: Store) -> None:
     put(store, *"abc", queue="q")
     put(store, *"xyz", queue="r")
@@ -91,6 +102,7 @@ def test_pages_go_together_with_filters(store: Store) -> None:
     assert find(store, queue="q", limit=2) == "ed|cb|a"
 
 
+@pytest.mark.needs(Trait.NEWEST_FIRST, witness=True)
 def test_jobs_put_between_two_pages_do_not_shift_the_second(store: Store) -> None:
     put(store, *"abcd")
     first = store.run(store.find(Filter(limit=2)))
@@ -100,6 +112,7 @@ def test_jobs_put_between_two_pages_do_not_shift_the_second(store: Store) -> Non
     assert [job.id for job in second.jobs] == ["b", "a"]
 
 
+@pytest.mark.needs(Trait.NEWEST_FIRST)
 def test_a_job_that_ran_again_does_not_become_newer(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b")
     clock.advance(5)
@@ -115,6 +128,9 @@ def test_an_empty_store_counts_nothing(store: Store) -> None:
     assert store.run(store.counts()) == []
 
 
+@pytest.mark.needs(Facet.DELAY)
+@pytest.mark.needs(Trait.QUEUES)
+@pytest.mark.needs(Trait.CANCELLED)
 def test_counts_are_per_queue_by_name_without_zeros(store: Store, worker: Worker) -> None:
     one_in_each_state(store, worker)
     put(store, "x", "y", queue="also")
@@ -132,6 +148,7 @@ def test_counts_follow_a_moved_job(store: Store, worker: Worker) -> None:
     assert store.run(store.counts()) == [Counts("next", {State.READY: 1})]
 
 
+@pytest.mark.needs(Trait.QUEUES)
 def test_a_queue_that_has_no_jobs_left_is_not_counted(store: Store) -> None:
     put(store, "a")
     put(store, "b", queue="other")

@@ -14,6 +14,7 @@ from headrace.store.facets import QueueControl
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, ids, look, new, put, state, woken
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.QUEUES)
 
@@ -35,6 +36,7 @@ def test_nothing_is_handed_out_from_a_paused_queue(store: Store, worker: Worker)
     assert ids(worker.take(9)) == "a"
 
 
+@pytest.mark.needs(Trait.PAUSED_BY, witness=True)
 def test_who_paused_a_queue_and_when(store: Store, clock: ManualClock) -> None:
     assert store.run(store.controls()) == []
     pause(store, "q", "me")
@@ -59,6 +61,7 @@ def test_what_runs_goes_on_in_a_paused_queue(store: Store, worker: Worker) -> No
     assert worker.settle(lease) is Verdict.OK
 
 
+@pytest.mark.needs(Trait.PROMOTION)
 def test_scheduled_jobs_of_a_paused_queue_fall_due(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", delay=100)
     pause(store, "default")
@@ -138,6 +141,7 @@ def test_a_limit_and_lanes(store: Store, worker: Worker) -> None:
     assert ids(worker.take(9)) == "axb"
 
 
+@pytest.mark.needs(Trait.PAUSED_BY)
 def test_a_queue_may_be_paused_and_limited(store: Store, clock: ManualClock) -> None:
     pause(store, "q", "me")
     store.run(store.limit("q", 3))
@@ -157,6 +161,7 @@ def test_a_limit_that_stops_a_queue_is_refused(store: Store, limit: int) -> None
 # -- patterns --
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_a_pattern_stands_for_the_queues_that_match(store: Store, worker: Worker) -> None:
     for name, queue in zip("abcde", ("mail-b", "mail-a", "mail", "post", "mail-a"), strict=True):
         put(store, name, queue=queue)
@@ -282,7 +287,13 @@ def test_a_released_dependent_is_news(store: Store, worker: Worker, sleeper: Wor
     assert woken(ear)
 
 
-@pytest.mark.parametrize("fields", [{}, {"unique_key": "k"}], ids=["plain", "unique"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"unique_key": "k"}, id="unique", marks=pytest.mark.needs(Facet.UNIQUE)),
+    ],
+)
 def test_work_in_a_queue_that_matches_is_news(store: Store, sleeper: Worker, fields: dict[str, str]) -> None:
     with closing(store.waiter(sleeper.id, ("mail-*",))) as waiter:
         look_in_vain(waiter, sleeper, "mail-*")

@@ -23,6 +23,7 @@ from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
 
 from .stores import MODULES, STORES, Entry
+from .traits import Trait
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -34,22 +35,29 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"{__package__}.{name}")
 
 
-def names_on(entry: Entry) -> set[str]:
-    """The names of the tests that run on a store."""
-    found = set()
-    for name in MODULES:
-        module = module_of(name)
-        shared = {mark.args[0] for mark in _marks(module) if mark.name == "needs"}
-        for test, function in vars(module).items():
-            needs = shared | {mark.args[0] for mark in _marks(function) if mark.name == "needs"}
-            if test.startswith("test_") and entry.runs(name, needs):
-                found.add(test)
-    return found
+def marks_of(module: str) -> dict[str, list[pytest.Mark]]:
+    """The tests of a module, with what they and the module need."""
+    shared = _needs(module_of(module))
+    found = vars(module_of(module)).items()
+    return {name: shared + _needs(test) for name, test in found if name.startswith("test_")}
 
 
-def _marks(marked: object) -> list[pytest.Mark]:
+def names_on(entry: Entry, module: str) -> set[str]:
+    """The names of the tests that run on a store, witnesses of what it lacks left out."""
+    return {name for name, marks in marks_of(module).items() if entry.runs(module, {mark.args[0] for mark in marks})}
+
+
+def witnesses() -> dict[Trait, list[str]]:
+    marks = [(mark, name) for module in MODULES for name, marked in marks_of(module).items() for mark in marked]
+    return {
+        trait: [name for mark, name in marks if mark.args[0] is trait and mark.kwargs.get("witness")] for trait in Trait
+    }
+
+
+def _needs(marked: object) -> list[pytest.Mark]:
     marks = getattr(marked, "pytestmark", [])
-    return [getattr(mark, "mark", mark) for mark in (marks if isinstance(marks, list) else [marks])]
+    found = [getattr(mark, "mark", mark) for mark in (marks if isinstance(marks, list) else [marks])]
+    return [mark for mark in found if mark.name == "needs"]
 
 
 def test_every_module_says_what_it_is_about() -> None:
@@ -81,29 +89,31 @@ def test_a_type_checker_is_shown_that_a_store_implements_what_it_claims(store: t
     assert shown == {"Store", *claimed, *["Custodian"] * issubclass(store, OwnerlessStore)}
 
 
+def test_every_trait_that_a_dialect_lacks_has_one_witness() -> None:
+    lacked = {trait for entry in DIALECTS for trait in entry.lacks}
+    assert {trait: len(tests) for trait, tests in witnesses().items() if trait in lacked} == dict.fromkeys(lacked, 1)
+    assert set(Trait) == lacked, "a trait that all stores have is no trait"
+
+
 @pytest.mark.parametrize("listed", DIALECTS, ids=lambda listed: listed.name)
-def test_a_claimed_facet_is_not_refused_as_a_whole(listed: Entry) -> None:
+def test_a_claimed_facet_is_passed_in_part(listed: Entry) -> None:
     """Of every module about a facet that a store claims, a test passes there."""
-    for name, about in MODULES.items():
-        tests = {test for test in names_on(listed) if hasattr(module_of(name), test)}
-        if isinstance(about, Facet) and tests:
-            assert any(listed.why_refused(test) is None for test in tests), name
+    for module, about in MODULES.items():
+        if about in listed.facets and module not in listed.elsewhere:
+            assert any(listed.difference(test, []) is None for test in names_on(listed, module)), module
 
 
 @pytest.mark.parametrize("listed", DIALECTS, ids=lambda listed: listed.name)
-def test_every_pattern_is_about_a_test_that_runs_there(listed: Entry) -> None:
-    tests = names_on(listed)
-    for patterns in listed.refuses.values():
-        for pattern in patterns:
-            name = pattern.partition("\\[")[0]
-            assert any(re.fullmatch(name, test) for test in tests), pattern
+def test_every_difference_is_about_a_test_that_runs_there(listed: Entry) -> None:
+    tests = set.union(*(names_on(listed, module) for module in MODULES))
+    assert {test.partition("[")[0] for test in listed.differs} <= tests
 
 
 @pytest.mark.parametrize("listed", DIALECTS, ids=lambda listed: listed.name)
-def test_every_reason_is_a_row_of_the_dialects_page(listed: Entry) -> None:
+def test_every_difference_is_a_row_of_the_dialects_page(listed: Entry) -> None:
     page = (ROOT / "docs/dialects" / f"{listed.name}.md").read_text("utf-8")
     rows = set(re.findall(r"^\| (.+?) \|", page, re.MULTILINE))
-    assert set(listed.refuses) <= rows
+    assert {found.row for found in [*listed.lacks.values(), *listed.differs.values()]} <= rows
 
 
 @pytest.mark.parametrize("listed", STORES, ids=lambda listed: listed.name)

@@ -14,6 +14,7 @@ from headrace.values.clock import ManualClock
 from volume import volume
 
 from .helpers import Worker, exists, ids, look, new, outcome, put, state, take_named
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.RELATIONS)
 
@@ -107,6 +108,7 @@ def test_an_unknown_id_that_is_put_later_is_not_waited_for(store: Store) -> None
     assert state(store, "b") is State.READY
 
 
+@pytest.mark.needs(Trait.PUT_ORDER)
 def test_a_diamond(store: Store, worker: Worker) -> None:
     store.run(
         store.put([new("a"), new("b", after=("a",)), new("c", after=("a",)), new("d", after=("b", "c"))]),
@@ -119,6 +121,7 @@ def test_a_diamond(store: Store, worker: Worker) -> None:
 # -- when --
 
 
+@pytest.mark.needs(Trait.DELAY_AFTER, witness=True)
 def test_a_delay_counts_from_when_the_last_one_is_met(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",), delay=1_000)
@@ -131,6 +134,7 @@ def test_a_delay_counts_from_when_the_last_one_is_met(store: Store, worker: Work
     assert ids(worker.take(1)) == "b"
 
 
+@pytest.mark.needs(Trait.DUE)
 def test_without_a_delay_it_is_due_when_it_is_released(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",))
@@ -143,7 +147,10 @@ def test_without_a_delay_it_is_due_when_it_is_released(store: Store, worker: Wor
     assert ids(worker.take(5)) == "cb"
 
 
-@pytest.mark.parametrize(("moment", "expected"), [(10_000, State.SCHEDULED), (1_000, State.READY)])
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [(10_000, State.SCHEDULED), pytest.param(1_000, State.READY, marks=pytest.mark.needs(Trait.PROMOTION))],
+)
 def test_a_moment_stays_as_it_is(
     store: Store, worker: Worker, clock: ManualClock, moment: int, expected: State
 ) -> None:
@@ -156,12 +163,14 @@ def test_a_moment_stays_as_it_is(
     assert (job.state, job.due) == (expected, run_at)
 
 
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_a_delay_counts_from_the_put_if_nothing_is_waited_for(store: Store, clock: ManualClock) -> None:
     put(store, "b", after=("gone",), delay=1_000)
     job = look(store, "b")
     assert (job.state, job.due) == (State.SCHEDULED, clock.now() + 1_000)
 
 
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_a_released_job_waits_only_once(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     put(store, "b", after=("a",), delay=1_000)
@@ -174,6 +183,7 @@ def test_a_released_job_waits_only_once(store: Store, worker: Worker, clock: Man
 # -- what people do to those that wait --
 
 
+@pytest.mark.needs(Trait.CANCELLED)
 def test_a_blocked_job_is_counted_found_and_cancelled(store: Store) -> None:
     put(store, "a")
     put(store, "b", after=("a",))
@@ -220,6 +230,7 @@ def test_many_dependents_are_released_in_bounded_steps(store: Store, worker: Wor
     assert len(worker.take(children + 1)) == children
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_removed_parent_releases_in_bounded_steps_too(
     store: Store, leftovers: Callable[[Store], dict[str, int]]
 ) -> None:
@@ -245,6 +256,7 @@ def test_a_removed_parent_releases_in_bounded_steps_too(
     assert leftovers(store) == {}
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_long_chain_that_fails_takes_many_steps(store: Store, worker: Worker) -> None:
     put(store, "j0")
     number = 4 * EDGES_IN_A_STEP

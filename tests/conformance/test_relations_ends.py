@@ -11,10 +11,13 @@ from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, ids, look, put, state, take_named, told, why
+from .traits import Trait, cases
 
 pytestmark = pytest.mark.needs(Facet.RELATIONS)
 
 POLICIES = list(IfFailed)
+MARKED_POLICIES = cases(IfFailed, dict.fromkeys([IfFailed.FAIL, IfFailed.RUN], Trait.DEPENDENCY_ENDS))
+BAD_ENDS = cases([State.FAILED, State.CANCELLED], {State.CANCELLED: Trait.CANCELLED})
 
 
 # -- parents that fail --
@@ -28,8 +31,8 @@ def end_badly(store: Store, worker: Worker, job_id: str, how: State) -> None:
     assert state(store, job_id) is how
 
 
-@pytest.mark.parametrize("how", [State.FAILED, State.CANCELLED])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("how", BAD_ENDS)
+@pytest.mark.parametrize("policy", MARKED_POLICIES)
 def test_what_a_parents_bad_end_means_is_up_to_the_child(
     store: Store, worker: Worker, policy: IfFailed, how: State
 ) -> None:
@@ -46,8 +49,8 @@ def test_what_a_parents_bad_end_means_is_up_to_the_child(
         assert told(store, "b") == ["created", "failed"]
 
 
-@pytest.mark.parametrize("how", [State.FAILED, State.CANCELLED])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("how", BAD_ENDS)
+@pytest.mark.parametrize("policy", MARKED_POLICIES)
 def test_a_parent_that_has_ended_badly_before_the_put_means_the_same(
     store: Store, worker: Worker, policy: IfFailed, how: State
 ) -> None:
@@ -60,6 +63,7 @@ def test_a_parent_that_has_ended_badly_before_the_put_means_the_same(
         assert look(store, "b").group == "dependency"
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_cancelled_waiting_parent_means_the_same(store: Store) -> None:
     put(store, "a")
     for policy in POLICIES:
@@ -68,6 +72,7 @@ def test_a_cancelled_waiting_parent_means_the_same(store: Store) -> None:
     assert [state(store, p.value) for p in POLICIES] == [State.BLOCKED, State.FAILED, State.READY]
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_parent_that_crashed_too_often_means_the_same(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", max_crashes=1)
     put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
@@ -87,6 +92,7 @@ def test_one_that_waits_on_runs_when_the_parent_is_revived_and_done(store: Store
     assert state(store, "b") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS, witness=True)
 def test_failing_goes_down_the_line(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
@@ -146,6 +152,7 @@ def test_deleting_a_done_parent_strands_nobody(store: Store, worker: Worker) -> 
     assert state(store, "c") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_new_job_with_the_id_of_a_deleted_parent_is_another_job(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",), if_failed=IfFailed.RUN)
@@ -157,6 +164,7 @@ def test_a_new_job_with_the_id_of_a_deleted_parent_is_another_job(store: Store, 
 # -- children that end before their parents --
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_child_cancelled_meanwhile_stays_cancelled(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",))
@@ -166,6 +174,7 @@ def test_a_child_cancelled_meanwhile_stays_cancelled(store: Store, worker: Worke
     assert look(store, "b") == before
 
 
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_a_revived_child_waits_for_those_that_are_unfinished(store: Store, worker: Worker) -> None:
     put(store, "a", "b")
     put(store, "c", after=("a", "b"), delay=1_000)
@@ -178,6 +187,7 @@ def test_a_revived_child_waits_for_those_that_are_unfinished(store: Store, worke
 
 
 @pytest.mark.parametrize("policy", [IfFailed.WAIT, IfFailed.FAIL])
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_revived_child_waits_no_more_for_those_that_ended(store: Store, worker: Worker, policy: IfFailed) -> None:
     put(store, "a")
     put(store, "b", after=("a",), if_failed=policy)
@@ -187,6 +197,7 @@ def test_a_revived_child_waits_no_more_for_those_that_ended(store: Store, worker
     assert state(store, "b") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_child_revived_after_its_parent_waits_for_it(store: Store, worker: Worker) -> None:
     put(store, "a")
     put(store, "b", after=("a",), if_failed=IfFailed.FAIL)
@@ -197,6 +208,7 @@ def test_a_child_revived_after_its_parent_waits_for_it(store: Store, worker: Wor
     assert state(store, "b") is State.READY
 
 
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
 def test_a_deleted_child_is_no_longer_waited_with(
     store: Store, worker: Worker, leftovers: Callable[[Store], dict[str, int]]
 ) -> None:
@@ -212,6 +224,7 @@ def test_a_deleted_child_is_no_longer_waited_with(
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.needs(Trait.DELAY_AFTER)
 def test_nothing_remains_of_jobs_that_are_gone(
     store: Store, leftovers: Callable[[Store], dict[str, int]], order: str, policy: IfFailed
 ) -> None:

@@ -10,6 +10,7 @@ from headrace.store.facets import Edit
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, look, outcome, put, saying, told
+from .traits import Trait
 
 # -- report --
 
@@ -112,6 +113,7 @@ def test_a_history_begins_with_created(store: Store, clock: ManualClock) -> None
 
 @pytest.mark.parametrize(("kind", "what"), [(Kind.DONE, "done"), (Kind.FAILED, "failed"), (Kind.BROKEN, "failed")])
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_plain_life_is_told_with_times_and_workers(
     store: Store, worker: Worker, clock: ManualClock, kind: Kind, what: str
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_running_job_has_started(store: Store, worker: Worker, clock: ManualCl
     ],
 )
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_every_run_is_told_with_what_became_of_it(
     store: Store, worker: Worker, clock: ManualClock, kind: Kind, charge: Charge, what: str
 ) -> None:
@@ -161,6 +164,7 @@ def test_every_run_is_told_with_what_became_of_it(
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_the_last_crash_is_told_as_the_failure_that_it_is(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", max_crashes=1)
     clock.advance(1)
@@ -172,6 +176,7 @@ def test_the_last_crash_is_told_as_the_failure_that_it_is(store: Store, worker: 
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.take_one()
@@ -183,6 +188,7 @@ def test_a_crash_found_out_by_a_sweep_is_told(store: Store, worker: Worker, cloc
 @pytest.mark.parametrize("how", ["taken back", "crashed"])
 @pytest.mark.needs(Facet.HISTORY)
 @pytest.mark.needs(Facet.EDIT)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_run_that_was_taken_away_is_told_with_its_start(
     store: Store, worker: Worker, clock: ManualClock, how: str
 ) -> None:
@@ -209,6 +215,7 @@ def test_a_run_that_was_taken_away_is_told_with_its_start(
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_retried_run_is_told_with_its_start_before_what_it_said(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -224,6 +231,7 @@ def test_a_retried_run_is_told_with_its_start_before_what_it_said(
 @pytest.mark.needs(Facet.HISTORY)
 @pytest.mark.needs(Facet.EDIT)
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.HISTORY)
 def test_what_people_changed_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", "b", "c")
     clock.advance(10)
@@ -247,6 +255,7 @@ def test_what_people_changed_is_told(store: Store, worker: Worker, clock: Manual
 
 @pytest.mark.needs(Facet.HISTORY)
 @pytest.mark.needs(Facet.RELATIONS)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_change_that_makes_a_job_fail_is_told_before_the_failure(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.run_one(Kind.FAILED)
@@ -256,6 +265,7 @@ def test_a_change_that_makes_a_job_fail_is_told_before_the_failure(store: Store,
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_cancelling_and_reviving_are_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     for act in (store.cancel, store.revive, store.cancel):
@@ -265,6 +275,7 @@ def test_cancelling_and_reviving_are_told(store: Store, worker: Worker, clock: M
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_failure_is_told_after_it_was_revived(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     for what in ("failed", "done"):
@@ -278,6 +289,7 @@ def test_a_failure_is_told_after_it_was_revived(store: Store, worker: Worker, cl
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_failure_is_told_after_it_was_cancelled(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(1)
@@ -290,6 +302,7 @@ def test_a_failure_is_told_after_it_was_cancelled(store: Store, worker: Worker, 
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_run_that_was_cancelled_is_told(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     clock.advance(1)
@@ -301,6 +314,7 @@ def test_a_run_that_was_cancelled_is_told(store: Store, worker: Worker, clock: M
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_log_lines_are_added_to_the_history_at_the_time_they_were_written(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -350,6 +364,7 @@ def test_a_repeated_put_adds_nothing_to_the_history(store: Store) -> None:
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_failure_is_told_in_its_own_words_and_stays_in_the_history(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -379,6 +394,7 @@ def test_a_failure_is_told_in_its_own_words_and_stays_in_the_history(
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_run_is_told_once_whatever_becomes_of_the_job_later(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), ended=clock.steady(), error=b"", group="g")
@@ -394,6 +410,7 @@ def test_a_run_is_told_once_whatever_becomes_of_the_job_later(store: Store, work
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_failed_job_that_is_cancelled_has_run_once(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.settle(worker.take_one(), Kind.FAILED, began=clock.steady(), error=b"", group="g")
@@ -402,6 +419,7 @@ def test_a_failed_job_that_is_cancelled_has_run_once(store: Store, worker: Worke
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_two_starts_in_one_millisecond_are_two_lines(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     worker.settle(worker.take_one(), Kind.AGAIN, began=clock.steady(), ended=clock.steady())
@@ -414,6 +432,7 @@ def test_two_starts_in_one_millisecond_are_two_lines(store: Store, worker: Worke
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY, witness=True)
 def test_a_lease_given_back_unbegun_leaves_no_line(store: Store, worker: Worker) -> None:
     put(store, "a")
     worker.settle(worker.take_one(), Kind.RELEASED)
@@ -423,6 +442,7 @@ def test_a_lease_given_back_unbegun_leaves_no_line(store: Store, worker: Worker)
 
 
 @pytest.mark.needs(Facet.HISTORY)
+@pytest.mark.needs(Trait.HISTORY)
 def test_a_run_that_logged_has_begun(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a")
     lease = worker.take_one()

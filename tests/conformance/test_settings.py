@@ -16,6 +16,7 @@ from headrace.values.clock import ManualClock
 
 from .helpers import Worker, exists, look, new, outcome, put, saying, told
 from .test_retention import end, sweep
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.SETTINGS)
 
@@ -32,9 +33,13 @@ def settings(store: Store) -> dict[str, int]:
 
 def test_nothing_is_set_until_somebody_sets_it(store: Store) -> None:
     assert settings(store) == {}
+
+
+def test_what_is_set_is_there_until_it_is_taken_back(store: Store) -> None:
+    before = settings(store)
     set_(store, jobs_history=5_000, session_timeout=2_000)
     store.run(store.set_settings({"session-timeout:mail": 3_000, "session-timeout": None, "max-job-history": None}))
-    assert settings(store) == {"jobs-history": 5_000, "session-timeout:mail": 3_000}
+    assert settings(store) == before | {"jobs-history": 5_000, "session-timeout:mail": 3_000}
     set_(store, jobs_history=6_000)
     assert settings(store)["jobs-history"] == 6_000
 
@@ -56,9 +61,10 @@ def test_nothing_is_set_until_somebody_sets_it(store: Store) -> None:
 def test_what_makes_no_sense_is_refused_and_nothing_of_it_is_set(
     store: Store, changes: dict[str, int], words: str
 ) -> None:
+    before = settings(store)
     with pytest.raises(ConfigurationError, match=re.escape(words)):
         store.run(store.set_settings({"stats-history": DAY, **changes}))
-    assert settings(store) == {}
+    assert settings(store) == before
 
 
 def test_the_scripts_know_the_same_defaults(store: Store) -> None:
@@ -70,6 +76,7 @@ def test_the_scripts_know_the_same_defaults(store: Store) -> None:
 @pytest.mark.parametrize(
     ("how", "name"), [("done", "jobs-history"), ("failed", "failed-history"), ("cancelled", "failed-history")]
 )
+@pytest.mark.needs(Trait.SWEPT)
 def test_ended_jobs_are_kept_as_long_as_set(
     store: Store, worker: Worker, clock: ManualClock, how: str, name: str
 ) -> None:
@@ -83,6 +90,7 @@ def test_ended_jobs_are_kept_as_long_as_set(
     assert not exists(store, "a")
 
 
+@pytest.mark.needs(Trait.SWEPT, witness=True)
 def test_of_done_jobs_at_most_as_many_are_kept_as_set_the_newest(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
@@ -96,6 +104,7 @@ def test_of_done_jobs_at_most_as_many_are_kept_as_set_the_newest(
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
+@pytest.mark.needs(Trait.SWEPT)
 def test_failed_and_cancelled_jobs_are_kept_however_many(
     store: Store, worker: Worker, clock: ManualClock, how: str
 ) -> None:
@@ -148,6 +157,7 @@ def test_results_that_are_kept_do_not_keep_other_done_jobs(store: Store, worker:
     assert sweep(store).jobs_purged == 4 * 390
 
 
+@pytest.mark.needs(Trait.SWEPT)
 def test_more_done_jobs_than_are_kept_go_while_others_come(store: Store, worker: Worker, clock: ManualClock) -> None:
     set_(store, jobs_history_count=100)
     for _ in range(6):
@@ -203,6 +213,7 @@ def test_many_results_that_ended_at_once_are_dropped_in_steps(store: Store, work
     assert all(job.result is None and job.result_dropped for job in store.run(store.get(ids)))
 
 
+@pytest.mark.needs(Trait.SWEPT)
 def test_a_history_is_bounded_and_keeps_its_beginning(
     store: Store, worker: Worker, clock: ManualClock, leftovers: Callable[[Store], dict[str, int]]
 ) -> None:
@@ -225,6 +236,7 @@ def test_a_history_is_bounded_and_keeps_its_beginning(
     assert told(store, "a") == ["created", "started", "retried", "started", "done"]
 
 
+@pytest.mark.needs(Trait.OWNER)
 def test_a_worker_that_was_silent_for_too_long_is_forgotten(store: Store, worker: Worker, clock: ManualClock) -> None:
     other = Worker(store, clock, "v")
     set_(store, max_worker_age=60_000)
@@ -235,6 +247,7 @@ def test_a_worker_that_was_silent_for_too_long_is_forgotten(store: Store, worker
     assert [session.info.name for session in store.run(store.sessions())] == ["v"]
 
 
+@pytest.mark.needs(Trait.SWEPT)
 def test_by_default_that_is_a_day(store: Store, worker: Worker, clock: ManualClock) -> None:
     clock.advance(DAY - 1)
     assert sweep(store).sessions_closed == 0
@@ -244,7 +257,7 @@ def test_by_default_that_is_a_day(store: Store, worker: Worker, clock: ManualClo
 
 
 def test_the_time_out_of_a_session_is_the_shortest_of_its_queues(store: Store) -> None:
-    assert session_timeout(store, ("default",)) == 15_000
+    assert session_timeout(store, ("default",)) == settings(store).get("session-timeout", 15_000)
     set_(store, session_timeout=20_000)
     store.run(store.set_settings({"session-timeout:slow": 60_000, "session-timeout:quick": 5_000}))
     assert session_timeout(store, ("default", "slow")) == 20_000

@@ -17,6 +17,7 @@ from headrace.values.clock import ManualClock
 from .helpers import Worker, new, outcome, put
 from .test_retention import sweep
 from .test_settings import set_
+from .traits import Trait
 
 pytestmark = pytest.mark.needs(Facet.STATISTICS)
 
@@ -38,6 +39,7 @@ def settle_in(clock: ManualClock) -> None:
     clock.jump((DAY // 2 - clock.now()) % DAY)
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_nothing_happened(store: Store, clock: ManualClock) -> None:
     day = clock.now() // DAY
     assert stats(store, clock) == DayStats(queue="default", day=day)
@@ -56,6 +58,7 @@ def test_runs_and_failures_are_counted_on_their_day(store: Store, worker: Worker
 
 
 @pytest.mark.parametrize("gone", ["kept", "deleted", "purged", "some purged"])
+@pytest.mark.needs(Trait.DURATIONS)
 def test_waits_and_runs_are_summed_up_and_outlive_their_jobs(
     store: Store, worker: Worker, clock: ManualClock, gone: str, leftovers: Callable[[Store], dict[str, int]]
 ) -> None:
@@ -78,6 +81,7 @@ def test_waits_and_runs_are_summed_up_and_outlive_their_jobs(
         assert leftovers(store) == {}
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_days_are_apart(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     run(store, worker, clock, 1, 2)
@@ -93,6 +97,7 @@ def test_days_are_apart(store: Store, worker: Worker, clock: ManualClock) -> Non
             sweep(store)
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_no_duration_is_negative_or_longer_than_two_years(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     put(store, "a", run_at=0)
@@ -104,6 +109,7 @@ def test_no_duration_is_negative_or_longer_than_two_years(store: Store, worker: 
         sweep(store)
 
 
+@pytest.mark.needs(Trait.CHARGES, witness=True)
 def test_retries_and_failures(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     put(store, *"abcd", max_crashes=1)
@@ -125,6 +131,7 @@ def test_retries_and_failures(store: Store, worker: Worker, clock: ManualClock) 
     assert (stats(store, clock).failures, stats(store, clock, ago=1).failures) == (0, 3)
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_a_cancelled_run_is_neither_retry_nor_failure(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     put(store, "a", "b")
@@ -135,6 +142,7 @@ def test_a_cancelled_run_is_neither_retry_nor_failure(store: Store, worker: Work
     assert stats(store, clock) == DayStats(queue="default", day=clock.now() // DAY)
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_histograms_go_before_the_rest(store: Store, worker: Worker, clock: ManualClock) -> None:
     settle_in(clock)
     set_(store, jobs_history=10 * DAY, histogram_history=2 * DAY, stats_history=4 * DAY)
@@ -160,6 +168,7 @@ def test_histograms_go_before_the_rest(store: Store, worker: Worker, clock: Manu
     assert stats(store, clock, ago=5) == DayStats(queue="default", day=clock.now() // DAY - 5)
 
 
+@pytest.mark.needs(Trait.DURATIONS)
 def test_nothing_is_left_of_days_that_are_past_keeping(
     store: Store, worker: Worker, clock: ManualClock, entry: object
 ) -> None:
@@ -187,6 +196,7 @@ def left_of_statistics(store: Store) -> int:
     return 0
 
 
+@pytest.mark.needs(Trait.DURATIONS, witness=True)
 def test_many_jobs_of_many_lengths(store: Store, worker: Worker, clock: ManualClock) -> None:
     """Half of them purged: whichever way each is counted, none is missed and none counted twice."""
     settle_in(clock)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.records import ExchangeReply, Filter, Lease, NewJob, Page, Put, Renewal, Snapshot
+from headrace.records import ExchangeReply, Filter, Lease, NewJob, Outcome, Page, Put, Renewal, Snapshot
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit
 
@@ -87,8 +87,7 @@ class Translated:
     # -- facets --
 
     def edit(self, ids: Sequence[str], change: Edit) -> Any:
-        body = change.body if change.body is None else self._wrap(NewJob(id="", task="", body=change.body))
-        return self._store.edit(ids, replace(change, body=body))
+        return self._store.edit(ids, self._wrapped(change))
 
     def peek(self, *arguments: Any, **options: Any) -> Then:
         return Then(lambda: self._store.peek(*arguments, **options), lambda jobs: [self._named(job) for job in jobs])
@@ -101,11 +100,13 @@ class Translated:
 
     # -- workers --
 
-    def exchange(self, *arguments: Any, **options: Any) -> Then:
+    def exchange(self, session: str, number: int, outcomes: Sequence[Outcome] = (), *rest: Any, **options: Any) -> Then:
+        wrapped = [self._wrapped(outcome) for outcome in outcomes]
+
         def name(reply: ExchangeReply) -> ExchangeReply:
             return replace(reply, leases=[self._named(lease) for lease in reply.leases])
 
-        return Then(lambda: self._store.exchange(*arguments, **options), name)
+        return Then(lambda: self._store.exchange(session, number, wrapped, *rest, **options), name)
 
     def renew(self, session: str, held: Sequence[Any] = (), **options: Any) -> Then:
         known = [(ref, token, *self._known([name])) for ref, token, name in held]
@@ -123,7 +124,10 @@ class Translated:
     def close_session(self, session: str, **options: Any) -> Then:
         return Then(lambda: self._store.close_session(session, **options), self._called)
 
-    # -- names --
+    # -- bodies and names --
+
+    def _wrapped(self, said: Edit | Outcome) -> Any:
+        return said if said.body is None else replace(said, body=self._wrap(NewJob(id="", task="", body=said.body)))
 
     def _known(self, names: Sequence[str]) -> list[str]:
         return [self._ids.get(name, name) for name in names]

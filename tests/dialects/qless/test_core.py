@@ -1,4 +1,4 @@
-"""What holds of a test of the suite's core that this wire can't pass as it is: see `conformance.refusals_of_qless`."""
+"""What holds of a test of the suite's core that this wire can't pass as it is: see `conformance.differences`."""
 
 from __future__ import annotations
 
