@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
 import psycopg
@@ -28,7 +28,7 @@ from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
 T = TypeVar("T")
-Connection = psycopg.Connection[Any]
+Connection: TypeAlias = "psycopg.Connection[Any]"
 
 RULES, PUTS, SCHEMA = 1, 2, 3
 """Advisory locks of a schema, in the order in which they are taken: that of the rules (whoever has it may change lanes,
