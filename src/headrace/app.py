@@ -27,7 +27,7 @@ from headrace.store.paging import JobQuery, apages, pages, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
-from headrace.transactions import block, connection_for, looking_for, putting
+from headrace.transactions import block, connection_for, looking_for, open_block, putting
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
@@ -201,7 +201,8 @@ class Headrace(StoreHolder, Hooks):
         """The same for a single call of one of this app's tasks."""
         for needed, option in call.needs:
             self.require_option(needed, option)
-        connection = connection_for(self, connection)
+        if connection is not None or open_block.get() is not None:
+            connection = connection_for(self, connection)
         if call.named:
             self._require_known(call.named, connection)
         return self._handle(call.new, self._put([call.new], connection)[0], connection)
@@ -215,7 +216,7 @@ class Headrace(StoreHolder, Hooks):
         if loading.under_way:
             loading.warn_of_enqueue()
         store = self.store
-        operation = putting(self, jobs, connection)
+        operation = store.put(jobs) if connection is None else putting(self, jobs, connection)
         if crashpoints.armed:
             crashpoints.reach("put.before")
         puts = store.run(operation)
@@ -244,7 +245,8 @@ class Headrace(StoreHolder, Hooks):
     async def _aput(self, jobs: list[NewJob], connection: object | None) -> list[Put]:
         if loading.under_way:
             loading.warn_of_enqueue()
-        return await self.store.arun(putting(self, jobs, connection))
+        operation = self.store.put(jobs) if connection is None else putting(self, jobs, connection)
+        return await self.store.arun(operation)
 
     async def _ahandles(self, jobs: list[NewJob], puts: list[Put], connection: object | None) -> list[Job[Any]]:
         """Handles that know their jobs' state: a look later on would block the event loop.

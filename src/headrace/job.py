@@ -14,7 +14,7 @@ from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.store.settings import retention_of
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
-from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
+from headrace.values.durations import Duration, Instant, as_datetime, moment, seconds
 from headrace.values.names import check_tags
 from headrace.values.text import length
 
@@ -190,7 +190,7 @@ class Job(Generic[R_co]):
 
         Raises `JobFailed` with the remote error, `JobCancelled`, `JobNotFound` if it was deleted, or `Timeout`.
         """
-        began, limit = time.monotonic(), None if timeout is None else milliseconds(timeout, "timeout")
+        began, limit = time.monotonic(), _limit(timeout)
         if self.refresh().state.final:
             return self._outcome()
         watcher = self.app.store.job_waiter(self.id)
@@ -205,7 +205,7 @@ class Job(Generic[R_co]):
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """The same, from async code. `await job` is `await job.aresult()`."""
-        began, limit = time.monotonic(), None if timeout is None else milliseconds(timeout, "timeout")
+        began, limit = time.monotonic(), _limit(timeout)
         if (await self.arefresh()).state.final:
             return self._outcome()
         watcher = self.app.store.job_waiter(self.id)
@@ -227,12 +227,12 @@ class Job(Generic[R_co]):
             raise Timeout(f"Job {self.id} is still {self.state}.")
         return self._outcome()
 
-    def _left(self, began: float, limit: int | None) -> float:
+    def _left(self, began: float, limit: float | None) -> float:
         if limit is None:
             return LOOK_AGAIN
-        left = began + limit / 1000 - time.monotonic()
+        left = began + limit - time.monotonic()
         if left <= 0:
-            raise Timeout(f"Timed out after {length(limit)}: job {self.id} is still {self.state}.")
+            raise Timeout(f"Timed out after {length(round(limit * 1000))}: job {self.id} is still {self.state}.")
         return min(left, LOOK_AGAIN)
 
     def _outcome(self) -> R_co:
@@ -450,6 +450,13 @@ class Job(Generic[R_co]):
         from headrace.ops.why import awhy  # noqa: PLC0415
 
         return (await awhy(self.app, (await self.arefresh()).snapshot)).sentence
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    """Seconds to wait, at most. Nearly always it is given as such a number."""
+    if timeout is None or (type(timeout) in (int, float) and 0 <= timeout < 1e9):  # type: ignore[operator]
+        return timeout  # type: ignore[return-value]
+    return seconds(timeout, "timeout")
 
 
 def _lines(events: list[HistoryRecord]) -> list[HistoryEntry]:

@@ -27,7 +27,7 @@ class Block:
         self.outer = outer
 
 
-_block: ContextVar[Block | None] = ContextVar("headrace_transaction", default=None)
+open_block: ContextVar[Block | None] = ContextVar("headrace_transaction", default=None)
 
 
 @contextmanager
@@ -35,13 +35,13 @@ def block(app: Headrace, connection: object) -> Iterator[None]:
     """Have every enqueue of an app inside go through a connection."""
     if (through := connection_for(app, connection)) is not None:
         putting(app, [], through)  # refuses now what could not be used later
-    entered = Block(app, connection, _block.get())
-    token = _block.set(entered)
+    entered = Block(app, connection, open_block.get())
+    token = open_block.set(entered)
     try:
         yield
     finally:
         entered.connection = None
-        _block.reset(token)
+        open_block.reset(token)
 
 
 def connection_for(app: Headrace, given: object | None) -> object | None:
@@ -50,7 +50,7 @@ def connection_for(app: Headrace, given: object | None) -> object | None:
     No connection leads to the store of `app.testing()`, so there jobs are enqueued without.
     """
     if given is None:
-        found = _block.get()
+        found = open_block.get()
         if found is None:  # nearly always
             return None
         while found is not None and (found.app is not app or found.connection is None):
@@ -59,12 +59,9 @@ def connection_for(app: Headrace, given: object | None) -> object | None:
     return None if app.is_testing else given
 
 
-def putting(app: Headrace, jobs: list[NewJob], connection: object | None) -> Operation[list[Put]]:
-    """The put of these jobs, through a connection or not."""
-    store = app.store
-    if connection is None:
-        return store.put(jobs)
-    return transactional(store, "connection=").put_within(connection, jobs)
+def putting(app: Headrace, jobs: list[NewJob], connection: object) -> Operation[list[Put]]:
+    """The put of these jobs through a connection."""
+    return transactional(app.store, "connection=").put_within(connection, jobs)
 
 
 def looking_for(app: Headrace, ids: Sequence[str], connection: object | None) -> Operation[Any]:

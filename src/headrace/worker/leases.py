@@ -20,7 +20,14 @@ class Leases:
     """Filled and emptied by the pump; executors call `begin`, `enter` and `end`, in any thread."""
 
     def __init__(
-        self, session: Session, waiter: Waiter, asking: Asking, ledger: Ledger, *, slots: int, max_jobs: int | None
+        self,
+        session: Session,
+        waiter: Waiter,
+        asking: Asking,
+        ledger: Ledger | None,
+        *,
+        slots: int,
+        max_jobs: int | None,
     ) -> None:
         self.slots = slots
         self.left = max_jobs
@@ -101,7 +108,7 @@ class Leases:
             limit = run.time_limit
             self.deadlines.watch(run)
             self.wake()
-        if entering:
+        if entering and self._ledger is not None:
             run.place = self._ledger.enter(run.lease.ref, now, limit)
         if crashpoints.armed:
             crashpoints.reach("run.begin")
@@ -113,14 +120,16 @@ class Leases:
         if session.gone or now > (run.sure_until or session.sure_until):
             return False
         run.began = run.beat = now
-        run.place = self._ledger.enter(run.lease.ref, now, run.time_limit)
+        if self._ledger is not None:
+            run.place = self._ledger.enter(run.lease.ref, now, run.time_limit)
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """A run has ended."""
         if crashpoints.armed:
             crashpoints.reach("run.end")
-        self._ledger.leave(run.place)
+        if self._ledger is not None:
+            self._ledger.leave(run.place)
         if run.start_by is not None:
             self._learn_start(run, run.start_by, outcome)
         self.outcomes.append(outcome)

@@ -18,7 +18,6 @@ _ENTRY = struct.Struct("<QQQq56s")  # kind of ref, began, deadline (0: none), re
 _NUMBERED = struct.Struct("<QQQq")  # the same without the text: most refs are numbers
 _UNUSED, _NUMBER, _TEXT = range(3)
 _NOWHERE = 0
-_NO_FILE = -1
 ENTRIES = 1024
 SIZE = _HEADER.size + ENTRIES * _ENTRY.size
 
@@ -45,11 +44,6 @@ class Ledger:
         descriptor = shared_file("headrace-ledger")
         os.ftruncate(descriptor, SIZE)
         return cls(descriptor)
-
-    @classmethod
-    def private(cls) -> Ledger:
-        """For a worker without a supervisor: never read, and gone with it."""
-        return cls(_NO_FILE)
 
     # -- the worker's side --
 

@@ -70,7 +70,7 @@ class Pump:
         ledger: Ledger | None = None,
         clock: Clock | None = None,
     ) -> None:
-        store, steady, ledger = app.store, (clock or SystemClock()).steady, ledger or Ledger.private()
+        store, steady = app.store, (clock or SystemClock()).steady
         self.app = app
         self._burst = burst
         self.session = Session(store, session, timeout, ledger, steady)

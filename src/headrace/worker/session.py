@@ -52,12 +52,15 @@ class CutOff(SessionGone):
 class Session:
     """Used by the pump, or by the thread that waits in its stead; the flags are read by all."""
 
-    def __init__(self, store: Store, session: str, timeout: int, ledger: Ledger, steady: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, session: str, timeout: int, ledger: Ledger | None, steady: Callable[[], int]
+    ) -> None:
         self.store = store
         self.id = session
         self.timeout = timeout
         self.steady = steady
         self._ledger = ledger
+        """None: there is no supervisor to read it."""
         self.number = 0
         """Of the last numbered request."""
         self.gone = False
@@ -81,7 +84,8 @@ class Session:
 
     def beat(self) -> None:
         """Show the supervisor that the pump goes on."""
-        self._ledger.beat(self.steady())
+        if self._ledger is not None:
+            self._ledger.beat(self.steady())
 
     def next_number(self) -> int:
         self.number += 1
@@ -133,7 +137,8 @@ class Session:
         self.sure_until = sent + lasts - min(MARGIN, lasts // 4)
         if not self.store.leases_in_jobs:  # what keeps single jobs keeps no session
             self.renewed = sent
-            self._ledger.renewed(sent)
+            if self._ledger is not None:
+                self._ledger.renewed(sent)
 
     def still_ours(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """The leases that still count, if the answer took so long that they may have run out meanwhile."""
