@@ -166,7 +166,18 @@ def postgres_entries() -> list[Entry]:
     if not postgres_servers.INSTALLED:
         return []
     facets = postgres_store().facets - {Facet.EDIT, Facet.SCHEDULES}
-    return [Entry("postgres", postgres, facets, postgres_servers.rows, shared=True, server=True, native=False)]
+    return [
+        Entry(
+            "postgres",
+            postgres,
+            facets,
+            postgres_servers.rows,
+            transactions=True,
+            shared=True,
+            server=True,
+            native=False,
+        )
+    ]
 
 
 def model_rows(store: Model) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.records import Charge, Kind, Lane, Lease, State, Verdict
+from headrace.store.contract import Facet
 from headrace.values.clock import ManualClock
 
 from .helpers import TIMEOUT, Worker, look, outcome, put, state, told
@@ -68,17 +69,24 @@ def test_a_session_that_is_swept(store: Any, worker: Worker, clock: ManualClock)
     assert (look(store, "a").state, look(store, "a").result) == (State.DONE, b"1")
 
 
-def test_a_job_that_is_cancelled_or_taken_back(store: Any, worker: Worker) -> None:
-    put(store, "a", "b")
-    first, second = worker.take(2)
-    assert complete(store, first)
-    assert complete(store, second)
+def test_a_job_that_is_cancelled(store: Any, worker: Worker) -> None:
+    lease = taken(store, worker)
+    assert complete(store, lease)
     assert store.run(store.cancel(["a"])) == [True]
-    assert store.run(store.take_back(["b"])) == [True]
-    assert worker.settle(first, Kind.FAILED) is Verdict.OK
-    assert [state(store, name) for name in "ab"] == [State.DONE, State.DONE]
+    assert worker.settle(lease, Kind.FAILED) is Verdict.OK
+    assert state(store, "a") is State.DONE
 
 
+@pytest.mark.needs(Facet.EDIT)
+def test_a_job_that_is_taken_back(store: Any, worker: Worker) -> None:
+    lease = taken(store, worker)
+    assert complete(store, lease)
+    assert store.run(store.take_back(["a"])) == [True]
+    assert state(store, "a") is State.DONE
+
+
+@pytest.mark.needs(Facet.LANES)
+@pytest.mark.needs(Facet.RELATIONS)
 def test_what_waits_for_it_and_its_lane_go_on(store: Any, worker: Worker) -> None:
     lane = Lane("k", limit=1)
     lease = taken(store, worker, lane=lane)
@@ -90,6 +98,7 @@ def test_what_waits_for_it_and_its_lane_go_on(store: Any, worker: Worker) -> Non
     assert [state(store, name) for name in "bc"] == [State.READY, State.READY]
 
 
+@pytest.mark.needs(Facet.EDIT)
 def test_a_lease_that_is_gone(store: Any, worker: Worker) -> None:
     lease = taken(store, worker)
     store.run(store.take_back(["a"]))

@@ -34,6 +34,8 @@ RULES, PUTS, SCHEMA = 1, 2, 3
 """Advisory locks of a schema, in the order in which they are taken: that of the rules (whoever has it may change lanes,
 relations, unique keys and controls), that which everything that may concern a sleeper shares (and a waiter that goes to
 sleep has alone), and that of changes to the schema. Rows come after them: sessions, then jobs by seq."""
+UNIQUE_WAIT = 2_000
+"""Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
 INTRODUCE = frozenset({"control_set", "audience_set"})
@@ -77,12 +79,14 @@ class Database:
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
-        path = f"SET LOCAL search_path = {self.quoted}, pg_temp"
+        self._path = path = f"SET LOCAL search_path = {self.quoted}, pg_temp"
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        facts = f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1)"  # noqa: S608  (it is quoted)
-        self._begin_writing = "; ".join(
-            ("BEGIN", path, f"SELECT {self.lock(RULES)}", f"SELECT {self.lock(PUTS, shared=True)}", facts)
+        facts = (
+            f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1), "  # noqa: S608  (it is quoted)
+            f"EXISTS (SELECT 1 FROM {self.quoted}.arrival)"
         )
+        self._locks_and_facts = f"SELECT {self.lock(RULES)}; SELECT {self.lock(PUTS, shared=True)}; {facts}"
+        self._begin_writing = f"BEGIN; {path}; {self._locks_and_facts}"
         self._begin_reading = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", path, facts))
         _databases.add(self)
 
@@ -162,9 +166,18 @@ class Database:
 
     # -- transactions --
 
-    def write(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> tuple[T, PostgresTransaction]:
-        """Do some work in a transaction that has the rules' lock: all of it happens or none."""
-        return self._transact(self._begin_writing, WRITING, work, guards)
+    def write(
+        self, work: Callable[[PostgresTransaction], T], guards: Guards, keys: Sequence[str] = ()
+    ) -> tuple[T, PostgresTransaction]:
+        """Do some work in a transaction that has the rules' lock, and before that the locks of unique keys."""
+        begin = self._begin_with(keys) if keys else self._begin_writing
+        return self._transact(begin, WRITING, work, guards)
+
+    def _begin_with(self, keys: Sequence[str]) -> str:
+        """A twin in a caller's open transaction is waited for before this one has a lock that others wait for."""
+        array = sql.Literal(list(keys)).as_string(None)
+        wait = f"SET LOCAL lock_timeout = {UNIQUE_WAIT}; SELECT lock_keys({array}); SET LOCAL lock_timeout TO DEFAULT"
+        return f"BEGIN; {self._path}; {wait}; {self._locks_and_facts}"
 
     def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
@@ -234,9 +247,11 @@ _MARK = re.compile(r"\bGLOB \?|\?")
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server."""
 
-    __slots__ = ("_texts", "connection", "database")
+    __slots__ = ("_texts", "arrived", "connection", "database")
 
     clock_restarts = False
+    arrived: bool
+    """Jobs that callers have put in transactions of theirs wait for the rules."""
 
     def __init__(self, guards: Guards, database: Database, connection: Connection, texts: dict[str, str]) -> None:
         super().__init__(guards)
@@ -249,7 +264,7 @@ class PostgresTransaction(Transaction):
         cursor = self.connection.execute(statements, prepare=False)
         while cursor.nextset():
             pass
-        ((now, until),) = cursor.fetchall()
+        ((now, until, self.arrived),) = cursor.fetchall()
         clock = self.database.clock
         self.now, self.steady = (now, now) if clock is None else (clock.now(), clock.steady())
         self.listened = until is not None and until > self.steady

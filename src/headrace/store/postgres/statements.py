@@ -10,9 +10,10 @@ import re
 
 from headrace.store import statements
 from headrace.store.sql import codes
+from headrace.store.sql.transaction import INLINE
 
 SCHEMA_VERSION = 1
-_CONSTANTS = {**vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "SCHEMA": "{SCHEMA}"}
+_CONSTANTS = {**vars(codes), "INLINE": INLINE, "SCHEMA_VERSION": SCHEMA_VERSION, "SCHEMA": "{SCHEMA}"}
 
 _WORDS: tuple[tuple[str, str], ...] = (
     # A subquery that locks might be run more than once by a join; an array is made once.
@@ -52,7 +53,7 @@ _ALL = {
     **statements.load("headrace.store.sql", "statements", _CONSTANTS),
     **statements.load("headrace.store.postgres", "statements", _CONSTANTS),
 }
-SCHEMA: str = _ALL.pop("schema")
+SCHEMA: str = _ALL.pop("schema") + "\n" + _ALL.pop("arrivals_schema")
 """`{SCHEMA}` stands for the name of the schema."""
 WRITING = {name: _with_locks(translate(text)) for name, text in _ALL.items()}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from headrace.records import ExchangeReply, NewJob, Put, Swept
+import msgspec
+from psycopg.errors import LockNotAvailable
+
+from headrace.errors import StoreBusy, UniqueBusy
+from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
-from headrace.store.postgres import opening, queries
+from headrace.store.postgres import calling, opening, queries, within
 from headrace.store.postgres.address import parse
-from headrace.store.postgres.database import Database
+from headrace.store.postgres.database import Database, PostgresTransaction
 from headrace.store.postgres.wakeup import Wakeups
+from headrace.store.postgres.within import Within
 from headrace.store.sql import batches, events, find, settle, sweep
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
@@ -62,6 +68,7 @@ class PostgresStore(SqlStore):
         self._guards = _NoGuards()
         opening.migrate(self.database)
         self._wakeups = Wakeups()
+        self._place = ""
 
     @property
     def durability(self) -> Durability:
@@ -69,22 +76,64 @@ class PostgresStore(SqlStore):
 
     # -- running --
 
+    def run(self, operation: Operation[T]) -> T:
+        if not isinstance(operation, Within):
+            return super().run(operation)
+        call = self._call(operation)
+        try:
+            found = calling.run(operation.connection, call)
+        except Exception as error:
+            raise within.explain(self.database.where, error) or error from error
+        return cast("T", operation.answer(msgspec.json.decode(found)))
+
+    async def arun(self, operation: Operation[T]) -> T:
+        if not isinstance(operation, Within):
+            return await super().arun(operation)
+        call = await asyncio.to_thread(self._call, operation)
+        try:
+            found = await calling.arun(operation.connection, call)
+        except Exception as error:
+            raise within.explain(self.database.where, error) or error from error
+        return cast("T", operation.answer(msgspec.json.decode(found)))
+
+    def _call(self, operation: Within[T]) -> calling.Call:
+        if operation.before is not None:
+            self.run(Step(operation.before, writes=False))
+        if not self._place:
+            self._place = self.run(Step(lambda tx: str(tx.value("place")), writes=False))
+        clock = self.database.clock
+        return operation.call(self.database.quoted, place=self._place, now=None if clock is None else clock.now())
+
     def _run(self, step: Step[T]) -> T:
         if not step.writes:
-            return self.database.read(step.work, self._guards)
-        if step.try_read_only is not None:
-            seen = self.database.read(step.try_read_only, self._guards)
+            found = self.database.read(lambda tx: None if tx.arrived else (step.work(tx),), self._guards)
+            if found is None:
+                self._run(Step(lambda _: None))  # brings in what has arrived
+                found = self.database.read(lambda tx: (step.work(tx),), self._guards)
+            return found[0]
+        try_read_only = step.try_read_only
+        if try_read_only is not None:
+            seen = self.database.read(lambda tx: None if tx.arrived else try_read_only(tx), self._guards)
             if seen is not None:
                 if step.then is not None:
                     step.then(seen)
                 return seen
         try:
-            answer, _ = self.database.write(lambda tx: self._work(step, tx), self._guards)
+            answer, _ = self.database.write(lambda tx: self._admit_and_work(step, tx), self._guards, step.keys)
+        except StoreBusy as error:
+            if step.keys and isinstance(error.__cause__, LockNotAvailable):
+                raise UniqueBusy(within.BUSY) from error
+            raise
         except Redo as other:
             return self._run(Step[T](other.work))
         if step.then is not None:
             step.then(answer)
         return answer
+
+    def _admit_and_work(self, step: Step[T], tx: PostgresTransaction) -> T:
+        if tx.arrived:
+            within.admit(tx)
+        return self._work(step, tx)
 
     def close(self) -> None:
         self.database.close()
@@ -92,7 +141,20 @@ class PostgresStore(SqlStore):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        return batches.put(jobs)
+        return within.locking(jobs, batches.put(jobs))
+
+    def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        return within.put(connection, jobs)
+
+    def known_within(self, connection: object, ids: Sequence[str]) -> Operation[list[bool]]:
+        return within.known(connection, ids)
+
+    def complete(
+        self, lease: tuple[Ref, Token, str], result: bytes | None, connection: object | None = None
+    ) -> Operation[bool]:
+        if connection is None:
+            return Step(lambda tx: settle.complete(tx, lease, result))
+        return within.complete(connection, lease, result)
 
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(tx, query, values), writes=False)

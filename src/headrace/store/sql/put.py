@@ -116,7 +116,7 @@ def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
     if job.unique_key is not None:
         if find_job(tx, job.id) is not None:
             return Put(job.id, True)  # a repeat, whatever has become of the job or its key
-        clash = _make_way(tx, job)
+        clash = make_way(tx, job)
         if clash is not None:
             return Put(clash, False)
     if tx.change("put", _row(job, now)):
@@ -138,7 +138,7 @@ def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
     return Put(job.id, True)
 
 
-def _make_way(tx: Transaction, job: NewJob) -> str | None:
+def make_way(tx: Transaction, job: NewJob) -> str | None:
     """Clear the way for a unique job, or name the job that stands in it."""
     holder = tx.maybe_row(relations.KeyHolder, "unique_holder", (job.unique_key,))
     if holder is not None and (holder.state < DONE or (holder.until is not None and holder.until > tx.now)):

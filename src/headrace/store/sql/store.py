@@ -264,6 +264,9 @@ class SqlStore(ABC):
         unrecorded = self._unrecorded.get(session, 0)
         return Step(lambda tx: settle.report(tx, session, number, unrecorded, reports, steady))
 
+    def is_completed(self, lease: tuple[Ref, Token, str]) -> Operation[bool]:
+        return Step(lambda tx: settle.is_completed(tx, lease), writes=False)
+
     def renew(
         self,
         session: str,

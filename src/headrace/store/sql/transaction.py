@@ -142,7 +142,7 @@ class Step(Operation[T], Generic[T]):
     `then` hears the answer when all is committed.
     """
 
-    __slots__ = ("then", "try_read_only", "work", "writes")
+    __slots__ = ("keys", "then", "try_read_only", "work", "writes")
 
     def __init__(
         self,
@@ -156,6 +156,8 @@ class Step(Operation[T], Generic[T]):
         self.writes = writes
         self.try_read_only = try_read_only
         self.then = then
+        self.keys: tuple[str, ...] = ()
+        """Unique keys that it gives to jobs: where writers run side by side, others that do the same come first."""
 
 
 class Steps(Operation[T], Generic[T]):

@@ -194,9 +194,6 @@ class SqliteStore(SqlStore):
 
         return Step(work) if connection is None else Within(within.check(connection, self._db.path), work)
 
-    def is_completed(self, lease: tuple[Ref, Token, str]) -> Operation[bool]:
-        return Step(lambda tx: settle.is_completed(tx, lease), writes=False)
-
     def sql(self, query: str, values: Sequence[Any]) -> Operation[Rows]:
         return Step(lambda tx: queries.run(cast("SqliteTransaction", tx), query, values), writes=False)
 

@@ -102,3 +102,15 @@ ON CONFLICT (one) DO UPDATE SET swept = ?1 WHERE upkeep.swept > ?1 OR upkeep.swe
 -- name: sweep_again
 -- There is more to sweep: any process may begin at once.
 UPDATE upkeep SET swept = 0
+
+-- name: place
+-- By what a caller's connection is known to lead here.
+SELECT place FROM meta
+
+-- name: arrivals
+-- Jobs that callers have put in transactions of theirs, and that the rules have not brought in yet.
+SELECT seq, at, id, job FROM arrival ORDER BY seq LIMIT ?1 FOR UPDATE SKIP LOCKED
+
+-- name: arrivals_delete
+-- The rules have brought these in.
+DELETE FROM arrival WHERE seq IN (SELECT value FROM json_each(?1))

@@ -1,0 +1,216 @@
+"""How a function of the schema is called on connections of callers: one statement, under a savepoint.
+
+Every operation in a caller's transaction is one call of a function that takes and returns a JSON document: all that a
+library must do is to run a statement with one value. They differ in how they spell the value, and in how they know
+whether a transaction is open. Without one there is nothing to go back to, and the call is a transaction by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from headrace.errors import ConfigurationError
+from headrace.store.callers import kind_of, unknown
+
+TAKES = (
+    "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the database of the "
+    "store"
+)
+SAVEPOINT, RELEASE, BACK = "SAVEPOINT headrace", "RELEASE SAVEPOINT headrace", "ROLLBACK TO SAVEPOINT headrace"
+_POSTGRES = "postgresql"
+
+
+class Call(NamedTuple):
+    """A function of the schema, with its name in quotes, and the document that it takes."""
+
+    function: str
+    document: str
+
+    def text(self, value: str) -> str:
+        """The statement, with this in the place of the value."""
+        return f"SELECT CAST({self.function}(CAST({value} AS jsonb)) AS text)"
+
+
+def run(connection: Any, call: Call) -> str:
+    """Call it in this thread."""
+    kind = _checked(connection)
+    if kind in _ASYNC:
+        raise ConfigurationError("This connection is async. Write 'await ....aenqueue(...)', or acomplete() in a task.")
+    return _SYNC[kind](connection, call)
+
+
+async def arun(connection: Any, call: Call) -> str:
+    """Call it from async code. A sync connection is used in a thread, while its owner waits."""
+    kind = _checked(connection)
+    if kind == "django":
+        raise ConfigurationError(
+            "Django's connection belongs to its thread. Enqueue there: await sync_to_async(task.enqueue)(...)."
+        )
+    if kind in _ASYNC:
+        return await _ASYNC[kind](connection, call)
+    return await asyncio.to_thread(_SYNC[kind], connection, call)
+
+
+def check(connection: object) -> None:
+    """Refuse what is not a connection to a PostgreSQL server."""
+    _checked(connection)
+
+
+def _checked(connection: Any) -> str:
+    kind = kind_of(connection)
+    if kind not in _SYNC and kind not in _ASYNC:
+        raise unknown(connection, TAKES)
+    vendor = _POSTGRES
+    if kind == "django":
+        vendor = connection.vendor
+    elif kind.startswith("sqlalchemy"):
+        vendor = (connection.get_bind() if kind.endswith("session") else connection).dialect.name
+    if vendor != _POSTGRES:
+        raise ConfigurationError(f"connection= takes {TAKES}; this one is to {vendor}.")
+    return kind
+
+
+# -- psycopg -------------------------------------------------------------------------------------------
+
+
+def _psycopg(connection: Any, call: Call) -> str:
+    def once() -> str:
+        with connection.cursor(row_factory=_plain) as cursor:
+            cursor.execute(_spelled(connection, call), _valued(connection, call))
+            return str(cursor.fetchone()[0])
+
+    if _alone(connection):
+        return once()
+    connection.execute(SAVEPOINT)
+    try:
+        answer = once()
+    except BaseException:
+        if not connection.broken:
+            connection.execute(BACK)
+            connection.execute(RELEASE)
+        raise
+    connection.execute(RELEASE)
+    return answer
+
+
+async def _psycopg_async(connection: Any, call: Call) -> str:
+    async def once() -> str:
+        async with connection.cursor(row_factory=_plain) as cursor:
+            await cursor.execute(_spelled(connection, call), _valued(connection, call))
+            return str((await cursor.fetchone())[0])
+
+    if _alone(connection):
+        return await once()
+    await connection.execute(SAVEPOINT)
+    try:
+        answer = await once()
+    except BaseException:
+        if not connection.broken:
+            await connection.execute(BACK)
+            await connection.execute(RELEASE)
+        raise
+    await connection.execute(RELEASE)
+    return answer
+
+
+def _alone(connection: Any) -> bool:
+    """No transaction is open, and a statement begins none. (Without autocommit the first one of any kind does.)"""
+    return connection.autocommit and not connection.info.transaction_status
+
+
+def _plain(_: Any) -> Callable[[Any], Any]:
+    """Rows as they are, whatever row factory the connection has."""
+    return tuple
+
+
+def _spelled(connection: Any, call: Call) -> str:
+    return call.text("$1" if _is_raw(connection) else "%s")
+
+
+def _valued(_: Any, call: Call) -> tuple[str]:
+    return (call.document,)
+
+
+def _is_raw(connection: Any) -> bool:
+    """Whether statements are sent as they are written: psycopg's raw cursors."""
+    return "Raw" in connection.cursor_factory.__name__
+
+
+# -- SQLAlchemy ----------------------------------------------------------------------------------------
+
+
+def _sqlalchemy(connection: Any, call: Call) -> str:
+    import sqlalchemy  # noqa: PLC0415  (it is loaded, as there is a connection of it)
+
+    statement = sqlalchemy.text(call.text(":document"))
+    if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
+        return str(connection.execute(statement, {"document": call.document}).scalar_one())
+    with connection.begin_nested():
+        return str(connection.execute(statement, {"document": call.document}).scalar_one())
+
+
+def _sqlalchemy_session(session: Any, call: Call) -> str:
+    return _sqlalchemy(session.connection(), call)
+
+
+async def _sqlalchemy_async(connection: Any, call: Call) -> str:
+    answer: str = await connection.run_sync(_sqlalchemy, call)
+    return answer
+
+
+async def _sqlalchemy_async_session(session: Any, call: Call) -> str:
+    answer: str = await session.run_sync(_sqlalchemy_session, call)
+    return answer
+
+
+# -- Django, asyncpg -----------------------------------------------------------------------------------
+
+
+def _django(connection: Any, call: Call) -> str:
+    savepoint = connection.savepoint()  # None: in autocommit mode
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(call.text("%s"), (call.document,))
+            answer = str(cursor.fetchone()[0])
+    except BaseException:
+        if savepoint is not None:
+            connection.savepoint_rollback(savepoint)
+        raise
+    if savepoint is not None:
+        connection.savepoint_commit(savepoint)
+    return answer
+
+
+async def _asyncpg(connection: Any, call: Call) -> str:
+    async with connection.transaction():  # within another it is a savepoint
+        return str(await connection.fetchval(call.text("$1"), call.document))
+
+
+_SYNC: dict[str, Callable[[Any, Call], str]] = {
+    "psycopg": _psycopg,
+    "sqlalchemy": _sqlalchemy,
+    "sqlalchemy session": _sqlalchemy_session,
+    "django": _django,
+}
+_ASYNC: dict[str, Callable[[Any, Call], Awaitable[str]]] = {
+    "psycopg async": _psycopg_async,
+    "sqlalchemy async": _sqlalchemy_async,
+    "sqlalchemy async session": _sqlalchemy_async_session,
+    "asyncpg": _asyncpg,
+}
+
+
+# -- errors --------------------------------------------------------------------------------------------
+
+
+def code_of(error: BaseException) -> str:
+    """The SQLSTATE of a library's error; '' if it has none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
+        if code:
+            return str(code)
+        seen = getattr(seen, "orig", None) or seen.__cause__
+    return ""

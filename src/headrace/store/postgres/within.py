@@ -1,0 +1,167 @@
+"""Operations in a transaction of the caller: calls of functions of the schema, on the caller's own connection.
+
+They insert, and lock nothing that belongs to other jobs, however long the caller's transaction stays open. Plain jobs
+are where workers find them as soon as the caller commits. Others are in the table `arrival` until `admit` brings them
+in by the rules, in the next transaction of any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.errors import (
+    ConfigurationError,
+    HeadraceError,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+    UniqueBusy,
+)
+from headrace.records import NewJob, Put, Ref, Token
+from headrace.store import limits
+from headrace.store.contract import Operation
+from headrace.store.postgres.calling import Call, check, code_of
+from headrace.store.postgres.database import UNIQUE_WAIT
+from headrace.store.sql import lanes
+from headrace.store.sql import put as puts
+from headrace.store.sql.transaction import Step, Transaction
+
+T = TypeVar("T")
+
+BUSY = (
+    "Another transaction has enqueued a job with the same unique key, and has been open for 2 seconds since. Nothing "
+    "was enqueued. Try again when it has ended, and keep transactions short."
+)
+ARRIVALS_AT_ONCE = 200
+"""How many jobs that have arrived one transaction brings in: about 50 ms, if all are in lanes."""
+
+_ELSEWHERE = {"HR001", "3F000", "42883", "42P01"}
+_MEANINGS: dict[str, Callable[[str, str], HeadraceError]] = {
+    "55P03": lambda _, said: UniqueBusy(BUSY),
+    "25P02": lambda _, said: StoreError(f"Your transaction has failed before ({said}): roll it back."),
+    "25006": lambda where, said: StoreReadOnly(f"{where}: your transaction only reads ({said})."),
+    "42501": lambda where, said: StoreReadOnly(
+        f"{where}: the user of your connection lacks a right ({said}). docs/transactions.md lists those it needs."
+    ),
+}
+
+
+class Within(Operation[T], Generic[T]):
+    """An operation to run on a connection of the caller. `before`: what is looked at first, on one of the store's."""
+
+    __slots__ = ("answer", "before", "connection", "document", "function")
+
+    def __init__(
+        self,
+        connection: object,
+        function: str,
+        document: dict[str, Any],
+        answer: Callable[[Any], T],
+        before: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        check(connection)
+        self.connection = connection
+        self.function = function
+        self.document = document
+        self.answer = answer
+        self.before = before
+
+    def call(self, schema: str, **more: object) -> Call:
+        """The call, in a schema (in quotes), with what the store adds to the document."""
+        return Call(f"{schema}.{self.function}", msgspec.json.encode({**self.document, **more}).decode())
+
+
+def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
+    """Put jobs. What can be wrong with them is found out before."""
+    limits.check_batch(jobs)
+    ready = [replace(job, require_worker=False) if job.require_worker else job for job in jobs]
+    plain = [job for job in ready if puts.plain(job)]
+    others = [job for job in ready if not puts.plain(job)]
+
+    def before(tx: Transaction) -> None:
+        puts.roll_call(tx, jobs)
+        lanes.check(tx, jobs)
+
+    def answer(clashes: dict[str, str]) -> list[Put]:
+        return [Put(clashes.get(job.id, job.id), job.id not in clashes) for job in jobs]
+
+    special = any(job.require_worker or job.lane is not None for job in jobs)
+    document = {"plain": plain, "others": others, "wait": str(UNIQUE_WAIT)}
+    return Within(connection, "put_within", document, answer, before if special else None)
+
+
+def known(connection: object, ids: Sequence[str]) -> Within[list[bool]]:
+    """Which of these jobs there are."""
+
+    def answer(found: list[str]) -> list[bool]:
+        return [job_id in found for job_id in ids]
+
+    return Within(connection, "known_within", {"ids": list(ids)}, answer)
+
+
+def complete(connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:
+    """Mark a hand-out as completed."""
+    ref, token, _ = lease
+    return Within(connection, "complete_within", {"ref": ref, "token": token, "result": result}, bool)
+
+
+def explain(where: str, error: Exception) -> HeadraceError | None:
+    """What an error of the caller's library means; None: it is no error of a database."""
+    code, said = code_of(error), " ".join(str(error).split())
+    if not code:
+        return None
+    if code in _ELSEWHERE:
+        return ConfigurationError(
+            f"This connection does not lead to the jobs, which are in {where} ({said}): one transaction can't span two "
+            "databases."
+        )
+    if code[:2] in ("08", "57"):
+        return StoreUnavailable(f"{where}: the server ended your transaction ({said}).")
+    return _MEANINGS[code](where, said) if code in _MEANINGS else StoreError(f"{where}: {said}")
+
+
+# -- arrivals --------------------------------------------------------------------------------------------
+
+
+class _Arrival(NamedTuple):
+    """A row of `arrival`."""
+
+    seq: int
+    at: int
+    id: str
+    job: bytes
+
+
+_decode = msgspec.json.Decoder(NewJob).decode
+
+
+def admit(tx: Transaction) -> None:
+    """Bring in jobs that have arrived, in the order of their arrival."""
+    found = [_Arrival(*row) for row in tx.rows("arrivals", (ARRIVALS_AT_ONCE,))]
+    for at, together in groupby(found, itemgetter(1)):
+        puts.bring_in(tx, list(_readable(tx, together)), at)
+    tx.execute("arrivals_delete", (tx.array([arrival.seq for arrival in found]),))
+
+
+def _readable(tx: Transaction, arrivals: Iterable[_Arrival]) -> Iterable[NewJob]:
+    for arrival in arrivals:
+        try:
+            job = _decode(arrival.job)
+        except ValueError:  # another program has written it: workers say what is wrong with it
+            job = NewJob(id=arrival.id, task="unreadable", body=arrival.job)
+        if job.unique_key is not None and puts.make_way(tx, job) is not None:
+            job = replace(job, unique_key=None)  # its transaction is committed: it is there, whatever has the key
+        yield job
+
+
+def locking(jobs: Sequence[NewJob], operation: Operation[T]) -> Operation[T]:
+    """The put of these jobs as one that waits first for transactions that are putting others with the same keys."""
+    if isinstance(operation, Step):
+        operation.keys = tuple({job.unique_key for job in jobs if job.unique_key is not None})
+    return operation
