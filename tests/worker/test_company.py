@@ -12,8 +12,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.records import Kind, Lease, Outcome, SessionInfo
-from headrace.worker.leases import Leases
-from headrace.worker.lookahead import CALM
+from headrace.worker.leases import CALM, Leases
 from headrace.worker.pump import Pump
 from headrace.worker.run import Run
 

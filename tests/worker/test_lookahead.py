@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from headrace.records import Kind, Lease, Outcome
-from headrace.worker import lookahead
+from headrace.worker import leases
 from headrace.worker.executors import line_up
-from headrace.worker.lookahead import Asking, Lookahead
+from headrace.worker.leases import Lookahead
 from headrace.worker.run import Run
+from headrace.worker.session import Asking
 
 
 def settled(ahead: Lookahead, rate: float, exchange: float) -> int:
@@ -70,7 +71,7 @@ class Exchanges:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, slots: int, seconds: float) -> None:
         self.now = 0.0
-        monkeypatch.setattr(lookahead, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.ahead = Lookahead(slots, batch=500)
         self.slots, self.seconds = slots, seconds
         self.hand = 0.0

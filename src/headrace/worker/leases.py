@@ -1,33 +1,142 @@
-"""The leases in hand: from the store's answer to their outcomes, which wait here for the next exchange."""
+"""The leases in hand: from the store's answer to their outcomes, which wait here for the next exchange.
+
+And how many to hold ready: enough for quick jobs not to wait for the store, few enough for other workers.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
-from headrace.records import Kind, Outcome, Ref
+from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Verdict
 from headrace.store.contract import Waiter
-from headrace.worker.deadlines import Deadlines
+from headrace.task import Task
+from headrace.worker.deadlines import Deadlines, start_until
 from headrace.worker.ledger import Ledger
-from headrace.worker.lookahead import Asking, Lookahead
-from headrace.worker.outcomes import release
-from headrace.worker.run import Run
+from headrace.worker.outcomes import put_off, quarantine, release
+from headrace.worker.run import Channel, Run
 from headrace.worker.session import Session
+
+if TYPE_CHECKING:
+    from headrace.worker.executors import Executor
+
+log = logging.getLogger("headrace.worker")
+
+SECONDS, MOST_SECONDS = 0.010, 0.025
+"""How much measured work may be held ready."""
+EXCHANGES = 3
+"""It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
+SLOW_MILLISECONDS = 5
+"""When no lease is started for this long while some wait, jobs are not as quick as they seemed."""
+STUCK_SECONDS = 0.1
+"""A lease that could not start for this long goes back."""
+WINDOW_SECONDS = 0.02
+"""The pace is that of about this much work."""
+CALM = 0.5
+"""Outcomes wait for company when round trips for each of them would take more than this share of the time."""
+
+
+class Lookahead:
+    """Spare leases: none at first, doubled whenever they ran out, within bounds."""
+
+    def __init__(self, slots: int, batch: int) -> None:
+        self._slots = slots
+        self._batch = batch
+        self._jobs = self._seconds = 0.0
+        """How many jobs ended lately, and in how much time in which there was work."""
+        self._working_since: float | None = None
+        """The part of that time which is not counted yet. None: it begins with the next leases."""
+        self.trip = 0.0
+        """How many seconds a round trip takes, lately."""
+        self.calm = True
+        """Whether there is time for a round trip for each job that ends."""
+        self._spare = 0
+        self.replied_at = time.monotonic()
+        """When the store last answered an exchange."""
+        self.filled_at = 0.0
+        """When it last handed out leases."""
+        self.hurried = True
+        """Whether those wait no longer for a thread that is quick."""
+
+    @property
+    def rate(self) -> float:
+        """How many jobs end in a second of work, lately."""
+        return self._jobs / self._seconds if self._seconds else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How much work is held ready."""
+        return min(max(SECONDS, EXCHANGES * self.trip), MOST_SECONDS)
+
+    @property
+    def due_at(self) -> float:
+        """When that much has been done: outcomes go out, and leases come in. What is urgent waits for that, at most."""
+        return self.replied_at + self.seconds
+
+    def replied(self, *, leases: bool) -> None:
+        """The store has answered an exchange. `leases`: it has handed out some."""
+        self.replied_at = time.monotonic()
+        if leases:
+            self.filled_at = self.replied_at
+            self.hurried = False
+            if self._working_since is None:
+                self._working_since = self.replied_at
+
+    def rested(self, seconds: float) -> None:
+        """There was nothing to do for so long."""
+        if self._working_since is not None:
+            self._working_since += seconds
+
+    def exchanged(self, seconds: float) -> None:
+        """An exchange with the store took so long."""
+        self.trip += 0.3 * (seconds - self.trip)
+        self.calm = self.rate * self.trip <= CALM
+
+    def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
+        """So many jobs ended in this much time. `ran_out`: there was hardly one left to run."""
+        if self._seconds > WINDOW_SECONDS:
+            share = WINDOW_SECONDS / self._seconds
+            self._jobs *= share
+            self._seconds *= share
+        self._jobs += jobs
+        self._seconds += max(seconds, 1e-6)
+        self.calm = self.rate * self.trip <= CALM
+        if ran_out:
+            self._spare = max(2 * self._spare, self._slots)
+
+    def stuck(self) -> None:
+        """Jobs are not as quick as they seemed."""
+        self._spare = 0
+
+    def spare(self) -> int:
+        """How many leases to hold ready now."""
+        self._spare = min(self._spare, int(self.rate * self.seconds), self._batch)
+        return self._spare
+
+    def wanted(self, ended: int, free: int) -> int:
+        """How many more leases to hold ready, as so many jobs have ended and so many slots are free.
+
+        Below zero, that many leases are held ready.
+        """
+        now = time.monotonic()
+        if ended and self._working_since is not None:
+            ran_out = free >= self._slots - 1 and self.filled_at == self.replied_at
+            self.ended(ended, now - self._working_since, ran_out=ran_out)
+        if ended or free == self._slots:
+            self._working_since = None if free == self._slots else now
+        return max(0, self.spare() - max(0, -free))
 
 
 class Leases:
     """Filled and emptied by the pump; executors call `begin`, `enter` and `end`, in any thread."""
 
     def __init__(
-        self,
-        session: Session,
-        waiter: Waiter,
-        asking: Asking,
-        ledger: Ledger | None,
-        *,
-        slots: int,
-        max_jobs: int | None,
+        self, session: Session, waiter: Waiter, ledger: Ledger | None, *, slots: int, max_jobs: int | None
     ) -> None:
         self.slots = slots
         self.left = max_jobs
@@ -49,7 +158,6 @@ class Leases:
         """When leases last came or one of them was started, on the steady clock."""
         self._waiter = waiter
         self._session = session
-        self._asking = asking
         self._ledger = ledger
         self.steady = session.steady
 
@@ -138,11 +246,86 @@ class Leases:
             self.wake()
 
     def _learn_start(self, run: Run, start_by: int, outcome: Outcome) -> None:
-        self._asking.started(start_by - (run.lease.start_within or 0), outcome)
+        self._session.asking.started(start_by - (run.lease.start_within or 0), outcome)
         if self.left is not None and outcome.kind is Kind.RELEASED and outcome.began is None:
             self.left += 1
 
     # -- for the pump --
+
+    def accept(
+        self,
+        reply: ExchangeReply,
+        tasks: Mapping[str, Task[Any, Any]],
+        channel: Channel,
+        choose: Callable[[Lease, Task[Any, Any]], Executor | str],
+    ) -> None:
+        """Hand what came to executors. `choose` says to which, or why there is none."""
+        session = self._session
+        if session.gone:  # before or after we were cut off: it is not worth knowing
+            self.outcomes.extend(release(Run(lease, None, channel)) for lease in reply.leases)
+            return
+        self.moved = self.steady()
+        if self.left is not None:
+            self.left -= len(reply.leases)
+        runs: dict[Executor, list[Run]] = {}
+        in_jobs = session.store.leases_in_jobs
+        for lease in session.still_ours(reply.leases):
+            task = tasks.get(lease.task)
+            run = Run(lease, task, channel)
+            if in_jobs:
+                run.sure_until = session.sure_until
+            if lease.start_within is not None:
+                run.start_by = session.asked + lease.start_within
+            if lease.options is not None and (until := start_until(lease)) is not None:
+                run.expire_by = session.asked + until - reply.now
+            if lease.problem:
+                self.outcomes.append(quarantine(run, lease.problem))
+            elif task is None:
+                self.outcomes.append(put_off(run, reply.now))
+            elif isinstance(executor := choose(lease, task), str):
+                self.outcomes.append(quarantine(run, executor))
+            else:
+                run.executor = executor
+                self.waiting[run] = True
+                runs.setdefault(executor, []).append(run)
+        session.asking.served(reply.leases[-1])
+        for executor, theirs in runs.items():
+            executor.submit(theirs)
+
+    def help_waiting(self, hurry: Callable[[], None]) -> None:
+        """Leases that wait get a thread each, if jobs are slow (`hurry`); those that could not start soon go back.
+
+        So a slow job hides no quick ones behind it.
+        """
+        ahead = self.ahead
+        if not ahead.hurried and self.steady() - self.moved >= SLOW_MILLISECONDS:
+            ahead.hurried = True
+            hurry()
+        if time.monotonic() - ahead.filled_at >= STUCK_SECONDS and len(self.running) >= self.slots:
+            ahead.stuck()
+            self.release_waiting()
+
+    @property
+    def due_at(self) -> float:
+        """When outcomes are to be sent, or leases that wait are to be helped, on the monotonic clock."""
+        ahead = self.ahead
+        due_at = ahead.due_at if self.outcomes else math.inf
+        if self.waiting:
+            due_at = min(due_at, ahead.filled_at + STUCK_SECONDS)
+            if not ahead.hurried:
+                due_at = min(due_at, time.monotonic() + (self.moved + SLOW_MILLISECONDS - self.steady()) / 1000)
+        return due_at
+
+    def settled(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> bool:
+        """The store has judged these outcomes. False: some of them are to be sent again, after a moment."""
+        if verdicts.count(Verdict.OK) == len(outcomes):
+            return True
+        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+            if verdict is Verdict.STALE:
+                log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
+            elif verdict is Verdict.LATER:
+                self.outcomes.append(outcome)
+        return Verdict.LATER not in verdicts
 
     def take_outcomes(self, most: int) -> list[Outcome]:
         return [self.outcomes.popleft() for _ in range(min(len(self.outcomes), most))]

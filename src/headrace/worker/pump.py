@@ -11,40 +11,33 @@ makes none.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace import crashpoints
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import ExchangeReply, Outcome, Take, Verdict
+from headrace.records import ExchangeReply, Lease, Outcome, Take
 from headrace.store.contract import TakingWaiter
+from headrace.task import Task
 from headrace.values.clock import Clock, SystemClock
-from headrace.worker.deadlines import start_until
 from headrace.worker.executors import Executor
 from headrace.worker.executors.isolated import IsolatedExecutor
 from headrace.worker.executors.loop import LoopExecutor
 from headrace.worker.executors.threads import ThreadExecutor
 from headrace.worker.leases import Leases
 from headrace.worker.ledger import Ledger
-from headrace.worker.lookahead import SLOW_MILLISECONDS, STUCK_SECONDS, Asking
-from headrace.worker.outcomes import put_off, quarantine, release
 from headrace.worker.renewals import NEWS_SECONDS, Renewals
 from headrace.worker.reports import Reports
 from headrace.worker.resources import Resources
-from headrace.worker.run import Run
-from headrace.worker.session import Session
+from headrace.worker.session import Asking, Session
 from headrace.worker.stopping import Stopping
 from headrace.worker.ticker import Ticker
 from headrace.worker.upkeep import Upkeep
-from headrace.worker.waiting import wait_and_take
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
-
-log = logging.getLogger("headrace.worker")
 
 LATER_SECONDS = 0.01
 """An outcome that a peer keeps from being settled for an instant is sent again after this."""
@@ -73,13 +66,13 @@ class Pump:
         store, steady = app.store, (clock or SystemClock()).steady
         self.app = app
         self._burst = burst
-        self.session = Session(store, session, timeout, ledger, steady)
+        asking = Asking(queues, round_robin=round_robin)
+        self.session = Session(store, session, timeout, asking, ledger, steady)
         if burst:
             self.session.patient_until = -math.inf  # its caller waits for its end
         self._waiter = store.waiter(session, queues)
         self._taking = self._waiter if isinstance(self._waiter, TakingWaiter) else None
-        self._asking = Asking(queues, round_robin=round_robin)
-        self.leases = Leases(self.session, self._waiter, self._asking, ledger, slots=slots, max_jobs=max_jobs)
+        self.leases = Leases(self.session, self._waiter, ledger, slots=slots, max_jobs=max_jobs)
         self._reports = Reports(self.session, self.leases, app.payload_limit)
         self._renewals = Renewals(self.session, self.leases)
         self._ticker = Ticker(store, steady)
@@ -143,13 +136,13 @@ class Pump:
                 raise session.cut_off()
             if leases.left == 0 and not leases.waiting and not leases.stopping:
                 stopping.make_way("its last job has started")
-            if stopping.at is not None and not stopping.go_on(self._exchange):
+            if stopping.at < math.inf and not stopping.go_on(self._exchange):
                 return
             if leases.deadlines.begun or leases.deadlines.alarms:
                 for run, reason in leases.deadlines.missed(leases.running):
                     run.stop(reason)
             if leases.waiting:
-                self._help_waiting()
+                leases.help_waiting(self._threads.hurry)
             self._look_after()
             if self._reports.waiting and time.monotonic() >= self._reports.due_at:
                 self._reports.send()
@@ -174,19 +167,6 @@ class Pump:
     def _due_now(self) -> bool:
         """The store has reached a bound in what it does at once, and has more to do."""
         return self._next_due is not None and self._next_due <= self.session.steady()
-
-    def _help_waiting(self) -> None:
-        """Leases that wait get a thread each, if jobs are slow; those that could not start soon go back.
-
-        So a slow job hides no quick ones behind it.
-        """
-        leases, ahead = self.leases, self.leases.ahead
-        if not ahead.hurried and leases.steady() - leases.moved >= SLOW_MILLISECONDS:
-            ahead.hurried = True
-            self._threads.hurry()
-        if time.monotonic() - ahead.filled_at >= STUCK_SECONDS and len(leases.running) >= leases.slots:
-            ahead.stuck()
-            leases.release_waiting()
 
     def _look_after(self) -> None:
         """Now and then: learn what was cancelled or lost, sweep up after the dead, make way when grown too large."""
@@ -217,7 +197,7 @@ class Pump:
         spare = 0 if leases.stopping or session.gone else ahead.wanted(len(outcomes), free)
         if leases.left is not None:
             spare = min(spare, leases.left - free)
-        take = self._asking.take(max(free, 0), spare) if free > 0 or spare > 0 else None
+        take = self.session.asking.take(max(free, 0), spare) if free > 0 or spare > 0 else None
         if not outcomes and take is None:
             return
         if not leases.closed:
@@ -246,75 +226,28 @@ class Pump:
         self.session.unanswered = None
         leases.ahead.rested(leases.idle())
         leases.ahead.replied(leases=bool(reply.leases))
-        later = self._apply_verdicts(outcomes, reply)
+        settled = leases.settled(outcomes, reply.verdicts)
         if reply.leases:
-            self._dispatch(reply)
+            if reply.ends is not None:
+                self._renewals.handed_out(reply.ends - reply.now)
+            leases.accept(reply, self.app.tasks, self._reports, self._executor)
         asked = 0 if take is None else take.slots + take.spare
         self._wants_more = bool(asked) and len(reply.leases) == asked and not leases.stopping
         self._next_due = None if reply.next_due is None else reply.next_due - reply.now + self.session.steady()
         if reply.next_tick is not None or self._ticker.next is not None:
             self._ticker.expect(None if reply.next_tick is None else reply.next_tick - reply.now)
-        if later and leases.closed:
+        if not settled and leases.closed:
             time.sleep(LATER_SECONDS)
-        elif later and self._waiter.wait(LATER_SECONDS):
+        elif not settled and self._waiter.wait(LATER_SECONDS):
             self._wants_more = self._renewals.news = True
 
-    def _apply_verdicts(self, outcomes: Sequence[Outcome], reply: ExchangeReply) -> bool:
-        """True: some outcomes are to be sent again, after a moment."""
-        if reply.verdicts.count(Verdict.OK) == len(outcomes):
-            return False
-        for outcome, verdict in zip(outcomes, reply.verdicts, strict=True):
-            if verdict is Verdict.STALE:
-                log.warning("job %s: its lease was lost; the outcome does not count", outcome.id)
-            elif verdict is Verdict.LATER:
-                self.leases.outcomes.append(outcome)
-        return Verdict.LATER in reply.verdicts
-
-    # -- handing out --
-
-    def _dispatch(self, reply: ExchangeReply) -> None:
-        """Hand leases to the executors that can run them."""
-        session, leases = self.session, self.leases
-        if session.gone:  # before or after we were cut off: it is not worth knowing
-            leases.outcomes.extend(release(Run(lease, None, self._reports)) for lease in reply.leases)
-            return
-        leases.moved = leases.steady()
-        if leases.left is not None:
-            leases.left -= len(reply.leases)
-        if reply.ends is not None:
-            self._renewals.handed_out(reply.ends - reply.now)
-        threads, loop, isolated = self._threads, self._loop, self._isolated
-        runs: dict[Executor, list[Run]] = {threads: [], loop: [], isolated: []}
-        tasks = self.app.tasks
-        in_jobs = session.store.leases_in_jobs
-        for lease in session.still_ours(reply.leases):
-            task = tasks.get(lease.task)
-            run = Run(lease, task, self._reports)
-            if in_jobs:
-                run.sure_until = session.sure_until
-            if lease.start_within is not None:
-                run.start_by = session.asked + lease.start_within
-            if lease.options is not None and (until := start_until(lease)) is not None:
-                run.expire_by = session.asked + until - reply.now
-            if lease.problem:
-                leases.outcomes.append(quarantine(run, lease.problem))
-                continue
-            if task is None:
-                leases.outcomes.append(put_off(run, reply.now))
-                continue
-            run.executor = loop if task.is_async else threads
-            if task.options.isolate or (lease.crashes and isolated.available):
-                # After a crash a job runs with nothing else in its process, so that only the guilty one crashes again.
-                if not isolated.available:
-                    leases.outcomes.append(quarantine(run, isolated.why_not))
-                    continue
-                run.executor = isolated
-            leases.waiting[run] = True
-            runs[run.executor].append(run)
-        self._asking.served(reply.leases[-1])
-        for executor, theirs in runs.items():
-            if theirs:
-                executor.submit(theirs)
+    def _executor(self, lease: Lease, task: Task[Any, Any]) -> Executor | str:
+        """Where a job runs; or why it can't."""
+        isolated = self._isolated
+        # After a crash a job runs with nothing else in its process, so that only the guilty one crashes again.
+        if task.options.isolate or (lease.crashes and isolated.available):
+            return isolated if isolated.available else isolated.why_not
+        return self._loop if task.is_async else self._threads
 
     # -- sleeping --
 
@@ -342,12 +275,24 @@ class Pump:
         )
 
     def _wait_and_take(self) -> None:
-        """Done by a thread that can run what comes, while the pump rests."""
+        """Have the store hand out work in the moment that there is some, and run it: there is no hand-over between news
+        and run. Done by a thread that can run what comes, while the pump rests.
+        """
         assert self._taking is not None
-        take = self._asking.take(self.leases.room, 0)
-        reply = wait_and_take(self._taking, self.session, self.leases, take, self._meanwhile)
-        if reply is not None:
-            self._apply_reply((), take, reply)
+        session = self.session
+        take = session.asking.take(self.leases.room, 0)
+        request = session.exchange((), take)
+        sent: int | None = session.asked
+        reply = self._taking.wait_and_run(request, self._meanwhile)
+        self.leases.asleep = False
+        if self.leases.closed:
+            return
+        if reply is None:
+            reply, sent = session.insist(request), None
+        else:
+            session.find_out_when(reply)
+        session.is_alive(reply.ends, reply.now, sent)
+        self._apply_reply((), take, reply)
 
     def _meanwhile(self) -> float | None:
         """What an idle pump does all the same. Returns when to do so again; None: there is more to do."""
@@ -361,22 +306,14 @@ class Pump:
     def _patience(self, until: float) -> float:
         """For how many seconds there is nothing to do, at most until then (on the monotonic clock)."""
         leases, renewals = self.leases, self._renewals
-        now = time.monotonic()
+        until = min(until, leases.due_at, self._stopping.at)
         if leases.in_hand:
             until = min(until, renewals.checked_at + renewals.seconds)
-        if leases.waiting:
-            until = min(until, leases.ahead.filled_at + STUCK_SECONDS)
-            if not leases.ahead.hurried:
-                until = min(until, now + (leases.moved + SLOW_MILLISECONDS - self.session.steady()) / 1000)
-        if leases.outcomes:
-            until = min(until, leases.ahead.due_at)
-        if self._reports.waiting:
-            until = min(until, self._reports.due_at)
         if renewals.news and leases.running:
             until = min(until, renewals.checked_at + NEWS_SECONDS)
-        if self._stopping.at is not None:
-            until = min(until, self._stopping.at)
-        timeout = max(until - now, 0.001)
+        if self._reports.waiting:
+            until = min(until, self._reports.due_at)
+        timeout = max(until - time.monotonic(), 0.001)
         steady = self.session.steady()
         due = self._next_due if leases.room > 0 else None
         tick = None if leases.stopping else self._ticker.next

@@ -1,4 +1,7 @@
-"""The pump's end of its session: numbered requests, repeated until the store answers, and how long it surely lives."""
+"""The pump's end of its session: numbered requests, repeated until the store answers, and how long it surely lives.
+
+And what they ask for: from which queues jobs are taken, and how soon they can start.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import itertools
 import logging
 import math
 import random
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from headrace.errors import MaybeApplied, SessionGone, StoreUnavailable
 from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, Token
 from headrace.store import Operation, Store
+from headrace.values.glob import fits, is_glob
 from headrace.worker.deadlines import start_until
 from headrace.worker.ledger import Ledger
 
@@ -45,6 +51,12 @@ def renew_within(timeout: int, *, idle: bool) -> int:
     return max(often, min(timeout * 8 // 15, timeout - IDLE_SLACK)) if idle else often
 
 
+LONGEST_GRACE = 1_000
+"""Milliseconds that a worker which was late asks for, at most, to start jobs of lanes with a rate."""
+DELAYS = 6
+"""How many takes a worker goes by to tell how long it needs to start such jobs."""
+
+
 class CutOff(SessionGone):
     """The session could not be renewed in time: other workers may have its jobs by now."""
 
@@ -53,9 +65,16 @@ class Session:
     """Used by the pump, or by the thread that waits in its stead; the flags are read by all."""
 
     def __init__(
-        self, store: Store, session: str, timeout: int, ledger: Ledger | None, steady: Callable[[], int]
+        self,
+        store: Store,
+        session: str,
+        timeout: int,
+        asking: Asking,
+        ledger: Ledger | None,
+        steady: Callable[[], int],
     ) -> None:
         self.store = store
+        self.asking = asking
         self.id = session
         self.timeout = timeout
         self.steady = steady
@@ -159,6 +178,50 @@ class Session:
 
     def cut_off(self) -> CutOff:
         return CutOff(f"Session {self.id} could not be renewed in time.")
+
+
+class Asking:
+    """From which queues to take, in which order; and how much time it may take here to start a job."""
+
+    def __init__(self, queues: Sequence[str], *, round_robin: bool) -> None:
+        self._queues = tuple(queues)
+        self._named = frozenset(() if any(map(is_glob, queues)) else queues)
+        """The queues, if they are named one by one: there may be thousands."""
+        self._round_robin = round_robin
+        self._delays: deque[tuple[int, int]] = deque(maxlen=DELAYS)
+        """Of the last takes from lanes with a rate: when they were asked for, and how many milliseconds after that the
+        last of their jobs started, or would have."""
+        self._learning = threading.Lock()
+        self._grace = 0
+        """How long it may take here from asking for a job to its start, in milliseconds. 0: no longer than usual."""
+
+    def take(self, slots: int, spare: int) -> Take:
+        return Take(self._queues, slots, spare, self._round_robin, self._grace)
+
+    def served(self, last: Lease) -> None:
+        """With round robin, the next batch begins with the queue after the one that was served last."""
+        if not self._round_robin:
+            return
+        if last.queue in self._named:
+            place = self._queues.index(last.queue) + 1
+        else:
+            place = next((i for i, name in enumerate(self._queues) if fits(name, last.queue)), -1) + 1
+        self._queues = self._queues[place:] + self._queues[:place]
+
+    def started(self, asked: int, outcome: Outcome) -> None:
+        """A job of a lane with a rate was in time, or not: ask for the time that it usually takes here, and some more.
+
+        Called by executors, in any thread. The rate loses twice the time that is asked for, a job that comes late no
+        more than its delay: one late take among several in time is no reason to ask for more.
+        """
+        moment = outcome.ended if outcome.began is None else outcome.began
+        delay = (moment or 0) - asked
+        with self._learning:
+            if self._delays and self._delays[-1][0] == asked:
+                delay = max(delay, self._delays.pop()[1])
+            self._delays.append((asked, delay))
+            known = sorted(delay for _, delay in self._delays)
+        self._grace = min(3 * known[len(known) // 2 - 1] // 2, LONGEST_GRACE) if len(known) > 1 else 0
 
 
 def _is_timed(lease: Lease) -> bool:

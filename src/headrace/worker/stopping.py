@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -32,14 +33,13 @@ class Stopping:
         self._reports = reports
         self._renewals = renewals
         self._waiter = waiter
-        self.at: float | None = None
-        """When what still runs is stopped, on the monotonic clock. None: nothing is to stop."""
+        self.at = math.inf
+        """When what still runs is stopped, on the monotonic clock."""
         self.recycling = False
 
     def stop(self, grace: float = 0.0) -> None:
         """Stop taking; let what runs finish for so many seconds; give the rest back. A second call may shorten it."""
-        end = time.monotonic() + grace
-        self.at = end if self.at is None else min(self.at, end)
+        self.at = min(self.at, time.monotonic() + grace)
         self._session.patient_until = min(self._session.patient_until, self.at)
         self._leases.stopping = True
         self._waiter.poke()
@@ -61,7 +61,6 @@ class Stopping:
 
     def go_on(self, settle: Settle) -> bool:
         """Give back what has not started, wait for what has. False when there is nothing left to do."""
-        assert self.at is not None
         leases = self._leases
         leases.release_waiting()
         if time.monotonic() >= self.at:
