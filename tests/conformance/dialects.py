@@ -118,7 +118,7 @@ def workkit(_: Path, clock: Clock, **options: Any) -> Any:
             salts[job.id, job.body] = next(
                 salt
                 for salt in itertools.count()
-                if job_id(canonical(job.task, moment, [job.id, job.body.hex(), salt])).startswith(place)
+                if job_id(canonical(job.task, moment, [job.id, job.body.hex(), salt], job.id)).startswith(place)
             )
         return json.dumps([job.id, job.body.hex(), salts[job.id, job.body]]).encode()
 

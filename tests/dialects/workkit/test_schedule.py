@@ -87,7 +87,7 @@ def test_cron_is_kept_as_given(s: Schedule, scene: Scene) -> None:
 def test_add_now_is_due_at_once_whenever_in_the_second_it_was_made(s: Schedule, scene: Scene) -> None:
     for number in range(3):
         identity = s.add_now(clear, str(number))
-        assert scene.scores[identity] <= milliseconds(server_now(scene)) + 1
+        assert 0 <= milliseconds(server_now(scene)) + 1 - scene.scores[identity] < 250  # not the start of the second
         time.sleep(0.27)  # elsewhere in the second
 
 

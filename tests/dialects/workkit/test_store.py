@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from headrace import Headrace, Retry, Snooze, State, current
 from headrace.dialects.workkit import WorkKitStore
 from headrace.dialects.workkit.address import make_settings, url_of
 from headrace.errors import ConfigurationError, Unsupported
-from headrace.records import Filter
+from headrace.records import Filter, NewJob
+from headrace.values.clock import ManualClock
 from processes import TESTS, environment, eventually, worker_process
 from store.redis.servers import Server
 
@@ -52,14 +54,45 @@ def test_enqueue_writes_what_a_peer_can_read(app: Headrace, scene: Scene) -> Non
     def send(to: str, cc: list[str] | None = None) -> None: ...
 
     job = send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b", cc=["c"])
-    assert scene.jobs == {
-        job.id: r"""{"args":["a@b",["c"]],"cron":"2030 1 2 * 3 4 5","job":"#'your-app.mail\/send-it"}"""
-    }
+    ((identity, text),) = scene.jobs.items()
+    call = json.loads(text)["headrace"]
+    assert text.replace(call, "CALL") == (
+        r"""{"args":["a@b",["c"]],"cron":"2030 1 2 * 3 4 5","headrace":"CALL","job":"#'your-app.mail\/send-it"}"""
+    )
+    assert job.id == identity == hashlib.sha1(text.encode()).hexdigest()
     assert scene.scores == {job.id: 1893553445000}
     assert scene.keys == {scene.jobs_key, scene.next_key}
     assert (job.state, job.task, job.queue) == (State.SCHEDULED, "your_app.mail:send_it", scene.name)
     assert json.loads(job.snapshot.body) == {"to": "a@b", "cc": ["c"]}
-    assert not send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b", ["c"]).created_now
+
+
+def test_each_enqueue_is_a_job_of_its_own(app: Headrace, scene: Scene) -> None:
+    runs: list[str] = []
+
+    @app.task
+    def send(to: str) -> None:
+        runs.append(to)
+
+    later = [send.using(run_after="2030-01-02T03:04:05Z").enqueue("a@b") for _ in range(2)]
+    assert len({job.id for job in later}) == 2
+    assert all(job.created_now for job in later)
+    for _ in range(2):
+        send.enqueue("c@d")
+    app.worker().run_until_empty()
+    assert runs == ["c@d", "c@d"]
+    assert set(scene.jobs) == {job.id for job in later}
+
+
+def test_jobs_for_now_are_first_in_first_out(url: str, scene: Scene) -> None:
+    """Up to one in a millisecond: a batch takes those up to the call's, and none is in the future."""
+    clock = ManualClock(1_893_553_445_678)
+    with closing(WorkKitStore(url, clock=clock)) as store:
+        first = store.run(store.put([NewJob(id=f"a{n}", task="t", body=b"[]") for n in range(3)]))
+        clock.advance(10)
+        second = store.run(store.put([NewJob(id=f"b{n}", task="t", body=b"[]") for n in range(2)]))
+        assert [scene.scores[put.id] - 1_893_553_445_000 for put in (*first, *second)] == [676, 677, 678, 687, 688]
+        assert all(json.loads(text)["cron"] == "2030 1 2 * 3 4 5" for text in scene.jobs.values())
+        assert [entry.id for entry in store.run(store.entries())] == [put.id for put in (*first, *second)]
 
 
 def test_a_worker_runs_typed_tasks_and_leaves_nothing(app: Headrace, scene: Scene) -> None:

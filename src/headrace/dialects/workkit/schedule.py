@@ -173,7 +173,7 @@ class Schedule:
     def add_now(self, function: Function, *args: Any) -> str:
         """Have it run at once. Two such calls with the same arguments within a second are one job."""
         order = self.store.settings.cron_order
-        return self._add(function, args, lambda now: in_order(cron_of(now // 1000 * 1000), order))
+        return self._add(function, args, lambda now: in_order(cron_of(now // 1000 * 1000), order), at_once=True)
 
     def _cron(self, kind: str, value: Any, now: int) -> str:
         """The cron, as this schedule writes it, of what was said at a given moment."""
@@ -186,7 +186,9 @@ class Schedule:
         except ScheduleError as error:
             raise ConfigurationError(f"{kind}={value!r}: {error}.") from None
 
-    def _add(self, function: Function, args: tuple[Any, ...], cron_at: Callable[[int], str]) -> str:
+    def _add(
+        self, function: Function, args: tuple[Any, ...], cron_at: Callable[[int], str], *, at_once: bool = False
+    ) -> str:
         job, values = self._call(function, args)
         store, order = self.store, self.store.settings.cron_order
 
@@ -194,7 +196,7 @@ class Schedule:
             yield from store.ask_time()
             now = store.timekeeper.now()
             cron = cron_at(now)
-            due = first_time(read_cron(cron, order), now)
+            due = store.timekeeper.instants(1)[0] if at_once else first_time(read_cron(cron, order), now)
             if due is None:
                 raise ConfigurationError(f"'{cron}' never comes again: nothing was scheduled.")
             text = canonical(job, cron, values)

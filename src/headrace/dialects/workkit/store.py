@@ -126,18 +126,24 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
                 return []
             yield from self.ask_time()
             now = self.timekeeper.now()
-            new = [self._new_entry(job, args, now) for job, args in zip(jobs, arguments, strict=True)]
+            moments = [job.run_at if job.run_at is not None else now + (job.delay or 0) for job in jobs]
+            instants = iter(self.timekeeper.instants(sum(moment <= now for moment in moments)))
+            new = [
+                # A later moment is rounded up, so that a delay is never short.
+                self._new_entry(job, args, now // 1000 * 1000, next(instants))
+                if moment <= now
+                else self._new_entry(job, args, -(-moment // 1000) * 1000)
+                for job, args, moment in zip(jobs, arguments, moments, strict=True)
+            ]
             created = yield self.insert(new, now)
             return [Put(entry.id, is_new) for entry, is_new in zip(new, created, strict=True)]
 
         return Steps(work)
 
-    def _new_entry(self, job: NewJob, args: list[Any], now: int) -> NewEntry:
-        moment = job.run_at if job.run_at is not None else now + (job.delay or 0)
-        # "Now" is the present second, which has begun; a later moment is rounded up, so that a delay is never short.
-        due = now // 1000 * 1000 if moment <= now else -(-moment // 1000) * 1000
-        text = canonical(wire_name(job.task), in_order(cron_of(due), self.settings.cron_order), args)
-        return NewEntry(job_id(text), text, due)
+    def _new_entry(self, job: NewJob, args: list[Any], second: int, score: int | None = None) -> NewEntry:
+        cron = in_order(cron_of(second), self.settings.cron_order)
+        text = canonical(wire_name(job.task), cron, args, job.id)
+        return NewEntry(job_id(text), text, second if score is None else score)
 
     def insert(self, entries: Sequence[NewEntry], now: int) -> Script[list[bool]]:
         """The published insertion. A repeat can be told from a new job while the first can't have run."""

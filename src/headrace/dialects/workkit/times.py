@@ -118,6 +118,7 @@ class Timekeeper:
         self._steady = SystemClock().steady if clock is None else clock.steady
         self._ahead: int | None = None
         self._told_at = 0
+        self._last = 0
 
     def told(self, now: int) -> None:
         """The server has just said what time it is."""
@@ -134,6 +135,21 @@ class Timekeeper:
             return self._clock.now()
         assert self._ahead is not None
         return self._steady() + self._ahead
+
+    def instants(self, count: int) -> list[int]:
+        """Scores of that many jobs that are due now, first in, first out: the milliseconds up to now.
+
+        They grow from call to call. None is in the future, so the order of more than one job a millisecond is not kept.
+
+        >>> from headrace.values.clock import ManualClock
+        >>> keeper = Timekeeper(ManualClock(now=5_000))
+        >>> keeper.instants(3), keeper.instants(1)
+        ([4998, 4999, 5000], [5000])
+        """
+        now = self.now()
+        first = max(self._last + 1, now - count + 1)
+        self._last = min(first + count - 1, now)
+        return [min(first + place, now) for place in range(count)]
 
     def steady(self) -> int:
         return self._steady()
