@@ -19,7 +19,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for `entry` (or for `store`) runs once for each store that claims what the test is about."""
     if "entry" in metafunc.fixturenames:
         module = metafunc.module.__name__.rpartition(".")[2]
-        chosen = [entry for entry in STORES if entry.runs(module, needs(metafunc.definition))]
+        able = [entry for entry in STORES if entry.runs(module, needs(metafunc.definition))]
+        chosen = [variant for entry in able for variant in entry.variants(module)]
         marked = [pytest.param(entry, id=entry.name, marks=[pytest.mark.server] * entry.server) for entry in chosen]
         metafunc.parametrize("entry", marked)
 
@@ -56,7 +57,7 @@ def mark_difference(item: Any, entry: Entry) -> None:
     elif found.says is not None:
         item.add_marker(pytest.mark.refused(found.raises, found.says))
     else:
-        reason = f"docs/dialects/{entry.name}.md: {found.row}"
+        reason = f"docs/dialects/{entry.name.partition('@')[0]}.md: {found.row}"
         item.add_marker(pytest.mark.xfail(strict=True, raises=found.raises, reason=reason))
 
 

@@ -1,7 +1,7 @@
 """The dialects as entries of the registry: how to open one for a test.
 
-Those on Redis share one server. WorkKit gets a name of its own for each test; GearMonkey and Qless have no names, and
-hworker's queues are keys of the server, so these get a database that is emptied.
+Those on Redis share one server, unless a test names another `program`. WorkKit gets a name of its own for each test;
+GearMonkey and Qless have no names, and hworker's queues are keys of the server, so these get an empty database.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def _name() -> str:
     return f"suite-{os.getpid()}-{next(_numbers)}"
 
 
-def _empty(dialect: str) -> str:
+def _empty(dialect: str, program: str = "") -> str:
     """The URL of an empty database."""
-    server = servers.shared()
+    server = servers.shared(program)
     with server.client() as client:
         client.execute_command("SELECT", DATABASES[dialect])
         client.flushdb()
     return f"{dialect}+{server.url}?db={DATABASES[dialect]}"
 
 
-def gearmonkey(_: Path, clock: Clock, **options: Any) -> Any:
-    return GearMonkeyStore(_empty("gearmonkey"), clock=clock, **options)
+def gearmonkey(_: Path, clock: Clock, program: str = "", **options: Any) -> Any:
+    return GearMonkeyStore(_empty("gearmonkey", program), clock=clock, **options)
 
 
 class _Json(Translated):
@@ -84,8 +84,8 @@ def _with_data(said: T) -> T:
     return said if data is None else replace(said, data=json.dumps(data.decode("latin-1")).encode())  # type: ignore[type-var]
 
 
-def qless(_: Path, clock: Clock, **options: Any) -> Any:
-    return _Json(QlessStore(_empty("qless"), clock=clock, **options), as_object, from_object)
+def qless(_: Path, clock: Clock, program: str = "", **options: Any) -> Any:
+    return _Json(QlessStore(_empty("qless", program), clock=clock, **options), as_object, from_object)
 
 
 def as_object(job: NewJob) -> bytes:

@@ -17,7 +17,7 @@ from .traits import Difference, Trait
 LACKS: dict[str, Mapping[Trait, Difference]] = {
     "bedrock": {
         Trait.IDS: Difference("ids of your own"),
-        Trait.OPTIONS: Difference("`using(...)`", refused="retries"),
+        Trait.OPTIONS: Difference("options of a job", refused="retries"),
         Trait.OWNER: Difference("owner"),
         Trait.TOKENS: Difference("tokens"),
         Trait.ERRORS: Difference("results and errors"),
@@ -36,7 +36,7 @@ LACKS: dict[str, Mapping[Trait, Difference]] = {
     },
     "hworker": {
         Trait.IDS: Difference("ids of your own"),
-        Trait.OPTIONS: Difference("`using(...)`", refused="retries"),
+        Trait.OPTIONS: Difference("options of a job", refused="retries"),
         Trait.OWNER: Difference("owner"),
         Trait.TOKENS: Difference("tokens"),
         Trait.ERRORS: Difference("results and errors"),
@@ -97,9 +97,9 @@ LACKS: dict[str, Mapping[Trait, Difference]] = {
 DIFFERS: dict[str, Mapping[str, Difference]] = {
     "bedrock": {
         "test_names_may_be_any_text[name3]": Difference(
-            "task, queue", Unsupported, says=r"'x{200}/x{200}' cannot be a Bedrock job's name: up to 255 bytes, .*"
+            "names", Unsupported, says=r"'x{200}/x{200}' cannot be a Bedrock job's name: up to 255 bytes, .*"
         ),
-        "test_names_may_be_any_text[a:b/c]": Difference("task, queue"),
+        "test_names_may_be_any_text[a:b/c]": Difference("names"),
         "test_delete_of_a_running_job_loses_it_to_its_session": Difference("cancelling"),
         "test_an_attempt_is_charged_only_when_the_outcome_says_so[2]": Difference("crashes"),
         "test_an_attempt_is_charged_only_when_the_outcome_says_so[3]": Difference("crashes"),

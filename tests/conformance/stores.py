@@ -8,7 +8,8 @@ the few tests that differ though it has their traits are in `differs`. Those run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,8 @@ class Entry:
     """Whether it can take part in a transaction of its caller."""
     shared: bool = False
     """Whether another store with the same URL, in any process, has the same jobs."""
+    everywhere: frozenset[str] = frozenset()
+    """Modules that run on every redis-server there is here: a script that one accepts another may refuse."""
     histories: int = 20
     """How many random histories to play, times `HEADRACE_VOLUME`."""
     depth: int = 2
@@ -128,6 +131,14 @@ class Entry:
     def runs(self, module: str, needs: set[Claim]) -> bool:
         """Whether a test is for this store."""
         return module not in self.elsewhere and {*needs, MODULES[module]} <= self.claims
+
+    def variants(self, module: str) -> list[Entry]:
+        """The entry, and the same on the other servers there are."""
+        others = list(servers.programs())[1:] if module in self.everywhere else []
+        return [
+            self,
+            *(replace(self, name=f"{self.name}@{other}", make=partial(self.make, program=other)) for other in others),
+        ]
 
     def difference(self, test: str, witnessed: Sequence[Trait]) -> Difference | None:
         """What a test does here instead of passing; None: it must pass."""
@@ -217,12 +228,21 @@ STORES = [
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     *postgres_entries(),
     _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other", "special", "stage 2")),
-    _dialect("gearmonkey", dialects.gearmonkey, GearMonkeyStore, tasks=("task", "t")),
+    _dialect(
+        "gearmonkey",
+        dialects.gearmonkey,
+        GearMonkeyStore,
+        tasks=("task", "t"),
+        everywhere=frozenset(
+            {"test_core", "test_cancel_delete_revive", "test_fence", "test_find_counts", "test_sessions"}
+        ),
+    ),
     _dialect("hworker", dialects.hworker, HworkerStore),
     _dialect(
         "qless",
         dialects.qless,
         QlessStore,
+        everywhere=frozenset({"test_core", "test_fence"}),
         elsewhere=dict.fromkeys(
             ["test_schedules", "test_schedule_policies"], "tests/dialects/qless/test_schedule_contract.py"
         ),
