@@ -17,6 +17,7 @@ table with the dialect's page and with what the store does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
@@ -37,6 +38,7 @@ from headrace.records import (
 )
 from headrace.store.contract import Custody, Durability, Facet, Guard, NoGuard, Operation, Waiter
 from headrace.store.urls import HiddenUrl, shown_url
+from headrace.store.wakeup import Pokes
 
 if TYPE_CHECKING:
     from headrace.dialects.lease_book import LeaseBook, Session
@@ -114,6 +116,32 @@ class DialectStore:
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Nothing to do, unless a dialect overrides this."""
         return self.known(Swept)
+
+
+class BlockingWaiter:
+    """A waiter that blocks a thread, for event loops too: what it waits for is not a subscription."""
+
+    def __init__(self) -> None:
+        self._pokes = Pokes()
+
+    def arm(self) -> None:
+        """Nothing to do, unless a dialect overrides this."""
+
+    def wait(self, timeout: float | None) -> bool:
+        raise NotImplementedError
+
+    async def wait_async(self, timeout: float | None) -> bool:
+        try:
+            return await asyncio.to_thread(self.wait, timeout)
+        except asyncio.CancelledError:
+            self.poke()  # the thread must not wait on
+            raise
+
+    def poke(self) -> None:
+        self._pokes.poke()
+
+    def close(self) -> None:
+        self._pokes.close()
 
 
 class Exchanges(Protocol[S_contra]):

@@ -14,7 +14,7 @@ from headrace.store.redis.shared import OnRedis
 from headrace.values.clock import Clock, SystemClock
 
 T = TypeVar("T")
-Work = Generator[Script[Any], Any, T]
+Stepwise = Generator[Script[Any], Any, T]
 """An operation in several steps: yields scripts and gets their replies. `Steps` runs it."""
 
 
@@ -29,13 +29,13 @@ class RedisDialect(OnRedis, DialectStore):
     leases_in_jobs = True
 
     def known(self, answer: Callable[[], T]) -> Steps[T]:
-        def work() -> Work[T]:
+        def work() -> Stepwise[T]:
             return answer()
             yield  # nothing is sent: a generator all the same
 
         return Steps(work)
 
-    def work(self, begin: Callable[[], Work[T]]) -> Steps[T]:
+    def work(self, begin: Callable[[], Stepwise[T]]) -> Steps[T]:
         return Steps(begin)
 
 

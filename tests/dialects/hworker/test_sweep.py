@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.dialects.hworker.driver import HworkerDriver
-from headrace.dialects.hworker.keys import Keys
+from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.sweep import Monitor, Sweep
 from headrace.store.redis.addresses import parse
 from headrace.store.redis.operation import Steps

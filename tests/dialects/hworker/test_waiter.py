@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.dialects.hworker.driver import HworkerDriver
-from headrace.dialects.hworker.keys import Keys
+from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.waiter import LONGEST_PAUSE, ListWaiter
 from headrace.store.redis.addresses import parse
 from processes import eventually

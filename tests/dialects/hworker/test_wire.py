@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.dialects.hworker import wire
-from headrace.dialects.hworker.driver import HworkerDriver, Request
+from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.dialects.hworker.times import read_time, to_datetime
 from headrace.errors import StoreCorrupt
+from headrace.store.redis.operation import Script
 from processes import SOURCE
 from store.redis.servers import Server
 
@@ -184,5 +185,5 @@ def test_a_key_that_is_not_ours_stops_every_script_before_it_writes(
     keys = [queue.jobs_key, queue.progress_key, queue.broken_key, queue.failed_key]
     queue.client.set(keys[kind], "something else")
     with pytest.raises(StoreCorrupt, match=re.escape(keys[kind])):
-        made._driver.run(Request(script, (queue.name,), (b"1", b"0", b"0", b"0"), lambda reply, _: reply))
+        made._driver.run(Script(script, (b"1", b"0", b"0", b"0"), lambda reply, _: reply, keys=(queue.name,)))
     assert queue.keys == {keys[kind]}

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Work(Operation[T], Generic[T]):
+class Requests(Operation[T], Generic[T]):
     """An operation: a function that makes its requests."""
 
     __slots__ = ("work",)
@@ -106,16 +106,16 @@ class BedrockStore(OwnerlessStore[Session]):
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
-        return cast("Work[T]", operation).work()
+        return cast("Requests[T]", operation).work()
 
     async def arun(self, operation: Operation[T]) -> T:
         return await asyncio.to_thread(self.run, operation)
 
     def known(self, answer: Callable[[], T]) -> Operation[T]:
-        return Work(answer)
+        return Requests(answer)
 
     def work(self, begin: Callable[[], T]) -> Operation[T]:
-        return Work(begin)
+        return Requests(begin)
 
     def close(self) -> None:
         self.client.close()
@@ -140,7 +140,7 @@ class BedrockStore(OwnerlessStore[Session]):
         self.refuse_options(jobs)
         for job in jobs:
             mapping.check_name(job)
-        return Work(lambda: self._put(jobs))
+        return Requests(lambda: self._put(jobs))
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
         new = [mapping.creation(job, self._tasks, self.timeout, self._clock.now()) for job in jobs]
@@ -148,16 +148,16 @@ class BedrockStore(OwnerlessStore[Session]):
         return [Put(str(job_id), created=True) for job_id in ids]
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Work(lambda: find.get(self.client, ids, self._tasks, self._clock.now()))
+        return Requests(lambda: find.get(self.client, ids, self._tasks, self._clock.now()))
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Work(lambda: find.find(self.client, wanted, self._tasks, self._clock.now()))
+        return Requests(lambda: find.find(self.client, wanted, self._tasks, self._clock.now()))
 
     def counts(self) -> Operation[list[Counts]]:
-        return Work(lambda: find.counts(self.client, self._tasks, self._clock.now()))
+        return Requests(lambda: find.counts(self.client, self._tasks, self._clock.now()))
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        return Work(lambda: find.history(self.client, job_id, self._tasks, self._clock.now()))
+        return Requests(lambda: find.history(self.client, job_id, self._tasks, self._clock.now()))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """A child is cancelled; any other job that waits is deleted. A worker cannot be told."""
@@ -178,7 +178,7 @@ class BedrockStore(OwnerlessStore[Session]):
                 return job_id.isdecimal() and act(int(job_id))
             return False
 
-        return Work(lambda: [acted(job_id) for job_id in ids])
+        return Requests(lambda: [acted(job_id) for job_id in ids])
 
     def _cancel(self, job_id: int) -> bool:
         if self.client.query_job(job_id)["state"] in ("RUNNING", "PAUSED", "FINISHED"):
@@ -215,7 +215,7 @@ class BedrockStore(OwnerlessStore[Session]):
                 self.book.open(session, self._clock.now())
             return self._clock.now()
 
-        return Work(begin)
+        return Requests(begin)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return GetJobsWaiter(self.client, self.book.get(session))

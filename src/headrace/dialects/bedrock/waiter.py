@@ -7,17 +7,17 @@ side of the connection and reads until the server has hung up, so that a job han
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from contextlib import suppress
 
+from headrace.dialects.base import BlockingWaiter
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.hosts import NotSent
 from headrace.dialects.bedrock.client.replies import BedrockError, ReplyReader, WaitTimeout
 from headrace.dialects.bedrock.exchange import get_found
 from headrace.dialects.bedrock.sessions import Session
-from headrace.store.wakeup import Pokes, readable
+from headrace.store.wakeup import readable
 
 HOLD = 60_000
 """Milliseconds that one request waits."""
@@ -25,20 +25,17 @@ PAUSE = 1.0
 """Seconds between two looks where a server does not wait, or does not answer."""
 
 
-class GetJobsWaiter:
+class GetJobsWaiter(BlockingWaiter):
     """Blocks a worker until its open GetJobs is answered."""
 
     def __init__(self, client: Client, session: Session) -> None:
+        super().__init__()
         self._client = client
         self._session = session
         self._socket: socket.socket | None = None
         self._reader = ReplyReader()
         self._asked = 0
         self._rest_until = 0.0
-        self._pokes = Pokes()
-
-    def arm(self) -> None:
-        """Nothing to do: the answer to the open request stays until it is read."""
 
     def wait(self, timeout: float | None) -> bool:
         if self._session.arrived:
@@ -59,16 +56,10 @@ class GetJobsWaiter:
             return self._read()
         return not poked and pause is not None and self._session.room > 0
 
-    async def wait_async(self, timeout: float | None) -> bool:
-        return await asyncio.to_thread(self.wait, timeout)
-
-    def poke(self) -> None:
-        self._pokes.poke()
-
     def close(self) -> None:
         if self._socket is not None:
             self._withdraw()
-        self._pokes.close()
+        super().close()
 
     # -- the request that waits --
 
@@ -132,13 +123,10 @@ class GetJobsWaiter:
             self._socket = None
 
 
-class PollingWaiter:
+class PollingWaiter(BlockingWaiter):
     """Blocks for half a second at a time: Bedrock announces nothing about a job."""
 
     PAUSE = 0.5
-
-    def __init__(self) -> None:
-        self._pokes = Pokes()
 
     def arm(self) -> None:
         self._pokes.taken()
@@ -146,12 +134,3 @@ class PollingWaiter:
     def wait(self, timeout: float | None) -> bool:
         pause = self.PAUSE if timeout is None else min(timeout, self.PAUSE)
         return not readable([self._pokes.reader], pause) and (timeout is None or timeout > self.PAUSE)
-
-    async def wait_async(self, timeout: float | None) -> bool:
-        return await asyncio.to_thread(self.wait, timeout)
-
-    def poke(self) -> None:
-        self._pokes.poke()
-
-    def close(self) -> None:
-        self._pokes.close()

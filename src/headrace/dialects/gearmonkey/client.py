@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from headrace.dialects.gearmonkey import records
-from headrace.dialects.gearmonkey.driver import Command
+from headrace.dialects.gearmonkey.driver import both, command
 from headrace.dialects.gearmonkey.events import Event, Listener
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_LOCK,
@@ -23,7 +23,7 @@ from headrace.dialects.gearmonkey.protocol import (
 )
 from headrace.dialects.gearmonkey.requests import binary, pack
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.errors import ConfigurationError, JobFailed, JobNotFound, Timeout
 from headrace.store.redis.operation import Script, Steps
 
@@ -242,7 +242,7 @@ def _check_timeout(timeout: float) -> None:
         raise ConfigurationError(f"timeout is a number of seconds, 0 (for ever) or more, not {timeout!r}.")
 
 
-def _run(requests: list[list[Any]], options: Option, timeout: float, on_timeout: str) -> Work[list[int]]:
+def _run(requests: list[list[Any]], options: Option, timeout: float, on_timeout: str) -> Stepwise[list[int]]:
     numbers: list[int] = yield _put(requests)
     if options & Option.BLOCKING:
         function = requests[0][0]
@@ -261,9 +261,9 @@ def _put(requests: list[list[Any]]) -> Script[list[int]]:
     return Script("put", (pack(requests),), lambda reply, _: [int(number) for number, _ in reply], repeatable=False)
 
 
-def _get(function: str, number: int) -> Command[JobInfo | None]:
+def _get(function: str, number: int) -> Script[JobInfo | None]:
     # "HGETALLL job:{FN}:{ID}" is a slip of the document's pen.
-    return Command("HGETALL", job_key(function, number), read=lambda reply: _info(function, number, reply), reads=True)
+    return command("HGETALL", job_key(function, number), read=lambda reply: _info(function, number, reply), reads=True)
 
 
 def _info(function: str, number: int, reply: Any) -> JobInfo | None:
@@ -288,7 +288,7 @@ def _text(value: bytes) -> str:
     return value.decode(errors="surrogateescape")
 
 
-def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Work[JobInfo]:
+def _wait(function: str, number: int, timeout: float, *, alone: bool = False) -> Stepwise[JobInfo]:
     """The lock ends a slice at once; a look between slices finds what the lock cannot tell.
 
     It is there for one waiter, for ten seconds, and not at all if the worker died before its last step. `alone`: the
@@ -302,7 +302,7 @@ def _wait(function: str, number: int, timeout: float, *, alone: bool = False) ->
             return _found(function, number, job)
     while True:
         seconds = SLICE if end is None else min(SLICE, max(end - time.monotonic(), 0.01))
-        unlocked, job = yield _lock(function, number, seconds).then(_get(function, number))
+        unlocked, job = yield both(_lock(function, number, seconds), _get(function, number))
         if unlocked and not alone:
             # Somebody else may be waiting for the same job: the lock is left as it was found.
             yield _put_back(function, number)
@@ -318,8 +318,8 @@ def _found(function: str, number: int, job: JobInfo | None) -> JobInfo:
     return job
 
 
-def _lock(function: str, number: int, seconds: float) -> Command[bool]:
-    return Command(
+def _lock(function: str, number: int, seconds: float) -> Script[bool]:
+    return command(
         "BRPOP", lock_key(function, number), f"{seconds:.3f}", read=lambda reply: reply is not None, repeatable=True
     )
 

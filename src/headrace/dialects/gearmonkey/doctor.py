@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey import find
-from headrace.dialects.gearmonkey.driver import Command, GearMonkeyDriver
+from headrace.dialects.gearmonkey.driver import GearMonkeyDriver, command
 from headrace.dialects.gearmonkey.protocol import SIDE, Status
 from headrace.store.redis.operation import Script, Steps
 
@@ -92,14 +92,14 @@ class Doctor:
         cursor, found = b"0", set()
         while True:
             page: Any = self._driver.run(
-                Command("SCAN", cursor, "MATCH", "count:*", "COUNT", "500", read=lambda reply: reply, reads=True)
+                command("SCAN", cursor, "MATCH", "count:*", "COUNT", "500", read=lambda reply: reply, reads=True)
             )
             cursor = page[0]
             found |= {key.decode(errors="replace").removeprefix("count:") for key in page[1]}
             if cursor == b"0":
                 break
         registered = self._driver.run(
-            Command("SMEMBERS", f"{SIDE}functions", read=lambda reply: {name.decode() for name in reply}, reads=True)
+            command("SMEMBERS", f"{SIDE}functions", read=lambda reply: {name.decode() for name in reply}, reads=True)
         )
         return found | registered
 

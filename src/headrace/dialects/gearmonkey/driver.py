@@ -19,38 +19,34 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Command(Script[T]):
+LOOK, SEND = "a plain command that reads", "a plain command"
+"""Names of scripts that are none: they are sent as they are."""
+
+
+def command(
+    *words: str | bytes, read: Callable[[Reply], T], reads: bool = False, repeatable: bool = False
+) -> Script[T]:
     """A plain command of Redis. `reads`: it changes nothing, and may be sent again."""
+    encoded = (word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
+    return Script(LOOK if reads else SEND, (pack(*encoded),), lambda reply, _: read(reply), repeatable=repeatable)
 
-    __slots__ = ("packed", "reads")
 
-    def __init__(
-        self,
-        *words: str | bytes,
-        read: Callable[[Reply], T],
-        reads: bool = False,
-        repeatable: bool = False,
-    ) -> None:
-        super().__init__("", (), lambda reply, _: read(reply), repeatable=repeatable)
-        encoded = (word.encode(errors="surrogateescape") if isinstance(word, str) else word for word in words)
-        self.packed = pack(*encoded)
-        self.reads = reads
-
-    def then(self, second: Command[U]) -> Command[tuple[T, U]]:
-        """Both, sent at once; the server turns to the second when it has answered the first."""
-        both: Command[tuple[T, U]] = Command(
-            read=lambda replies: (self.read(replies[0], False), second.read(replies[1], False)),
-            repeatable=self.repeatable and (second.repeatable or second.reads),
-        )
-        both.packed, both.answers = self.packed + second.packed, 2
-        return both
+def both(first: Script[T], second: Script[U]) -> Script[tuple[T, U]]:
+    """Two plain commands, sent at once; the server turns to the second, which reads, when it has answered the first."""
+    return Script(
+        SEND,
+        first.arguments + second.arguments,
+        lambda replies, _: (first.read(replies[0], False), second.read(replies[1], False)),
+        repeatable=first.repeatable,
+        answers=2,
+    )
 
 
 class GearMonkeyDriver(DialectDriver):
     """Connections to the server where the peers are."""
 
     SCRIPTS = Scripts("headrace.dialects.gearmonkey")
-    READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch"})
+    READS = frozenset({"get", "lines", "listen", "scan", "sessions", "watch", LOOK})
 
     def __init__(self, place: Place, clock: Clock | None = None) -> None:
         if place.kind == "cluster":
@@ -61,16 +57,13 @@ class GearMonkeyDriver(DialectDriver):
         super().__init__(place, Keys("gearmonkey"), clock)
 
     def _command(self, script: Script[Any], *, whole: bool = False) -> bytes:
-        return script.packed if isinstance(script, Command) else super()._command(script, whole=whole)
+        return b"".join(script.arguments) if script.name in (LOOK, SEND) else super()._command(script, whole=whole)
 
     def _script_keys(self, script: Script[Any]) -> Sequence[bytes]:
         return ()
 
     def _clock_text(self, clock: Clock) -> bytes:
         return requests.clock(clock.now(), clock.steady())
-
-    def _only_reads(self, script: Script[Any]) -> bool:
-        return script.reads if isinstance(script, Command) else super()._only_reads(script)
 
     def _wrong_type(self) -> StoreCorrupt:
         return StoreCorrupt(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 from headrace.store.redis.operation import Reply, Script
 
@@ -40,7 +40,7 @@ def get(ids: Sequence[str], shapes: Shapes) -> Script[list[Snapshot | None]]:
     return Script("get", tuple(job_id.encode() for job_id in ids), read)
 
 
-def walk() -> Work[list[Seen]]:
+def walk() -> Stepwise[list[Seen]]:
     """All jobs, of whatever function."""
     cursor = b"0"
     found: dict[tuple[bytes, bytes], Seen] = {}
@@ -79,7 +79,7 @@ def _state(status: bytes, score: bytes | None, state: bytes | None, now: int) ->
     return State.SCHEDULED if score and float(score) * 1000 > now else State.READY
 
 
-def find(wanted: Filter, shapes: Shapes) -> Work[Page]:
+def find(wanted: Filter, shapes: Shapes) -> Stepwise[Page]:
     """The newest first."""
     everything = yield from walk()
     before = None if wanted.after is None else _place(wanted.after)
@@ -106,7 +106,7 @@ def _place(cursor: str) -> tuple[int, int, str]:
     return int(arrival), int(number), function
 
 
-def counts() -> Work[list[Counts]]:
+def counts() -> Stepwise[list[Counts]]:
     queues: dict[str, dict[State, int]] = {}
     for job in (yield from walk()):
         states = queues.setdefault(job.queue, {})

@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from headrace.dialects.gearmonkey.driver import Command, GearMonkeyDriver
+from headrace.dialects.gearmonkey.driver import GearMonkeyDriver, command
 from headrace.dialects.gearmonkey.protocol import (
     KEEP_JOB,
     KEEP_LOCK,
@@ -28,6 +28,7 @@ from headrace.dialects.gearmonkey.protocol import (
 )
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.errors import MaybeApplied, StoreCorrupt, StoreError, StoreUnavailable
+from headrace.store.redis.operation import Script
 from headrace.values.codec import describe_error
 
 log = logging.getLogger("headrace.gearmonkey")
@@ -35,7 +36,7 @@ log = logging.getLogger("headrace.gearmonkey")
 
 def load_script(driver: GearMonkeyDriver) -> None:
     """ "NOTE: Always check if the sha1 hash matches SCRIPT LOAD's output value." """
-    load: Command[bytes] = Command("SCRIPT", "LOAD", TAKE_DUE, read=lambda reply: reply, repeatable=True)
+    load: Script[bytes] = command("SCRIPT", "LOAD", TAKE_DUE, read=lambda reply: reply, repeatable=True)
     answer = driver.run(load).decode()
     if answer != TAKE_DUE_SHA:
         raise StoreCorrupt(f"The server calls the published script {answer}, not {TAKE_DUE_SHA}.")
@@ -142,4 +143,4 @@ class StrictLoop:
         self._send("EXPIRE", lock, str(KEEP_LOCK), repeatable=True)
 
     def _send(self, *words: str | bytes, reads: bool = False, repeatable: bool = False) -> Any:
-        return self._driver.run(Command(*words, read=lambda reply: reply, reads=reads, repeatable=repeatable))
+        return self._driver.run(command(*words, read=lambda reply: reply, reads=reads, repeatable=repeatable))

@@ -28,7 +28,7 @@ from headrace.worker.identity import introduce
 log = logging.getLogger("headrace.gearmonkey")
 
 T = TypeVar("T")
-Work = Callable[[str], "str | bytes | None"]
+Working = Callable[[str], "str | bytes | None"]
 W = TypeVar("W", bound=Callable[..., Any])
 
 
@@ -52,7 +52,7 @@ class Worker:
         self.store = url if isinstance(url, GearMonkeyStore) else GearMonkeyStore(url)
         self.strict = strict
         self._timeout = round(lease * 1000)
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, Working] = {}
         self._stopped = threading.Event()
         self._loop: Loop | StrictLoop | None = None
 
@@ -61,9 +61,9 @@ class Worker:
     @overload
     def accept(self, function: str) -> Callable[[W], W]: ...
     @overload
-    def accept(self, function: str, work: Work) -> Work: ...
+    def accept(self, function: str, work: Working) -> Working: ...
 
-    def accept(self, function: str, work: Work | None = None) -> Any:
+    def accept(self, function: str, work: Working | None = None) -> Any:
         """Accept jobs of a function, run by this working function. May be called for several; also a decorator.
 
         The working function gets the input as text and returns the output, or raises an error.
@@ -134,7 +134,9 @@ class Worker:
 class Loop:
     """Take, work, settle: one round trip between two jobs. A second thread gives the signs of life, and sweeps."""
 
-    def __init__(self, store: GearMonkeyStore, works: dict[str, Work], timeout: int, stopped: threading.Event) -> None:
+    def __init__(
+        self, store: GearMonkeyStore, works: dict[str, Working], timeout: int, stopped: threading.Event
+    ) -> None:
         self._store = store
         self._works = works
         self._stopped = stopped

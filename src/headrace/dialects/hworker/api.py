@@ -14,7 +14,7 @@ import msgspec
 from redis import exceptions as wire_errors
 
 from headrace.dialects.hworker import requests, wire
-from headrace.dialects.hworker.driver import HworkerDriver, Request
+from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.dialects.hworker.hands import Hands
 from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.payload import Shape
@@ -25,7 +25,7 @@ from headrace.dialects.hworker.sweep import Monitor
 from headrace.dialects.hworker.times import to_datetime
 from headrace.dialects.hworker.waiter import ListWaiter
 from headrace.errors import MaybeApplied, StoreError
-from headrace.store.redis.operation import Steps
+from headrace.store.redis.operation import Script, Steps
 from headrace.values.clock import SystemClock
 from headrace.values.codec import Arguments
 
@@ -291,7 +291,7 @@ class Hworker(Generic[S, J]):
                 jobs.append(self._decoder.decode(wire.read(raw)[1]))
         return jobs
 
-    def _try(self, operation: Request[T] | Steps[T]) -> T | None:
+    def _try(self, operation: Script[T] | Steps[T]) -> T | None:
         """Errors of Redis are logged, and end nothing."""
         try:
             return self._driver.run(operation)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from headrace.dialects.hworker.api import Hworker, Logger, print_line
-from headrace.dialects.hworker.driver import HworkerDriver
-from headrace.dialects.hworker.keys import Keys
+from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.options import EXAMPLE, FAILED_SIZE, TIMEOUT, Options
 from headrace.dialects.hworker.results import Failure, Retry
 from headrace.errors import ConfigurationError

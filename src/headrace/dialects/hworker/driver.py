@@ -1,41 +1,55 @@
-"""Our scripts on the connections of the Redis store: the same reconnecting, repeating and plain words about trouble."""
+"""The keys of hworker queues, and our scripts on the connections of the Redis store."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
-from headrace.dialects.hworker.keys import Keys
 from headrace.dialects.on_redis import DialectDriver
 from headrace.store.redis.addresses import Place
-from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.operation import Script
 from headrace.store.redis.scripts import Scripts
 from headrace.values.clock import Clock
 
-T = TypeVar("T")
+KINDS = {"jobs": "list", "progress": "hash", "broken": "hash", "failed": "list"}
+"""What there is for each queue, in the order in which every script gets it, and of which type it is."""
 
 
-class Request(Script[T]):
-    """One call of one script, about the queues with these names. Scripts know them by number, from 1."""
+class Keys:
+    """Where queues keep what they have.
 
-    __slots__ = ("names",)
+    >>> Keys().of("mail")[0]
+    'hworker-jobs-mail'
+    >>> Keys(failed_key="hworker-failed-queue").of("mail")[3]
+    'hworker-failed-queue'
+    """
 
-    def __init__(
-        self,
-        name: str,
-        names: Sequence[str],
-        arguments: Sequence[bytes],
-        read: Callable[[Reply, bool], T],
-        *,
-        repeatable: bool = True,
-    ) -> None:
-        super().__init__(name, tuple(arguments), read, repeatable=repeatable)
-        self.names = names
+    prefix = "hworker-"
+    known: tuple[str, ...] = ()
+    """None are the same for all requests: each says which queues it is about."""
+
+    def __init__(self, failed_key: str | None = None) -> None:
+        self._failed_key = failed_key
+
+    def of(self, name: str) -> tuple[str, str, str, str]:
+        """The four keys of a queue: jobs, progress, broken, failed."""
+        failed = self._failed_key or f"{self.prefix}failed-{name}"
+        return f"{self.prefix}jobs-{name}", f"{self.prefix}progress-{name}", f"{self.prefix}broken-{name}", failed
+
+    def wake(self, session: str) -> str:
+        """A channel that nobody listens to: the dialect needs none."""
+        return f"{self.prefix}wake-{session}"
+
+    def expected_type(self, key: str) -> str | None:
+        """What should be at a key of ours; None for a key that is not."""
+        if key == self._failed_key:
+            return KINDS["failed"]
+        return KINDS.get(key.removeprefix(self.prefix).partition("-")[0])
 
 
 class HworkerDriver(DialectDriver):
-    """Runs requests. Each names its own keys; a test's clock goes along in microseconds."""
+    """Runs scripts, which know the queues that they are about by number, from 1. A test's clock is in microseconds."""
 
     SCRIPTS = Scripts("headrace.dialects.hworker")
     READS = frozenset({"counts", "entries", "now"})
@@ -51,13 +65,12 @@ class HworkerDriver(DialectDriver):
         return other
 
     def _script_keys(self, script: Script[Any]) -> Sequence[bytes]:
-        assert isinstance(script, Request)
-        return [key.encode() for name in script.names for key in self.names.of(name)]
+        return [key.encode() for name in script.keys for key in self.names.of(name)]
 
     def _clock_text(self, clock: Clock) -> bytes:
         return b"%d" % (clock.now() * 1000)
 
 
-def now() -> Request[int]:
+def now() -> Script[int]:
     """The server's time in milliseconds."""
-    return Request("now", (), (), lambda reply, _: int(reply) // 1000)
+    return Script("now", (), lambda reply, _: int(reply) // 1000)

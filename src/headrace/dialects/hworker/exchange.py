@@ -20,7 +20,7 @@ from headrace.dialects.hworker.requests import Record, batches
 from headrace.dialects.hworker.sessions import Hold, Resting, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
 
 log = logging.getLogger("headrace.hworker")
@@ -51,7 +51,7 @@ class Exchanges:
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Work[ExchangeReply]:
+    ) -> Stepwise[ExchangeReply]:
         replied = session.replied(number)
         if replied is not None:
             return replied
@@ -163,7 +163,7 @@ class Exchanges:
                 log.info("job %s: %s", report.id, line)
         return [report.ref in session.held for report in reports]
 
-    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
+    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Stepwise[Renewal]:
         if not held:
             # Of another process, or nothing in hand: all that is asked is whether the server can be reached.
             session.seen = yield now()
@@ -192,10 +192,10 @@ class Exchanges:
         session.seen = self._estimate()
         return Renewal(session.seen, lost, (), tokens)
 
-    def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Work[list[Record | None]]:
+    def _keep(self, records: Sequence[Record], *, refresh: bool = True) -> Stepwise[list[Record | None]]:
         return (yield from keep(records, self._options.timeout, refresh=refresh and self._options.keep_alive))
 
-    def _keep_resting(self, session: Session) -> Work[None]:
+    def _keep_resting(self, session: Session) -> Stepwise[None]:
         """What rests has no lease that the pump could renew."""
         if not session.resting or self._estimate() < session.keep_at:
             return
@@ -220,7 +220,7 @@ class Exchanges:
 
     # -- the end --
 
-    def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
+    def close(self, session_id: str, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         session = self._book.close(session_id)
         if session is None:
             return []

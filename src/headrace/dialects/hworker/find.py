@@ -13,7 +13,7 @@ from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, entries, remove, walk
 from headrace.dialects.hworker.times import to_milliseconds
 from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 
 STATES = {JOBS: State.READY, PROGRESS: State.RUNNING, FAILED: State.FAILED, BROKEN: State.FAILED}
@@ -33,13 +33,13 @@ class Entry(NamedTuple):
     """When it was seen, in milliseconds."""
 
 
-def get(catalogue: Catalogue, ids: Sequence[str]) -> Work[list[Snapshot | None]]:
+def get(catalogue: Catalogue, ids: Sequence[str]) -> Stepwise[list[Snapshot | None]]:
     """Snapshots in the order of the ids."""
     found = yield from _locate(catalogue, ids)
     return [snapshot(catalogue, found[job_id]) if job_id in found else None for job_id in ids]
 
 
-def act(catalogue: Catalogue, ids: Sequence[str], kinds: Sequence[int], *, again: bool = False) -> Work[list[bool]]:
+def act(catalogue: Catalogue, ids: Sequence[str], kinds: Sequence[int], *, again: bool = False) -> Stepwise[list[bool]]:
     """Take jobs away from these places, each in one step; `again`: to put them in line."""
     found = yield from _locate(catalogue, ids)
     done = []
@@ -49,7 +49,7 @@ def act(catalogue: Catalogue, ids: Sequence[str], kinds: Sequence[int], *, again
     return done
 
 
-def _locate(catalogue: Catalogue, ids: Sequence[str]) -> Work[dict[str, Entry]]:
+def _locate(catalogue: Catalogue, ids: Sequence[str]) -> Stepwise[dict[str, Entry]]:
     wanted = set(ids)
     found: dict[str, Entry] = {}
     needles = [msgspec.json.encode(job_id) for job_id in wanted]
@@ -75,7 +75,7 @@ def id_of(raw: bytes) -> str:
         return raw.decode(errors="backslashreplace")[:200]
 
 
-def find(catalogue: Catalogue, wanted: Filter) -> Work[Page]:
+def find(catalogue: Catalogue, wanted: Filter) -> Stepwise[Page]:
     """A page of jobs: the waiting ones, newest first, then those in progress, the failed ones and the broken ones."""
     places = [(name, kind) for kind in STATES for name in catalogue.names if _may_be_at(catalogue, wanted, name, kind)]
     number, _, position = (wanted.after or "0:").partition(":")
@@ -108,7 +108,7 @@ def _may_be_at(catalogue: Catalogue, wanted: Filter, name: str, kind: int) -> bo
     )
 
 
-def counts(catalogue: Catalogue) -> Work[list[Counts]]:
+def counts(catalogue: Catalogue) -> Stepwise[list[Counts]]:
     """How many jobs are where; queues without any are left out."""
     names = sorted(catalogue.names)
     numbers = yield requests.counts(names)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from headrace.dialects.hworker.requests import PROGRESS, Record, entries, renew
 from headrace.dialects.hworker.times import read_time
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 
 
-def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> Work[list[Record | None]]:
+def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> Stepwise[list[Record | None]]:
     """The records as they are from now on; None for each that is no longer ours."""
     if not records:
         return []
@@ -24,7 +24,7 @@ def keep(records: Sequence[Record], timeout: float, *, refresh: bool = True) -> 
     return kept
 
 
-def _look_again(records: Sequence[Record], timeout: float) -> Work[dict[tuple[str, bytes], Record]]:
+def _look_again(records: Sequence[Record], timeout: float) -> Stepwise[dict[tuple[str, bytes], Record]]:
     """After a renewal whose answer got lost: it may have been done, and then the value is one that we have not seen.
 
     A record that was ours less than a time-out ago is ours still: no monitor was allowed to give it to anyone.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headrace.dialects.hworker.driver import Request
-from headrace.dialects.on_redis import Work
-from headrace.store.redis.operation import Reply
+from headrace.dialects.on_redis import Stepwise
+from headrace.store.redis.operation import Reply, Script
 
 JOBS, PROGRESS, BROKEN, FAILED = 1, 2, 3, 4
 """What each queue has, as the scripts number it."""
@@ -46,7 +45,7 @@ def exchange(
     failed_size: int,
     *,
     round_robin: bool = False,
-) -> Request[Exchanged]:
+) -> Script[Exchanged]:
     """Settle, then take up to `wanted` jobs from the queues with these names."""
     every, numbers = _numbered([*names, *(record.name for record, _ in outcomes)])
     arguments = [b"%d" % max(failed_size, 0), b"%d" % len(outcomes), b"%d" % wanted, b"%d" % round_robin]
@@ -59,14 +58,14 @@ def exchange(
         found = [Record(every[number - 1], raw, value) for number, raw in zip(taken[::2], taken[1::2], strict=True)]
         return Exchanged(int(now), [byte == ord("1") for byte in settled], found, unsure)
 
-    return Request("exchange", every, arguments, read)
+    return Script("exchange", tuple(arguments), read, keys=every)
 
 
-def queue(jobs: Sequence[tuple[str, bytes]]) -> Request[int]:
+def queue(jobs: Sequence[tuple[str, bytes]]) -> Script[int]:
     """New raw jobs, each with the name of its queue. Not recognised when repeated: the wire has no place for that."""
     every, numbers = _numbered([name for name, _ in jobs])
-    arguments = [argument for name, raw in jobs for argument in (numbers[name], raw)]
-    return Request("put", every, arguments, lambda reply, _: int(reply), repeatable=False)
+    arguments = tuple(argument for name, raw in jobs for argument in (numbers[name], raw))
+    return Script("put", arguments, lambda reply, _: int(reply), keys=every, repeatable=False)
 
 
 class Renewed(NamedTuple):
@@ -78,7 +77,7 @@ class Renewed(NamedTuple):
     """It was sent again: what is not ours by this answer may have been renewed by the first."""
 
 
-def renew(records: Sequence[Record], *, refresh: bool) -> Request[Renewed]:
+def renew(records: Sequence[Record], *, refresh: bool) -> Script[Renewed]:
     """Say that jobs are alive; or only look whether they are still ours."""
     every, numbers = _numbered([record.name for record in records])
     arguments = [b"%d" % refresh]
@@ -89,14 +88,14 @@ def renew(records: Sequence[Record], *, refresh: bool) -> Request[Renewed]:
         _, value, held = reply
         return Renewed(value, [byte == ord("1") for byte in held], unsure)
 
-    return Request("renew", every, arguments, read)
+    return Script("renew", tuple(arguments), read, keys=every)
 
 
-def give_back(records: Sequence[Record]) -> Request[list[bool]]:
+def give_back(records: Sequence[Record]) -> Script[list[bool]]:
     """Jobs to the front of their queues, as a monitor does."""
     every, numbers = _numbered([record.name for record in records])
-    arguments = [argument for record in records for argument in (numbers[record.name], record.raw, record.value)]
-    return Request("give_back", every, arguments, lambda reply, _: [byte == ord("1") for byte in reply])
+    arguments = tuple(argument for record in records for argument in (numbers[record.name], record.raw, record.value))
+    return Script("give_back", arguments, lambda reply, _: [byte == ord("1") for byte in reply], keys=every)
 
 
 class Looked(NamedTuple):
@@ -108,7 +107,7 @@ class Looked(NamedTuple):
     found: list[tuple[bytes, bytes]]
 
 
-def entries(name: str, kind: int, left: int = -1, needles: Sequence[bytes] = ()) -> Request[Looked]:
+def entries(name: str, kind: int, left: int = -1, needles: Sequence[bytes] = ()) -> Script[Looked]:
     """A whole hash, or a piece of a list: of the last `left` entries (-1: of all) as many as a script looks at."""
 
     def read(reply: Reply, _: bool) -> Looked:
@@ -117,30 +116,30 @@ def entries(name: str, kind: int, left: int = -1, needles: Sequence[bytes] = ())
             return Looked(int(now), left, list(zip(found[::2], found[1::2], strict=True)))
         return Looked(int(now), left, [(raw, b"") for raw in found])
 
-    return Request("entries", (name,), (b"%d" % kind, b"%d" % left, b"%d" % PIECE, *needles), read)
+    return Script("entries", (b"%d" % kind, b"%d" % left, b"%d" % PIECE, *needles), read, keys=(name,))
 
 
-def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) -> Request[bool]:
+def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) -> Script[bool]:
     """Take a job away from wherever it is among these; `again`: to put it in line."""
     arguments = (raw, b"%d" % again, *(b"%d" % kind for kind in kinds))
-    return Request("remove", (name,), arguments, lambda reply, _: bool(reply), repeatable=False)
+    return Script("remove", arguments, lambda reply, _: bool(reply), keys=(name,), repeatable=False)
 
 
-def counts(names: Sequence[str]) -> Request[list[tuple[int, int, int, int]]]:
+def counts(names: Sequence[str]) -> Script[list[tuple[int, int, int, int]]]:
     """How many jobs are waiting, in progress, broken and failed, for each queue."""
 
     def read(reply: Reply, _: bool) -> list[tuple[int, int, int, int]]:
         return list(zip(*(iter(reply),) * 4, strict=True))
 
-    return Request("counts", names, (), read)
+    return Script("counts", (), read, keys=tuple(names))
 
 
-def destroy(name: str) -> Request[int]:
+def destroy(name: str) -> Script[int]:
     """Delete the four keys."""
-    return Request("destroy", (name,), (), lambda reply, _: int(reply))
+    return Script("destroy", (), lambda reply, _: int(reply), keys=(name,))
 
 
-def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Work[Looked]:
+def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Stepwise[Looked]:
     """All entries at one key."""
     found: list[tuple[bytes, bytes]] = []
     left = -1
@@ -157,6 +156,6 @@ def batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         yield records[first : first + BATCH]
 
 
-def _numbered(names: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
-    every = list(dict.fromkeys(names))
+def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    every = tuple(dict.fromkeys(names))
     return every, {name: b"%d" % number for number, name in enumerate(every, 1)}

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.dialects.base import OwnerlessStore
 from headrace.dialects.hworker import find, requests
 from headrace.dialects.hworker.catalogue import Catalogue
-from headrace.dialects.hworker.driver import HworkerDriver, now
+from headrace.dialects.hworker.driver import HworkerDriver, Keys, now
 from headrace.dialects.hworker.exchange import Exchanges
-from headrace.dialects.hworker.keys import Keys
 from headrace.dialects.hworker.options import parse_url
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS
 from headrace.dialects.hworker.sessions import Session
@@ -20,7 +19,7 @@ from headrace.dialects.hworker.sweep import Monitor
 from headrace.dialects.hworker.waiter import ListWaiter
 from headrace.dialects.hworker.wire import new_id, write
 from headrace.dialects.lease_book import LeaseBook
-from headrace.dialects.on_redis import RedisDialect, Work, test_clock
+from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError
 from headrace.options import CARRIED
 from headrace.records import (
@@ -95,7 +94,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
             for job, job_id, name in zip(jobs, ids, names, strict=True)
         ]
 
-        def work() -> Work[list[Put]]:
+        def work() -> Stepwise[list[Put]]:
             if raw:
                 yield requests.queue(raw)
             return [Put(job_id, True) for job_id in ids]
@@ -131,7 +130,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
             )
         self.catalogue.check(session.queues)
 
-        def work() -> Work[int]:
+        def work() -> Stepwise[int]:
             self.book.get(session.id)
             moment: int = yield now()
             if self.book.open(session, moment):
@@ -152,7 +151,7 @@ class HworkerStore(RedisDialect, OwnerlessStore[Session]):
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """What a monitor does, as often as a monitor does it; in between it asks the server nothing."""
 
-        def work() -> Work[Swept]:
+        def work() -> Stepwise[Swept]:
             at = time.monotonic()
             if not self.options.monitor or (self._swept is not None and at - self._swept < self._monitor.period):
                 return Swept()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headrace.dialects.hworker.requests import PROGRESS, Record, batches, entries, give_back
 from headrace.dialects.hworker.times import read_time
 from headrace.dialects.hworker.wire import PHANTOM
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 
 
 class Sweep(NamedTuple):
@@ -31,7 +31,7 @@ class Monitor:
         self._limit = round(timeout * 10**12)
         self._unreadable: dict[tuple[str, bytes, bytes], int] = {}
 
-    def sweep(self, name: str) -> Work[Sweep]:
+    def sweep(self, name: str) -> Stepwise[Sweep]:
         """One pass over the progress hash of a queue."""
         looked = yield entries(name, PROGRESS)
         now = looked.now * 10**6

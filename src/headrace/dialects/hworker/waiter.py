@@ -6,18 +6,18 @@ is as before, whoever pushed, with whatever client, and a crash at any moment lo
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis import exceptions as wire
 
+from headrace.dialects.base import BlockingWaiter
 from headrace.dialects.hworker.driver import HworkerDriver
 from headrace.errors import HeadraceError
 from headrace.store.redis.connections import pack
 from headrace.store.redis.troubles import BROKEN, Replica
-from headrace.store.wakeup import Pokes, readable
+from headrace.store.wakeup import readable
 
 BLOCK_SECONDS = 15
 """How long a wait lasts on the server; asked again after that. An answer that takes much longer will not come."""
@@ -60,7 +60,7 @@ class _Line:
             self.connection = None
 
 
-class ListWaiter:
+class ListWaiter(BlockingWaiter):
     """A waiter: news when one of the lists has an entry, while there is room for it.
 
     What counts is the state of the list, not an event: nothing that comes before `wait` can be missed. But it is told
@@ -71,10 +71,10 @@ class ListWaiter:
     """
 
     def __init__(self, driver: HworkerDriver, names: Sequence[str], has_room: Callable[[], bool | None]) -> None:
+        super().__init__()
         self._driver = driver
         self._has_room = has_room
         self._lines = [_Line(driver.names.of(name)[0]) for name in dict.fromkeys(names)]
-        self._pokes = Pokes()
         self._pause = 0.0
         self._look_at: float | None = None
         self._armed = True
@@ -82,13 +82,9 @@ class ListWaiter:
     def arm(self) -> None:
         self._armed = True
 
-    def poke(self) -> None:
-        self._pokes.poke()
-
     def close(self) -> None:
-        for line in self._lines:
-            line.hang_up()
-        self._pokes.close()
+        self._hang_up()
+        super().close()
 
     def wait(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -107,13 +103,6 @@ class ListWaiter:
             ends = [end for end in (deadline, look_at, now + BLOCK_SECONDS) if end is not None]
             readable([self._pokes.reader, *(self._descriptors() if listening else [])], max(min(ends) - now, 0.0))
 
-    async def wait_async(self, timeout: float | None) -> bool:
-        try:
-            return await asyncio.to_thread(self.wait, timeout)
-        except asyncio.CancelledError:
-            self.poke()  # the thread must not go on waiting for nobody
-            raise
-
     # -- the connections --
 
     def _news(self) -> bool:
@@ -129,13 +118,16 @@ class ListWaiter:
             # All are read: an answer that stays unread would be old news next time.
             heard = sum(line.heard() for line in self._lines) > 0
         except (*BROKEN, wire.ResponseError, Replica, HeadraceError):
-            for line in self._lines:
-                line.hang_up()
+            self._hang_up()
             self._pause = min(max(2 * self._pause, 0.01), LONGEST_PAUSE)
             self._look_at = time.monotonic() + self._pause
             return False
         self._pause = 0.0
         return heard
+
+    def _hang_up(self) -> None:
+        for line in self._lines:
+            line.hang_up()
 
     def _descriptors(self) -> list[int]:
         lines = [line for line in self._lines if line.asked is not None]

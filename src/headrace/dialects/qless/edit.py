@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.errors import DependencyCycle
 from headrace.records import Snapshot
 from headrace.store import limits
@@ -49,7 +49,7 @@ class Editing(ScriptStore):
         limits.check_moment(change.run_at, change.delay)
         return Steps(lambda: self._edit(ids, change))
 
-    def _edit(self, ids: Sequence[str], change: Edit) -> Work[list[bool]]:
+    def _edit(self, ids: Sequence[str], change: Edit) -> Stepwise[list[bool]]:
         """Arguments and data are one object on the wire: what it is made of is read first, and must still be there."""
         rewrites = change.body is not None or change.data is not None
         told = mapping.edit(change, self._lower_first)

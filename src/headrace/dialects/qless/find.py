@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.redis.operation import Steps
@@ -26,7 +26,7 @@ class Finding(ScriptStore):
     def find(self, wanted: Filter) -> Operation[Page]:
         return Steps(lambda: self._find(wanted))
 
-    def _find(self, wanted: Filter) -> Work[Page]:
+    def _find(self, wanted: Filter) -> Stepwise[Page]:
         """Looks at up to a thousand jobs of each place at a time: Qless has no index of them all."""
         window, _, first = (wanted.after or "0:0").partition(":")
         start = int(first or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import ScheduleRecord, Tick
 from headrace.store.contract import Operation
 from headrace.store.facets import ScheduleLook, Ticked
@@ -43,7 +43,7 @@ class Schedules(ScriptStore):
 
         return [recurrences.record(recurring, self._tasks, self._lower_first) for recurring in found]
 
-    def _page(self, after: str, limit: int) -> Work[ScheduleLook]:
+    def _page(self, after: str, limit: int) -> Stepwise[ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""
         names = yield self._script(
             "Schedules.all", [], lambda _, names: set(names or []), understand=texts.from_the_wire

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import (
     ExchangeReply,
     IfFailed,
@@ -123,7 +123,9 @@ class QlessStore(Finding, Editing, Queues, Schedules):
     ) -> Operation[ExchangeReply]:
         return Steps(lambda: self._turn(session, number, outcomes, take))
 
-    def _turn(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None) -> Work[ExchangeReply]:
+    def _turn(
+        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None
+    ) -> Stepwise[ExchangeReply]:
         if take is not None and any(map(is_glob, take.queues)):
             # Qless knows all its queues: those that are meant are named.
             known = yield self._script("Clients.queues", [], lambda _, names: sorted(names or []))

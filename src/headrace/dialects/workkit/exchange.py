@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.dialects.lease_book import LeaseBook
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
 from headrace.schedule import ScheduleError
 
@@ -69,7 +69,7 @@ class Exchanges:
 
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
-    ) -> Work[ExchangeReply]:
+    ) -> Stepwise[ExchangeReply]:
         """One numbered exchange."""
         replied = session.replied(number)
         if replied is not None:
@@ -124,7 +124,7 @@ class Exchanges:
             session.reply(number, None)
         return [False for _ in reports]
 
-    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Work[Renewal]:
+    def renew(self, session: Session, held: Sequence[tuple[Ref, Token, str]]) -> Stepwise[Renewal]:
         """Put the ends of leases off. Without leases: only whether the server answers, for a worker that is cut off."""
         if not held:
             return Renewal((yield self._store.wire.time()))
@@ -149,13 +149,13 @@ class Exchanges:
         session.seen = now
         return Renewal(now, lost, cancelled, tokens)
 
-    def close(self, session_id: str, crashed: Sequence[Ref]) -> Work[list[str]]:
+    def close(self, session_id: str, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         session = self._book.find(session_id)
         given_back = [] if session is None else (yield from self._give_back(session, crashed))
         self._book.close(session_id)
         return given_back
 
-    def _give_back(self, session: Session, crashed: Sequence[Ref]) -> Work[list[str]]:
+    def _give_back(self, session: Session, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         """Everything that the session still holds, but jobs that keep killing their processes: see `Crashes`."""
         fences = self._book.without_culprits(session.fences(), crashed, lambda fence: fence.id)
         yield from self._store.ask_time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 
 from . import views
@@ -17,12 +17,12 @@ PAGE = 200
 """Entries in one step."""
 
 
-def get(store: WorkKitStore, ids: Sequence[str]) -> Work[list[Snapshot | None]]:
+def get(store: WorkKitStore, ids: Sequence[str]) -> Stepwise[list[Snapshot | None]]:
     found = yield store.wire.get(ids)
     return [None if one is None else store.snapshot(name, *one) for name, one in zip(ids, found, strict=True)]
 
 
-def find(store: WorkKitStore, wanted: Filter) -> Work[Page]:
+def find(store: WorkKitStore, wanted: Filter) -> Stepwise[Page]:
     """A page of jobs that have an entry, by their next times. The cursor is a place in that order."""
     start = 0 if wanted.after is None else int(wanted.after)
     jobs: list[Snapshot] = []
@@ -47,7 +47,7 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
     )
 
 
-def entries(store: WorkKitStore, find_orphans: Callable[[], Work[dict[str, bytes]]]) -> Work[list[views.Entry]]:
+def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, bytes]]]) -> Stepwise[list[views.Entry]]:
     """All jobs, by their next times; those without an entry last."""
     found: dict[str, views.Entry] = {}
     start = 0
@@ -64,7 +64,7 @@ def entries(store: WorkKitStore, find_orphans: Callable[[], Work[dict[str, bytes
     return list(found.values())
 
 
-def counts(store: WorkKitStore) -> Work[list[Counts]]:
+def counts(store: WorkKitStore) -> Stepwise[list[Counts]]:
     jobs, entries, due, leased = yield store.wire.counts(store.settings.lease)
     states = {
         State.READY: due,

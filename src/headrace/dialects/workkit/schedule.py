@@ -32,7 +32,7 @@ from .wire import NewEntry
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from headrace.dialects.on_redis import Work
+    from headrace.dialects.on_redis import Stepwise
 
 log = logging.getLogger("headrace.workkit")
 
@@ -192,7 +192,7 @@ class Schedule:
         job, values = self._call(function, args)
         store, order = self.store, self.store.settings.cron_order
 
-        def work() -> Work[str]:
+        def work() -> Stepwise[str]:
             yield from store.ask_time()
             now = store.timekeeper.now()
             cron = cron_at(now)

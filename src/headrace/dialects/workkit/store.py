@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.dialects.base import OwnerlessStore
 from headrace.dialects.lease_book import LeaseBook
-from headrace.dialects.on_redis import RedisDialect, Work, test_clock
+from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
 from headrace.records import (
@@ -100,7 +100,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
             )
         return found
 
-    def ask_time(self) -> Work[None]:
+    def ask_time(self) -> Stepwise[None]:
         """What time it is at the server, if it was not said lately."""
         if not self.timekeeper.knows:
             yield self.wire.time()
@@ -121,7 +121,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
                 )
         arguments = [by_position(self.handlers.task(job.task), job.body) for job in jobs]
 
-        def work() -> Work[list[Put]]:
+        def work() -> Stepwise[list[Put]]:
             if not jobs:
                 return []
             yield from self.ask_time()
@@ -198,7 +198,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
                 "Add &lease=..., or make the session's time-out shorter."
             )
 
-        def work() -> Work[int]:
+        def work() -> Stepwise[int]:
             self.book.get(session.id)
             now: int = yield self.wire.time()
             self.book.open(session, now)
@@ -223,7 +223,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
         """Looks for orphans now and then."""
 
-        def work() -> Work[Swept]:
+        def work() -> Stepwise[Swept]:
             repaired = (yield from self._orphanage.tend()) if self._orphanage.due else 0
             return Swept(jobs_returned=repaired)
 

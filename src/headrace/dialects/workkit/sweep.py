@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.dialects.on_redis import Work
+from headrace.dialects.on_redis import Stepwise
 from headrace.schedule import ScheduleError
 
 from .payload import read_payload
@@ -46,7 +46,7 @@ class Orphanage:
         """Whether it is time to look."""
         return self._looked is None or self._timekeeper.steady() - self._looked >= self._pause
 
-    def tend(self) -> Work[int]:
+    def tend(self) -> Stepwise[int]:
         """One look; answers with how many jobs were repaired."""
         now = self._looked = self._timekeeper.steady()
         jobs, entries, *_ = yield self._wire.counts(0)
@@ -62,7 +62,7 @@ class Orphanage:
         ripe = [name for name, since in self._since.items() if now - since >= self._repair_after]
         return (yield from self._repair({name: found[name] for name in ripe}))
 
-    def find(self) -> Work[dict[str, bytes]]:
+    def find(self) -> Stepwise[dict[str, bytes]]:
         """All jobs that have no entry at present, with their payloads."""
         found: dict[str, bytes] = {}
         cursor = b"0"
@@ -94,7 +94,7 @@ class Orphanage:
                     remedy,
                 )
 
-    def _repair(self, orphans: dict[str, bytes]) -> Work[int]:
+    def _repair(self, orphans: dict[str, bytes]) -> Stepwise[int]:
         entries = []
         now = self._timekeeper.now()
         for name, text in orphans.items():

@@ -29,6 +29,8 @@ class Script(Operation[T], Generic[T]):
     read: Callable[[Reply, bool], T]
     repeatable: bool = field(default=True, kw_only=True)
     """Whether a second call gives the same answer. If not, a lost reply is reported as `MaybeApplied`."""
+    keys: tuple[str, ...] = field(default=(), kw_only=True)
+    """The names of what it is about, where these decide on its keys."""
     answers: int = field(default=1, kw_only=True)
     """How many the server gives: several commands may be sent at once, and the reply is a list then."""
 
