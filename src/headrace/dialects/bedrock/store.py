@@ -24,16 +24,7 @@ from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
 from headrace.dialects.lease_book import LeaseBook
 from headrace.errors import ConfigurationError
 from headrace.options import CARRIED
-from headrace.records import (
-    Counts,
-    Filter,
-    HistoryRecord,
-    NewJob,
-    Page,
-    Put,
-    SessionInfo,
-    Snapshot,
-)
+from headrace.records import Counts, Filter, HistoryRecord, NewJob, Page, Put, SessionInfo, Snapshot
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.urls import shown_url
 from headrace.values.clock import Clock, SystemClock

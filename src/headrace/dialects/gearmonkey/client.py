@@ -12,15 +12,7 @@ from typing import Any, Literal, NamedTuple
 from headrace.dialects.gearmonkey import records
 from headrace.dialects.gearmonkey.driver import both, command
 from headrace.dialects.gearmonkey.events import Event, Listener
-from headrace.dialects.gearmonkey.protocol import (
-    KEEP_LOCK,
-    Option,
-    Priority,
-    Status,
-    check_function,
-    job_key,
-    lock_key,
-)
+from headrace.dialects.gearmonkey.protocol import KEEP_LOCK, Option, Priority, Status, check_function, job_key, lock_key
 from headrace.dialects.gearmonkey.requests import binary, pack
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.on_redis import Stepwise

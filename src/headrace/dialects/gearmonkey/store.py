@@ -199,11 +199,7 @@ class GearMonkeyStore(RedisDialect):
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         return waiter.for_worker(
-            self.driver,
-            session,
-            queues,
-            lambda: self._has_room.get(session),
-            lambda: self._taken.get(session, 0),
+            self.driver, session, queues, lambda: self._has_room.get(session), lambda: self._taken.get(session, 0)
         )
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:

@@ -113,11 +113,7 @@ class ChannelWaiter(RedisWaiter):
 
 
 def for_worker(
-    driver: Driver,
-    session: str,
-    queues: Sequence[str],
-    has_room: Callable[[], bool | None],
-    taken: Callable[[], int],
+    driver: Driver, session: str, queues: Sequence[str], has_room: Callable[[], bool | None], taken: Callable[[], int]
 ) -> ChannelWaiter:
     """Hears of new jobs of the functions that a session accepts, of jobs put back, and of jobs of its own cancelled."""
 

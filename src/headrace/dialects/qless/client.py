@@ -103,10 +103,7 @@ class Jobs:
     def tracked(self) -> dict[str, Any]:
         """`jobs` that are tracked, and `expired` jids that have no job any more."""
         found = json.loads(self._client("track"))
-        return {
-            "jobs": [Job(self._client, fields) for fields in found["jobs"]],
-            "expired": real_list(found["expired"]),
-        }
+        return {"jobs": [Job(self._client, fields) for fields in found["jobs"]], "expired": real_list(found["expired"])}
 
     def tagged(self, tag: str, offset: int = 0, count: int = 25) -> dict[str, Any]:
         """`total`, and `jobs`: jids that have a tag, by the time they were given it."""

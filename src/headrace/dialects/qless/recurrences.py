@@ -173,10 +173,7 @@ def _refuse(record: ScheduleRecord) -> None:
             definition.end is not None,
             f"end: Qless' recurring jobs have none. {native} (headrace schedules delete ends one.)",
         ),
-        (
-            definition.max_runs is not None,
-            f"runs: Qless counts a recurring job's runs, but not to an end. {native}",
-        ),
+        (definition.max_runs is not None, f"runs: Qless counts a recurring job's runs, but not to an end. {native}"),
         (
             definition.carry_data,
             f"carry_data: every run of a recurring job of Qless begins with the same data. {native}",

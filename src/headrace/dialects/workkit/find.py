@@ -66,10 +66,6 @@ def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, b
 
 def counts(store: WorkKitStore) -> Stepwise[list[Counts]]:
     jobs, entries, due, leased = yield store.wire.counts(store.settings.lease)
-    states = {
-        State.READY: due,
-        State.RUNNING: leased + max(0, jobs - entries),
-        State.SCHEDULED: entries - due - leased,
-    }
+    states = {State.READY: due, State.RUNNING: leased + max(0, jobs - entries), State.SCHEDULED: entries - due - leased}
     found = {state: number for state, number in states.items() if number}
     return [Counts(store.settings.schedule, found)] if found else []
