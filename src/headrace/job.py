@@ -361,7 +361,7 @@ class Job(Generic[R_co]):
         kwargs: Mapping[str, Any] | None = None,
     ) -> bool:
         """The same, from async code."""
-        if self._snapshot is None and any(value is not None for value in (args, kwargs, headers, expires)):
+        if self._snapshot is None and any(value is not None for value in (args, kwargs, headers)):
             await self.arefresh()
         change = self.change(queue, priority, run_after, headers, expires, data, args, kwargs)
         return (await self.app.store.arun(facet(self.app.store, Editing).edit([self.id], change)))[0]
@@ -395,7 +395,7 @@ class Job(Generic[R_co]):
         )
         if change == Edit():
             raise ConfigurationError(
-                "edit() changes nothing: say queue=, priority=, run_after=, headers=, data= or args=."
+                "edit() changes nothing: say queue=, priority=, run_after=, headers=, expires=, data= or args=."
             )
         return change
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from headrace.errors import ConfigurationError, UnknownJob
 from headrace.hooks import check_failure_hook
-from headrace.records import IfFailed, Lane, NewJob
+from headrace.records import Expiry, IfFailed, Lane, NewJob
 from headrace.retry import Backoff
 from headrace.store.contract import Facet
 from headrace.values.codec import clean
@@ -81,13 +81,6 @@ def _check_choice(what: str, value: object, choices: Any) -> str:
         *first, last = map(repr, words)
         raise ConfigurationError(f"{what} is {', '.join(first)} or {last}, not {value!r}.")
     return cast("str", value)
-
-
-class Expiry(Struct, frozen=True, omit_defaults=True):
-    """By when a job must have started: at a moment, or so many milliseconds after it is due. One of them is given."""
-
-    at: int | None = None
-    after: int | None = None
 
 
 def _check_expires(what: str, value: Any) -> Expiry:
@@ -217,9 +210,9 @@ class JobOptions(TypedDict, total=False):
                 _unless_none(_check_expires),
                 "Fail it unless it starts so long after it is due, or by an ISO time.",
             ),
+            facet=Facet.EXPIRY,
             metavar="WHEN",
             edits=_BOTH,
-            travels=True,
         ),
     ]
     """A job that has not started by then fails in the group `expired`: so long after it is due, or at a time with its
@@ -344,7 +337,7 @@ def check_options(taker: str, given: Mapping[str, Any], known: Mapping[str, Opti
 # -- rules about several options -----------------------------------------------------------------------
 
 _OF_LANES = ("lane", "limit", "rate", "sequence")
-AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "require_worker")
+AS_THEY_ARE = ("queue", "priority", "max_crashes", "tags", "expires", "require_worker")
 """Fields of `NewJob` with the names and the values of options."""
 
 
@@ -356,25 +349,11 @@ class Overrides(Struct, frozen=True, omit_defaults=True):
     """0: no time limit."""
     keep_result: bool | None = None
     headers: dict[str, str] | None = None
-    expires: Expiry | None = None
 
 
 CARRIED = Overrides.__struct_fields__
 encode_overrides = msgspec.json.Encoder().encode
 decode_overrides = msgspec.json.Decoder(Overrides).decode
-
-
-def expiry_of(options: bytes | None, due: int) -> int | None:
-    """By when, on the store's clock, a job with these options and this due time must have started; None: at any time.
-
-    Raises `ValueError` for options that can't be read.
-    """
-    if options is None or b'"expires"' not in options:  # nearly always: a look spares decoding
-        return None
-    expires = decode_overrides(options).expires
-    if expires is None:
-        return None
-    return expires.at if expires.at is not None else due + (expires.after or 0)
 
 
 def edited_fields(

@@ -66,6 +66,13 @@ class Lane(Struct, frozen=True, gc=False):
     sequence: bool = False
 
 
+class Expiry(Struct, frozen=True, omit_defaults=True, gc=False):
+    """By when a job must have started: at a moment, or so many milliseconds after it is due. One of them is given."""
+
+    at: int | None = None
+    after: int | None = None
+
+
 class Spec(Struct, frozen=True, kw_only=True, gc=False):
     """What is to run and how: what a job is put with, and what a schedule puts its jobs with."""
 
@@ -78,6 +85,7 @@ class Spec(Struct, frozen=True, kw_only=True, gc=False):
     """What this call overrides of its task's options; for workers, opaque to stores."""
     lane: Lane | None = None
     tags: tuple[str, ...] = ()
+    expires: Expiry | None = None
 
 
 def spec_of(record: Spec) -> dict[str, Any]:

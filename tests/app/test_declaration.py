@@ -103,7 +103,7 @@ def test_records_have_the_defaults_that_are_declared() -> None:
 def test_a_lease_has_what_a_run_needs_of_a_job() -> None:
     """It can't inherit `Spec`: see there."""
     spec, lease = types_of(Spec), types_of(Lease)
-    assert set(spec) - set(lease) == {"lane", "tags"}
+    assert set(spec) - set(lease) == {"lane", "tags", "expires"}
     assert all(lease[name] == spec[name] for name in set(spec) & set(lease))
 
 

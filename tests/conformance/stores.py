@@ -53,6 +53,7 @@ MODULES: dict[str, Claim] = {
     "test_depend": Facet.RELATIONS,
     "test_editing": Facet.EDIT,
     "test_events": Facet.EVENTS,
+    "test_expiry": Facet.EXPIRY,
     "test_fence": CORE,
     "test_find_counts": CORE,
     "test_histories": NATIVE,

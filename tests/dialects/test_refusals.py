@@ -16,7 +16,7 @@ from headrace.dialects.qless.store import QlessStore
 from headrace.dialects.workkit import WorkKitStore
 from headrace.errors import Unsupported
 from headrace.options import CARRIED, OF_CALL, used
-from headrace.records import IfFailed, Lane
+from headrace.records import Expiry, IfFailed, Lane
 
 PAGES = Path(__file__).parents[2] / "docs" / "dialects"
 
@@ -43,8 +43,7 @@ SHOWN = {
 
 PARTLY: dict[type, dict[str, str]] = {
     BedrockStore: {"lane": "`lane=`, `limit=`, `rate=`", "priority": "`priority=`, other ones"},
-    GearMonkeyStore: {"expires": "`expires=`"},
-    QlessStore: {"expires": "`expires=`", "run_after": "`run_after=` as a delay, with `after=`"},
+    QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"},
 }
 """The same where a wire carries some of it."""
 
@@ -55,7 +54,7 @@ USES: dict[str, dict[str, Any]] = {
     "timeout": {"options": b'{"timeout":0}'},
     "keep_result": {"options": b'{"keep_result":false}'},
     "headers": {"options": b'{"headers":{"trace":"7"}}'},
-    "expires": {"options": b'{"expires":{"after":5}}'},
+    "expires": {"expires": Expiry(after=5)},
     "max_crashes": {"max_crashes": 9},
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},

@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from headrace.ops.forms import forms
-from headrace.options import expiry_of
 from headrace.records import Counts, SessionSnapshot, Snapshot, State
 from headrace.schedule.vocabulary import ordinal
 from headrace.store.contract import Facet
@@ -53,8 +54,8 @@ def explain(
     around: Circumstances | None = None,
 ) -> Why:
     """Why a job is where it is. `around`: what more is known in stores where more can stand in its way."""
-    if job.state in (State.SCHEDULED, State.READY, State.BLOCKED) and (expired := _expired(job, now)):
-        return expired
+    if around and around.expires is not None:
+        return _expires(job, sessions, counts, around, around.expires)
     if job.state is State.SCHEDULED and job.due > now:
         return (_held_by_rate(job, around, now) if around else None) or _scheduled(job, now)
     if job.state in (State.SCHEDULED, State.READY):
@@ -66,14 +67,15 @@ def explain(
     return _finished(job, now)
 
 
-def _expired(job: Snapshot, now: int) -> Why | None:
-    try:
-        until = None if job.attempts or job.crashes else expiry_of(job.options, job.due)
-    except ValueError:
-        until = None
-    if until is None or until >= now:
-        return None
-    return Why("expired", f"it had to start by {local(until, now)}: it fails when a worker takes it.")
+def _expires(
+    job: Snapshot, sessions: Sequence[SessionSnapshot], counts: Sequence[Counts], around: Circumstances, until: int
+) -> Why:
+    """Of a job that fails unless it starts by a time."""
+    when = local(until, around.now)
+    if until < around.now:
+        return Why("expired", f"it had to start by {when}: the next sweep of a worker fails it.")
+    reason, sentence = explain(job, sessions, counts, around.now, replace(around, expires=None))
+    return Why(reason, f"it has to start by {when}; {sentence}")
 
 
 def _scheduled(job: Snapshot, now: int) -> Why:

@@ -54,6 +54,8 @@ class Facet(StrEnum):
     HISTORY = "history"
     REVIVE = "revive"
     ROLL_CALL = "roll call"
+    EXPIRY = "expiry"
+    """Jobs that fail unless they have started by some time."""
     MOVE = "move"
     RETENTION = "retention"
     RELATIONS = "relations"
@@ -77,7 +79,7 @@ class Facet(StrEnum):
 CORE_FACETS = frozenset(
     {
         Facet.DELAY, Facet.PRIORITY, Facet.UNIQUE, Facet.RESULT, Facet.DATA, Facet.HISTORY, Facet.REVIVE,
-        Facet.ROLL_CALL, Facet.MOVE, Facet.RETENTION,
+        Facet.ROLL_CALL, Facet.EXPIRY, Facet.MOVE, Facet.RETENTION,
     }
 )  # fmt: skip
 """Those without operations of their own: they are in what jobs, outcomes and reports may say."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from msgspec import Struct
 
 from headrace.errors import Unsupported
-from headrace.records import Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
+from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
 
@@ -150,6 +150,7 @@ class Edit(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     options: bytes | None = None
     data: bytes | None = None
+    expires: Expiry | None = None
 
 
 class Editing(Protocol):
@@ -328,6 +329,8 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     """How many blocked jobs of its lane come before it; None: it is not one of them."""
     listeners: tuple[str, ...] = ()
     """Some live workers that listen to its queue and know its task."""
+    expires: int | None = None
+    """When it fails, if it still waits then."""
 
 
 class Explaining(Protocol):

@@ -20,6 +20,11 @@ EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
+EXPIRED = "expired"
+"""The group of jobs that had not started by the time at which they expire."""
+EXPIRED_IN_A_STEP = 200
+"""How many jobs that have expired one call fails, at most."""
+NOT_STARTED = "It had not started when it expired."
 MOST_STRAYS = 100
 """How many leases that its worker does not know one renewal tells of."""
 SHOWN = 10
@@ -35,6 +40,7 @@ def what_changes(change: Edit) -> str:
         (change.body, "arguments"),
         (change.options, "options"),
         (change.data, "data"),
+        (change.expires, "expiry"),
     )
     return ", ".join(word for value, word in words if value is not None)
 
@@ -176,8 +182,8 @@ CAUSE = 1_000
 """How many bytes of a culprit's error its dependents carry."""
 
 
-def dependency_error(words: str) -> bytes:
-    """Why a job failed, as workers write it."""
+def own_error(words: str) -> bytes:
+    """Why a store has failed a job, as workers write errors."""
     return encode_error(ErrorText("", words))
 
 
@@ -190,4 +196,4 @@ def failed_with(parent: str, error: bytes | None, *, passed_on: bool) -> bytes:
     encoded = cause.encode()
     if len(encoded) > CAUSE:
         cause = encoded[:CAUSE].decode(errors="ignore") + "…"
-    return dependency_error(FAILED_PARENT.format(parent) + (f": {cause}" if cause else "."))
+    return own_error(FAILED_PARENT.format(parent) + (f": {cause}" if cause else "."))

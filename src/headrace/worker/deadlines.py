@@ -6,8 +6,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Container, Iterator
 
-from headrace.options import expiry_of
-from headrace.records import Lease
 from headrace.worker.outcomes import SILENT, TIMED_OUT
 from headrace.worker.run import Run
 
@@ -66,13 +64,3 @@ def _moments(run: Run, began: int, beat: int) -> tuple[int | None, int | None]:
     limit = run.time_limit
     heartbeat = None if run.task is None else run.task.options.heartbeat
     return None if limit is None else began + limit, None if heartbeat is None else beat + heartbeat
-
-
-def start_until(lease: Lease) -> int | None:
-    """By when, on the store's clock, a job must have started to run at all; None: at any time, or it has."""
-    if lease.options is None or lease.attempts or lease.crashes or lease.resumed:
-        return None
-    try:
-        return expiry_of(lease.options, lease.due)
-    except ValueError:
-        return None  # `Run.override` warns of it

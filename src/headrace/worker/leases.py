@@ -16,7 +16,7 @@ from headrace import crashpoints
 from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Verdict
 from headrace.store.contract import Waiter
 from headrace.task import Task
-from headrace.worker.deadlines import Deadlines, start_until
+from headrace.worker.deadlines import Deadlines
 from headrace.worker.ledger import Ledger
 from headrace.worker.outcomes import put_off, quarantine, release
 from headrace.worker.run import Channel, Run
@@ -276,8 +276,6 @@ class Leases:
                 run.sure_until = session.sure_until
             if lease.start_within is not None:
                 run.start_by = session.asked + lease.start_within
-            if lease.options is not None and (until := start_until(lease)) is not None:
-                run.expire_by = session.asked + until - reply.now
             if lease.problem:
                 self.outcomes.append(quarantine(run, lease.problem))
             elif task is None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
-EXPIRED = "expired"
-"""The group of jobs that were not started in time (`using(expires=...)`)."""
 UNKNOWN_FOR = 3_600_000
 """How long a job whose task is not known here is put off before it is quarantined: a rolling deploy."""
 
@@ -78,13 +76,6 @@ def put_off(run: Run, now: int) -> Outcome:
 def release(run: Run) -> Outcome:
     """Give a job back unspent."""
     return outcome_of(run, Kind.RELEASED, began=run.began)
-
-
-def expired(run: Run, task: Task[Any, Any]) -> Outcome:
-    """What becomes of a job that was not started in time. Nothing of it has run, so no attempt is charged."""
-    outcome = failed(run, task, EXPIRED, Timeout("the job had not started when it expired"))
-    outcome.charge = Charge.NOTHING
-    return outcome
 
 
 def conclude(run: Run, error: BaseException) -> Outcome:

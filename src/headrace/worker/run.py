@@ -20,7 +20,7 @@ from headrace.task import Task
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
-from headrace.worker.outcomes import conclude, expired, failed, quarantine, release
+from headrace.worker.outcomes import conclude, failed, quarantine, release
 from headrace.worker.reports import Said
 
 if TYPE_CHECKING:
@@ -69,8 +69,6 @@ class Run:
     """Until when no other worker can have its job, on the steady clock. 0: as long as its session lives."""
     start_by: int | None = None
     """Its lane has a rate: if it has not started by then, on the steady clock, it is given back."""
-    expire_by: int | None = None
-    """If it has not started by then, on the steady clock, it fails."""
     place: int = 0
     """Where the ledger has it."""
     former_tokens: Sequence[Token] = ()
@@ -230,8 +228,6 @@ def _steps(
             _inject(kwargs, task, resources)
         if run.start_by is not None and steady() > run.start_by:
             raise _Late  # the last look at the clock before the task, when all that may take long has been done
-        if run.expire_by is not None and steady() > run.expire_by:
-            raise _Expired
         if task.app.middlewares:
             value = _SWALLOWED
             with _enter(run, task.app):
@@ -244,9 +240,6 @@ def _steps(
     except _Late:
         run.began = None
         outcome = release(run)
-    except _Expired:
-        run.began = None
-        outcome = expired(run, task)
     except BaseException as error:
         outcome = _completed(run, error) if run.is_completed() else conclude(run, error)
     finally:
@@ -265,10 +258,6 @@ class _Broken(Exception):
 
 class _Late(Exception):
     """By now as many others may start as the rate of its lane allows."""
-
-
-class _Expired(Exception):
-    """It had to start by an earlier time (`using(expires=...)`)."""
 
 
 def _inject(kwargs: dict[str, Any], task: Task[Any, Any], resources: Resources) -> None:

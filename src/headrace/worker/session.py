@@ -19,7 +19,6 @@ from headrace.errors import MaybeApplied, SessionGone, StoreUnavailable
 from headrace.records import ExchangeReply, Lease, Outcome, Ref, Renewal, Take, Token
 from headrace.store import Operation, Store
 from headrace.values.glob import fits, is_glob
-from headrace.worker.deadlines import start_until
 from headrace.worker.ledger import Ledger
 
 log = logging.getLogger("headrace.worker")
@@ -170,8 +169,8 @@ class Session:
         return [lease for lease in leases if lease.id not in renewal.lost]
 
     def find_out_when(self, reply: ExchangeReply) -> None:
-        """Leases that were waited for were handed out some time after they were asked for: by the store's clock."""
-        held = [(lease.ref, lease.token, lease.id) for lease in reply.leases if _is_timed(lease)]
+        """Leases of a rate that were waited for were handed out some time after the request, by the store's clock."""
+        held = [(lease.ref, lease.token, lease.id) for lease in reply.leases if lease.start_within is not None]
         if held:
             renewal = self.insist(self.store.renew(self.id, held))
             self.asked = self._sent - (renewal.now - reply.now)
@@ -222,8 +221,3 @@ class Asking:
             self._delays.append((asked, delay))
             known = sorted(delay for _, delay in self._delays)
         self._grace = min(3 * known[len(known) // 2 - 1] // 2, LONGEST_GRACE) if len(known) > 1 else 0
-
-
-def _is_timed(lease: Lease) -> bool:
-    """Whether it matters to the millisecond when the job starts."""
-    return lease.start_within is not None or (lease.options is not None and start_until(lease) is not None)

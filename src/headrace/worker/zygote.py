@@ -51,7 +51,6 @@ class Request(Struct, frozen=True):
     lease: Lease
     directory: str | None
     start_by: int | None = None
-    expire_by: int | None = None
 
 
 class Words(Struct, frozen=True):
@@ -209,7 +208,7 @@ def _perform(app: Headrace, request: Request, connection: socket.socket) -> None
     wire = Wire(connection, app.payload_limit)
     try:
         run = Run(request.lease, task, wire)
-        run.start_by, run.expire_by = request.start_by, request.expire_by
+        run.start_by = request.start_by
         outcome = perform(run, resources, wire.steady)
         if crashpoints.armed:
             crashpoints.reach("isolated.end")

@@ -51,6 +51,8 @@ class Core:
         self.set: dict[str, int] = {}
         self.ran: list[tuple[str, int, int, int]] = []
         """Queue, day, wait and run of all jobs that were ever done."""
+        self.expired_left = 0
+        """How many more that have expired the present take may fail."""
         self.counted: Counter[tuple[str, str, int]] = Counter()
         self.listened_until = 0
         self.happenings: list[EventRecord] = []

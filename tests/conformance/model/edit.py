@@ -25,6 +25,9 @@ class Editing(Core):
         for name in ("body", "options", "data"):
             if getattr(change, name) is not None:
                 setattr(job, name, getattr(change, name))
+        if change.expires is not None:
+            job.expires = change.expires
+            self._expect_start(job)
         if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
             self._edited(job, limits.what_changes(change))
             return True
@@ -91,6 +94,7 @@ class Editing(Core):
             lane=self._lane_snapshot(job.queue, job.lane.key) if job.lane else None,
             ahead=self._ahead(job),
             listeners=tuple(sorted(listeners)[: limits.SHOWN]),
+            expires=job.expires_at if job.state in WAITING else None,
         )
 
     def _ahead(self, job: Job) -> int | None:

@@ -55,7 +55,7 @@ class Ending(Core):
             return False
         self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
         job.culprits.clear()
-        job.delay = None
+        job.delay = job.expires = None
         self._bring_back(job, self.clock.now())
         return True
 

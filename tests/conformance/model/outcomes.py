@@ -12,6 +12,8 @@ from .core import Core
 from .records import Job
 
 MAY_NOT_HAVE_BEGUN = (Kind.AGAIN, Kind.RELEASED, Kind.MOVED)
+STARTED = (Kind.CRASHED, Kind.MOVED, Kind.WAITING)
+"""After these a job expires no more, as after a run that cost an attempt."""
 
 
 class Outcomes(Core):
@@ -38,7 +40,7 @@ class Outcomes(Core):
             if not (cancelled or why or what in ("done", "failed")):
                 self._note(job, what, outcome.note, ended, job.worker)
         if why:
-            self._fail(job, limits.dependency_error(why))
+            self._fail(job, limits.DEPENDENCY, limits.own_error(why))
         elif cancelled:
             job.group = outcome.group or job.group
             self._finish(job, State.CANCELLED, ended)
@@ -91,6 +93,8 @@ class Outcomes(Core):
     def _go_on(self, job: Job, outcome: Outcome, what: str, ended: int) -> None:
         """The job is to run again."""
         queue = job.queue
+        if outcome.kind in STARTED or outcome.charge is Charge.ATTEMPT:
+            job.expires = None  # it has started
         due = self.clock.now() + outcome.delay if outcome.at is None else outcome.at
         if outcome.kind is Kind.MOVED:
             job.queue = outcome.queue or job.queue

@@ -85,6 +85,7 @@ class Putting(Core):
             after=new.after,
             if_failed=new.if_failed,
             lane=new.lane,
+            expires=new.expires,
         )
         self._note(job, "created")
         self._happened(job, "created")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.records import HistoryRecord, IfFailed, Lane, SessionInfo, State, Verdict
+from headrace.records import Expiry, HistoryRecord, IfFailed, Lane, SessionInfo, State, Verdict
 
 WAITING = (State.SCHEDULED, State.READY, State.BLOCKED)
 
@@ -55,6 +55,9 @@ class Job:
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None
+    expires: Expiry | None = None
+    expires_at: int | None = None
+    """When it fails, if it still waits then."""
     delay: int | None = None
     """To count from when the last dependency is met. None: it is due when it is due."""
     start_within: int | None = None

@@ -178,10 +178,10 @@ class Relations(Core):
             error = limits.failed_with(parent.id, parent.error if known else None, passed_on=bool(parent.culprits))
         else:
             words = limits.REMOVED_PARENT if how is None else limits.CANCELLED_PARENT
-            error = limits.dependency_error(words.format(parent.id))
-        self._fail(job, error)
+            error = limits.own_error(words.format(parent.id))
+        self._fail(job, limits.DEPENDENCY, error)
 
-    def _fail(self, job: Job, error: bytes) -> None:
-        job.error, job.group = error, limits.DEPENDENCY
+    def _fail(self, job: Job, group: str, error: bytes) -> None:
+        job.error, job.group = error, group
         self._finish(job, State.FAILED, self.clock.now())
-        self._happened(job, "failed", limits.DEPENDENCY)
+        self._happened(job, "failed", group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from headrace.records import State, Swept
+from headrace.store import limits
 from headrace.store.settings import RESULTS_KEPT
 
 from .core import Core, Step
@@ -16,6 +17,10 @@ class Sweeping(Core):
         return Step(self._sweep)
 
     def _sweep(self) -> Swept:
+        late = [job for job in self.jobs.values() if self._has_expired(job)]
+        late = sorted(late, key=lambda job: (job.expires_at, job.ref))[: limits.EXPIRED_IN_A_STEP]
+        for job in late:
+            self._expire(job)
         age = self._setting("max-worker-age")
         expired = [
             session.info.id
@@ -32,9 +37,10 @@ class Sweeping(Core):
         self._work_off()
         for key in list(self.lanes):
             self._forget_lane(key)
+        more = bool(self.ended) or len(late) == limits.EXPIRED_IN_A_STEP
         tick = self._next_tick()
         ticks_in = None if tick is None else max(0, tick - self.clock.now())
-        return Swept(len(expired), len(returned), len(given_up), bool(self.ended), ticks_in)
+        return Swept(len(expired), len(returned), len(given_up), more, ticks_in)
 
     def _given_up(self, job: Job, all_done: list[int]) -> bool:
         """`all_done`: when all jobs that are done finished, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.records import State, Take
+from headrace.store import limits
 from headrace.values.glob import fits, is_glob
 
 from .core import Core
@@ -19,6 +20,7 @@ class Handing(Core):
         for job in first[:PROMOTED_AT_MOST]:
             self._fall_due(job)
         queues = self._queues_of(take)
+        self.expired_left = limits.EXPIRED_IN_A_STEP
         turn = 0
         for index in range(take.slots + take.spare):
             spare = index >= take.slots
@@ -40,6 +42,8 @@ class Handing(Core):
             self._started_in_lane(job, take.grace)
         for lane in self.lanes.values():
             lane.taken = 0
+        if self.expired_left < limits.EXPIRED_IN_A_STEP:
+            self._work_off()
 
     def _order(self, queues: list[str], turn: int, spare: bool) -> list[str]:
         """Whose turn it is, and who comes next if that one has nothing."""
@@ -58,7 +62,11 @@ class Handing(Core):
             return None
         if control and control.limit is not None and (spare or len(self._running(queue)) >= control.limit):
             return None
-        head = self._first(self._ready(queue))
+        while (head := self._first(self._ready(queue))) and self._has_expired(head):
+            self.expired_left -= 1
+            if self.expired_left < 0:
+                return None
+            self._expire(head)
         return None if head and head.lane and spare else head
 
     def _first(self, line: list[Job]) -> Job | None:

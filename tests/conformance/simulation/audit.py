@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 EVERYTHING = Filter(limit=10_000)
 
 MAY_BECOME: dict[State, set[State]] = {
-    State.SCHEDULED: {State.READY, State.RUNNING, State.CANCELLED},
-    State.READY: {State.RUNNING, State.CANCELLED},
+    State.SCHEDULED: {State.READY, State.RUNNING, State.FAILED, State.CANCELLED},
+    State.READY: {State.RUNNING, State.FAILED, State.CANCELLED},
     State.RUNNING: {State.SCHEDULED, State.READY, State.DONE, State.FAILED, State.CANCELLED},
     State.FAILED: {State.CANCELLED, State.READY},
     State.CANCELLED: {State.READY},

@@ -23,6 +23,7 @@ MARKS = frozenset({
     "a session was closed gracefully with leases",
     "a job failed because it crashed too often",
     "a job was moved",
+    "a sweep failed a job that had expired",
     "a job was deferred",
     "a job was tagged",
     "a job was tracked",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.model.records import WAITING
-from headrace.records import State
+from headrace.records import Expiry, State
 from headrace.store.facets import Edit
 
 from .actors import Request
@@ -63,6 +63,7 @@ def _change(world: World, ids: list[str]) -> Edit:
         run_at=world.clock.now() + choose.one((-5_000, 5_000)) if when == 2 else None,
         body=body,
         data=b"edited" if choose.rarely() else None,
+        expires=Expiry(after=choose.one((1_000, 0))) if choose.rarely() else None,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.records import IfFailed, NewJob, Snapshot, State
+from headrace.records import Expiry, IfFailed, NewJob, Snapshot, State
+from headrace.store.contract import Facet
 
 from .actors import Request
 from .scene import CHANGING, KEYS, LANES, LARGE, QUEUES, TAGS
@@ -84,7 +85,16 @@ def _new_job(world: World) -> NewJob:
         replace=unique and choose.pick(3) == 2,
         require_worker=choose.rarely() and choose.pick(3) == 2,
         tags=choose.one(TAGS) if choose.rarely() else (),
+        expires=_expiry(world) if choose.rarely() else None,
     )
+
+
+def _expiry(world: World) -> Expiry | None:
+    if Facet.EXPIRY not in world.store.facets:
+        return None
+    if world.choose.pick(3) == 0:
+        return Expiry(at=world.clock.now() + world.choose.one((5_000, 0, -1)))
+    return Expiry(after=world.choose.one((1_000, 0, 10_000)))
 
 
 def _ties(world: World, job_id: str) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def sweep(world: World) -> None:
         world.sometimes("a session expired and was swept")
     if swept.jobs_purged:
         world.sometimes("an ended job was purged")
+    if any(job.group == "expired" and not known[job.id].state.final for job in world.jobs.values() if job.id in known):
+        world.sometimes("a sweep failed a job that had expired")
     if any(job.group == "crashed" and job.state is State.FAILED for job in world.jobs.values()):
         world.sometimes("a job failed because it crashed too often")
 
@@ -43,6 +45,8 @@ def instants(world: World) -> Iterable[int]:
             yield job.finished - now + (KEEP_DONE if job.state is State.DONE else KEEP_FAILED) + 1
         if job.unique_key and job.unique_until is not None:
             yield job.unique_until - now
+        if job.expires_at is not None and not job.state.final:
+            yield job.expires_at + 1 - now
     for session in world.model._open_sessions():
         if world.model._held(session):
             yield session.seen + session.info.timeout - steady

@@ -168,6 +168,7 @@ def _refuse(record: ScheduleRecord) -> None:
             "misfire='skip': of what was missed Qless makes good the latest, or the latest few (its backlog). Write "
             "misfire='once', or misfire='all' with a limit.",
         ),
+        (definition.expires is not None, f"expires: Qless' recurring jobs wait until a worker takes them. {native}"),
         (definition.jitter, f"jitter: Qless' recurring jobs are due at their times, all of them. {native}"),
         (
             definition.end is not None,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import HistoryRecord, IfFailed, Lane, Lease, Snapshot
+from headrace.records import Expiry, HistoryRecord, IfFailed, Lane, Lease, Snapshot
 from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
 from headrace.store.redis.layout import (
     CANCELLING,
@@ -76,6 +76,7 @@ class More(msgspec.Struct, omit_defaults=True):
     tick: int | None = None
     resumed: bool = False
     start_within: int | None = None
+    expires: Expiry | None = None
 
 
 UNREADABLE = (msgspec.MsgspecError, StructError, UnicodeDecodeError, IndexError)
@@ -189,7 +190,7 @@ def snapshot(
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=text(key) if key is not None and has_key else None, deferred_since=story.deferred_since,
         after=after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
-        schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped,
+        schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped, expires=more.expires,
     )  # fmt: skip
 
 

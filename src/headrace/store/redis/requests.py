@@ -8,7 +8,7 @@ from struct import Struct
 import msgspec
 
 from headrace.errors import ConfigurationError
-from headrace.records import IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
+from headrace.records import Expiry, IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store.facets import Edit
 from headrace.store.redis.layout import DATA, HEAD, INLINE, LARGE_BODY, LATEST, MORE, OPTIONS, UNIQUE, python_format
 from headrace.store.redis.operation import PUT_AT_MOST
@@ -42,6 +42,7 @@ class _More(msgspec.Struct, omit_defaults=True):
     tags: tuple[str, ...] = ()
     schedule: str | None = None
     tick: int | None = None
+    expires: Expiry | None = None
     joining: bool = False
 
 
@@ -67,10 +68,23 @@ def _time(value: float) -> float:
     return min(max(value, 0), LATEST)
 
 
+def _expiry(expires: Expiry | None) -> Expiry | None:
+    """In six bytes, like all times."""
+    if expires is None:
+        return None
+    most = LATEST // 2
+    return Expiry(*(None if value is None else min(max(value, 0), most) for value in (expires.at, expires.after)))
+
+
 def has_more(job: NewJob) -> bool:
     """Whether it has anything that only some jobs have (lua/plan.lua)."""
     return bool(
-        job.after or job.lane is not None or job.tags or job.schedule is not None or job.if_failed is not IfFailed.FAIL
+        job.after
+        or job.lane is not None
+        or job.tags
+        or job.schedule is not None
+        or job.expires is not None
+        or job.if_failed is not IfFailed.FAIL
     )
 
 
@@ -96,6 +110,7 @@ def _plain(job: NewJob) -> bool:
         or job.lane is not None
         or job.tags
         or job.schedule is not None
+        or job.expires is not None
         or job.if_failed is not _FAIL
         or not -(2**31) <= job.priority < 2**31
     )
@@ -155,6 +170,7 @@ def new_job(job: NewJob, named: int | None = None) -> bytes:
                 tags=tuple(dict.fromkeys(job.tags)),
                 schedule=job.schedule,
                 tick=job.tick,
+                expires=_expiry(job.expires),
                 joining=named is not None,
             )
         )
@@ -262,7 +278,8 @@ def edit(change: Edit) -> tuple[bytes, ...]:
     run_at = None if change.run_at is None else _time(change.run_at)
     delay = None if change.delay is None else min(change.delay, LATEST // 2)
     texts = (change.queue, change.priority, run_at, delay)
-    values = (change.body, change.options, change.data)
+    expires = None if change.expires is None else msgspec.msgpack.encode(_expiry(change.expires))
+    values = (change.body, change.options, change.data, expires)
     return (
         *(b"" if text is None else b"=%s" % str(text).encode() for text in texts),
         *(b"" if value is None else b"=" + value for value in values),

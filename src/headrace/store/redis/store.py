@@ -424,7 +424,7 @@ def _control(act: str, queue: str, by: str) -> Script[bool]:
 
 
 def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
-    now, _, parents, unmet, paused, limit, running, runs, lane, ahead, listeners = reply
+    now, _, parents, unmet, paused, limit, running, runs, lane, ahead, listeners, expires = reply
     said = [b"p" + job.queue.encode(), paused] * bool(paused) + [b"l" + job.queue.encode(), limit] * (limit >= 0)
     return Circumstances(
         now=int(now),
@@ -441,6 +441,7 @@ def _circumstances(job: Snapshot, reply: Reply) -> Circumstances:
         lane=records.lane(job.queue, lane),
         ahead=ahead if ahead >= 0 else None,
         listeners=tuple(sorted(map(text, listeners))[: limits.SHOWN]),
+        expires=int(expires) if expires else None,
     )
 
 

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from headrace.store.sql import lanes, schedules
-from headrace.store.sql.codes import AFTER, BLOCKED, DONE, LANED, PRECEDES, READY, RECURRING, REMOVED, SCHEDULED
+from headrace.records import Expiry
+from headrace.store import limits
+from headrace.store.sql import history, lanes, schedules, stats
+from headrace.store.sql.codes import (
+    AFTER,
+    BLOCKED,
+    DONE,
+    EXPIRES,
+    FAILED,
+    FAILURES,
+    LANED,
+    PRECEDES,
+    READY,
+    RECURRING,
+    REMOVED,
+    RUNNING,
+    SCHEDULED,
+)
 from headrace.store.sql.lanes import Placement, placement
 from headrace.store.sql.transaction import EVERYONE, Transaction
 
@@ -14,7 +31,10 @@ def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
     later = due > tx.now and not was_due
     tx.news(job.queue, EVERYONE if later else 1)
-    if job.flags & AFTER and tx.rows("has_edges", (job.seq,)):
+    waits = bool(job.flags & AFTER and tx.rows("has_edges", (job.seq,)))
+    if job.flags & EXPIRES:
+        tx.execute("expiry_begin", (job.seq, None if waits else due))
+    if waits:
         tx.execute("stand", (job.seq, BLOCKED, due))
         if job.flags & LANED:
             lanes.admit(tx, job.seq, job.queue)
@@ -48,6 +68,38 @@ def ended(tx: Transaction, job: Placement, how: int) -> None:
         lanes.part(tx, job.seq, job.queue)
     if job.flags & RECURRING:
         schedules.hear(tx, job.seq)
+    if job.flags & EXPIRES:
+        tx.execute("expiry_end", (job.seq,))
+
+
+def fail(tx: Transaction, job: Placement, group: str, error: bytes) -> None:
+    """A job fails without a run, or for what its run would wait for."""
+    tx.execute("fail_waiting", (job.seq, tx.now, group, error))
+    if job.state != RUNNING:
+        history.remember_sudden_end(tx, job.seq, "failed", group)
+    tx.happened(job.seq, "failed", group)
+    tx.ended.append(job.id)
+    stats.count(tx, job.queue, tx.now, FAILURES)
+    ended(tx, job, FAILED)
+
+
+def let_expire(tx: Transaction, job: Placement, expires: Expiry) -> None:
+    """By when a job must have started. When it goes into line, `enter` works out when that is."""
+    tx.execute("expiry_put", (job.seq, expires.at, expires.after, expires.at))
+
+
+def expires_no_more(tx: Transaction, job: Placement) -> Placement:
+    """A job has started, or was revived."""
+    tx.execute("expiry_delete", (job.seq,))
+    tx.execute("flag_expires", (job.seq, 0))
+    return job._replace(flags=job.flags & ~EXPIRES)
+
+
+def expire(tx: Transaction, found: Sequence[tuple[Any, ...]]) -> int:
+    """Fail jobs that have not started in time, from rows of placements. Returns how many these are."""
+    for row in found:
+        fail(tx, Placement(*row), limits.EXPIRED, limits.own_error(limits.NOT_STARTED))
+    return len(found)
 
 
 def removed(tx: Transaction, seq: int) -> None:

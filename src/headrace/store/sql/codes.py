@@ -30,7 +30,9 @@ MORE = 16384
 """A version after this one keeps something about it in `more`; here that is carried along, and removed with the job."""
 COMPLETED = 32768
 """It runs, and its task has completed it in a transaction of its own: it ends as done, with the result that it has."""
-KNOWN_FLAGS = 2 * COMPLETED - 1
+EXPIRES = 65536
+"""It fails unless it has started by some time: see the table `expiry`."""
+KNOWN_FLAGS = 2 * EXPIRES - 1
 HOOKED = PRECEDES | LANED | RECURRING | COMPLETED
 """Other rows change when such a job ends, or its result is known already: it is not settled in bulk."""
 OF_ONE_RUN = CANCELLING | SPARE | LARGE_RESULT

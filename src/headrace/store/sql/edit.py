@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.records import Kind, Outcome
+from headrace.records import Expiry, Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
 from headrace.store.sql import admission, history, lanes, relations
-from headrace.store.sql.codes import AFTER, DONE, RUNNING, TRACKED
+from headrace.store.sql.codes import AFTER, DONE, EXPIRES, RUNNING, TRACKED
 from headrace.store.sql.lanes import Placement, find_job
 from headrace.store.sql.sessions import Session
 from headrace.store.sql.settle import set_body, settle
@@ -35,6 +35,8 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     tx.execute("edit", (job.seq, change.queue, change.priority, change.options, change.data))
     if change.body is not None:
         set_body(tx, job.seq, job_id, change.body)
+    if change.expires is not None:
+        job = _edit_expiry(tx, job, change.expires)
     history.edited(tx, job.seq, limits.what_changes(change))
     if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
         return True
@@ -44,6 +46,14 @@ def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
     priority = job.priority if change.priority is None else change.priority
     admission.enter(tx, job._replace(queue=queue, priority=priority), due)
     return True
+
+
+def _edit_expiry(tx: Transaction, job: Placement, expires: Expiry) -> Placement:
+    admission.let_expire(tx, job, expires)
+    tx.execute("flag_expires", (job.seq, EXPIRES))
+    waits = job.flags & AFTER and relations.waits(tx, job.seq)
+    tx.execute("expiry_begin", (job.seq, None if waits else lanes.own_due(tx, job)))
+    return job._replace(flags=job.flags | EXPIRES)
 
 
 def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
+from headrace.records import Counts, Expiry, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.history import complete_history
 from headrace.store.sql import schedules
 from headrace.store.sql.codes import (
@@ -13,6 +13,7 @@ from headrace.store.sql.codes import (
     BODY,
     CANCELLING,
     DROPPED,
+    EXPIRES,
     HISTORY,
     LANED,
     LARGE_BODY,
@@ -37,6 +38,18 @@ class _Found(NamedTuple):
     seq: int
     flags: int
     snapshot: Snapshot
+
+
+class StoredExpiry(NamedTuple):
+    """A row of `expiry`."""
+
+    moment: int | None
+    patience: int | None
+    at: int | None
+
+    @property
+    def definition(self) -> Expiry:
+        return Expiry(self.moment, self.patience)
 
 
 def _by_id(tx: Transaction, job_id: str) -> _Found | None:
@@ -75,6 +88,7 @@ def _found(
         schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
         after=parents(tx, seq) if flags & AFTER else (),
         lane=laned(tx, seq).definition if flags & LANED else None,
+        expires=tx.row(StoredExpiry, "expiry_get", (seq,)).definition if flags & EXPIRES else None,
     )  # fmt: skip
     return _Found(seq, flags, snapshot)
 

@@ -281,7 +281,7 @@ def _schedule(tx: Transaction, lane: Record, seq: int, due: int) -> None:
     tx.news(lane.queue, EVERYONE)
 
 
-def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
+def _admit(tx: Transaction, lane: Record) -> None:
     """Give the next one its turn, if it is time."""
     if lane.front is not None or lane.turn is not None:
         return
@@ -295,7 +295,7 @@ def _admit(tx: Transaction, lane: Record, taken: int = 0) -> None:
         job = placement(tx, head.seq)
         _begin_turn(tx, lane, job, job.due, job.due > tx.now)
     else:
-        _make_front(tx, lane, head.seq, head.due, taken)
+        _make_front(tx, lane, head.seq, head.due)
 
 
 def _begin_turn(tx: Transaction, lane: Record, job: Placement, due: int, later: bool) -> None:
@@ -305,8 +305,9 @@ def _begin_turn(tx: Transaction, lane: Record, job: Placement, due: int, later: 
         _make_front(tx, lane, job.seq, due)
 
 
-def _make_front(tx: Transaction, lane: Record, seq: int, due: int, taken: int = 0) -> None:
+def _make_front(tx: Transaction, lane: Record, seq: int, due: int) -> None:
     lane.front, lane.front_due = seq, due
+    taken = tx.taken.get(lane.seq, 0)
     earliest = _earliest(tx, lane)
     if earliest > tx.now:
         _schedule(tx, lane, seq, max(tx.now + taken, earliest))
@@ -324,8 +325,8 @@ def _earliest(tx: Transaction, lane: Record) -> int:
     return 0 if start is None else start + lane.per
 
 
-def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: int) -> None:
-    """A lane's front has been handed out; the next may follow. `taken`: how many of each lane this take got."""
+def start(tx: Transaction, seq: int, queue: str, grace: int) -> None:
+    """A lane's front has been handed out; the next may follow."""
     lane = _record(tx, queue, laned(tx, seq).definition)
     lane.front = None
     lane.running += 1
@@ -336,8 +337,8 @@ def start(tx: Transaction, seq: int, queue: str, taken: dict[int, int], grace: i
         tx.execute("lane_start_put", (lane.seq, lane.starts, tx.now + 2 * within))
         tx.execute("lane_start_drop", (lane.seq, lane.starts - lane.rate))
     _put_at(tx, lane, seq, RUNS, start_within=within)
-    taken[lane.seq] = taken.get(lane.seq, 0) + 1
-    _admit(tx, lane, taken[lane.seq])
+    tx.taken[lane.seq] = tx.taken.get(lane.seq, 0) + 1
+    _admit(tx, lane)
     _save(tx, lane)
 
 

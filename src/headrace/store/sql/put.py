@@ -14,6 +14,7 @@ from headrace.store.sql.codes import (
     CANCELLED,
     CANCELLING,
     DONE,
+    EXPIRES,
     FAILED,
     HISTORY,
     LANED,
@@ -48,6 +49,7 @@ def plain(job: NewJob) -> bool:
         and job.lane is None
         and not job.after
         and job.if_failed is _FAIL
+        and job.expires is None
     )
 
 
@@ -70,6 +72,7 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
         | (RECURRING if job.schedule is not None else 0)
         | (AFTER if relations.is_related(job) else 0)
         | (LANED if job.lane is not None else 0)
+        | (EXPIRES if job.expires is not None else 0)
     )
     *common, _, _, options, _ = plain_row(job, now)
     return (*common, flags, b"" if large else job.body, options, job.unique_key)
@@ -130,8 +133,11 @@ def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
             schedules.note(tx, job)
         if job.data is not None:
             tx.execute("set_data", (job.id, job.data))
-        if job.lane is not None or relations.is_related(job):
-            relations.arrive(tx, tx.row(Placement, "placement_by_id", (job.id,)), job, parents)
+        if job.expires is not None or job.lane is not None or relations.is_related(job):
+            place = tx.row(Placement, "placement_by_id", (job.id,))
+            if job.expires is not None:
+                admission.let_expire(tx, place, job.expires)
+            relations.arrive(tx, place, job, parents)
     if job.unique_key is not None:
         until = None if job.unique_for is None else now + job.unique_for
         tx.execute("unique_take", (job.unique_key, until, job.id))
@@ -220,6 +226,8 @@ def erase(tx: Transaction, seq: int, flags: int) -> None:
         tx.execute("untrack", (seq,))
     if flags & MORE:
         tx.execute("delete_more", (seq,))
+    if flags & EXPIRES:
+        tx.execute("expiry_delete", (seq,))
 
 
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:

@@ -10,15 +10,15 @@ import msgspec
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
-from headrace.store.sql import admission, history, lanes, stats
+from headrace.store.sql import admission, history, lanes
 from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
     CANCELLED,
     DONE,
+    EXPIRES,
     FAIL,
     FAILED,
-    FAILURES,
     LANED,
     PRECEDES,
     REMOVED,
@@ -260,8 +260,10 @@ def wait_for_children(tx: Transaction, job: Placement, ids: Sequence[str]) -> bo
     """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
     why = _why_not_wait(tx, job, ids)
     if why:
-        _fail(tx, job, limits.dependency_error(why))
+        admission.fail(tx, job, limits.DEPENDENCY, limits.own_error(why))
         return False
+    if job.flags & EXPIRES:
+        job = admission.expires_no_more(tx, job)
     tx.execute("relation_set", (job.seq, _encoded(ids)))
     tx.execute("flag_resumed", (job.seq,))
     tx.execute("followers_delete", (job.seq,))
@@ -315,20 +317,11 @@ def release(tx: Transaction, job: Placement) -> None:
 def fail_with(tx: Transaction, job: Placement, parent: Ended) -> None:
     if parent.how == FAILED:
         failure = tx.maybe_row(_Failure, "failure_of", (parent.seq,)) or _Failure(None, 0)
-        _fail(tx, job, limits.failed_with(parent.id, failure.error, passed_on=bool(failure.passed_on)))
+        error = limits.failed_with(parent.id, failure.error, passed_on=bool(failure.passed_on))
     else:
         words = limits.REMOVED_PARENT if parent.how == REMOVED else limits.CANCELLED_PARENT
-        _fail(tx, job, limits.dependency_error(words.format(parent.id)))
-
-
-def _fail(tx: Transaction, job: Placement, error: bytes) -> None:
-    tx.execute("fail_dependent", (job.seq, tx.now, error))
-    if job.state != RUNNING:
-        history.remember_sudden_end(tx, job.seq, "failed", limits.DEPENDENCY)
-    tx.happened(job.seq, "failed", limits.DEPENDENCY)
-    tx.ended.append(job.id)
-    stats.count(tx, job.queue, tx.now, FAILURES)
-    admission.ended(tx, job, FAILED)
+        error = limits.own_error(words.format(parent.id))
+    admission.fail(tx, job, limits.DEPENDENCY, error)
 
 
 # -- what has ended, or was revived, in bounded steps ------------------------------------------------
@@ -406,6 +399,8 @@ def _revive_one(tx: Transaction, job: Placement) -> bool:
         return False
     if job.flags & AFTER:
         drop_ended(tx, job.seq)
+    if job.flags & EXPIRES:
+        job = admission.expires_no_more(tx, job)
     bring_back(tx, job, tx.now)
     return True
 
@@ -434,6 +429,6 @@ def bring_back(tx: Transaction, job: Placement, due: int) -> int:
         tx.execute("ended_note", (job.seq, job.id, REVIVED))
     if job.flags & LANED:
         lanes.join(tx, job.seq, job.queue)
-    if job.flags & (AFTER | LANED):
+    if job.flags & (AFTER | LANED | EXPIRES):
         admission.enter(tx, placement(tx, job.seq), due)
     return named

@@ -15,6 +15,7 @@ from headrace.store.sql.codes import (
     CANCELLING,
     COMPLETED,
     DONE,
+    EXPIRES,
     FAILED,
     FAILURES,
     HISTORY,
@@ -60,15 +61,6 @@ class Request(NamedTuple):
     started: Sequence[Ref]
 
 
-class _Special(NamedTuple):
-    """Whether there is anything beyond plain jobs, and when the next schedule ticks."""
-
-    ended: bool
-    lane: bool
-    control: bool
-    next_tick: int | None
-
-
 def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     """Asked first, in a read transaction, when there is nothing to settle: the answer if there is nothing to take."""
     assert request.names is not None
@@ -77,7 +69,7 @@ def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
         return None
     if tx.rows("holds_any", (session.seq,)) or is_silent(tx, session):
         return None
-    special = tx.row(_Special, "special")
+    special = tx.row(taking.Special, "special")
     next_due = _next_due(tx)
     if special.ended or (next_due is not None and next_due <= tx.now):
         return None
@@ -110,30 +102,32 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
     except _Unclear:
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
     mark_started(tx, session, started)
-    some_ended, any_lane, any_control, next_tick = tx.row(_Special, "special")
-    unreleased = some_ended and relations.work_off(tx)
-    if some_ended:
-        next_tick = schedules.next_tick(tx)
-    if any_control and outcomes:
+    special = tx.row(taking.Special, "special")
+    if special.ended:
+        tx.come_again = relations.work_off(tx)
+        special = tx.row(taking.Special, "special")
+    if special.control and outcomes:
         queues.room_made(tx)
     next_due = _next_due(tx)
     leases = []
     if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
-            admission.promote(tx, names.scheduled(tx), any_lane)
+            admission.promote(tx, names.scheduled(tx), special.lane)
             next_due = _next_due(tx)
-        leases = taking.take(tx, (session.seq, number, tx.now), take, names, (any_lane, any_control))
+        leases = taking.take(tx, (session.seq, number, tx.now), take, names, special)
+        if special.is_late(tx):  # what it has failed may concern others
+            tx.come_again |= relations.work_off(tx)
         for lease in leases if tx.listened else ():
             tx.happened(lease.ref, "started", worker=session.name)
-    if any_lane or unreleased:  # whom a rate puts off is scheduled as late as by the take
-        next_due = _next_due(tx, unreleased)
+    if special.lane or tx.come_again:  # whom a rate puts off is scheduled as late as by the take
+        next_due = _next_due(tx, tx.come_again)
     tx.execute("session_answer", (session.seq, *seen, number, bytes(verdicts)))
-    return ExchangeReply(verdicts, leases, tx.now, next_due, next_tick)
+    return ExchangeReply(verdicts, leases, tx.now, next_due, special.next_tick)
 
 
-def _next_due(tx: Transaction, unreleased: bool = False) -> int | None:
-    """When to come again: when the next job falls due, or at once if there are more dependents to release."""
-    if unreleased:
+def _next_due(tx: Transaction, at_once: bool = False) -> int | None:
+    """When to come again: when the next job falls due, or at once if a bound was reached."""
+    if at_once:
         return tx.now
     due: int | None = tx.maybe_value("next_due")
     return due
@@ -279,7 +273,11 @@ def settle(
     becomes = _decide(tx, job, outcome)
     final = becomes.state >= DONE
     moved = kind is Kind.MOVED and not final
-    before = placement(tx, ref) if job.flags & HOOKED or becomes.state == BLOCKED else None
+    before = placement(tx, ref) if job.flags & (HOOKED | EXPIRES) or becomes.state == BLOCKED else None
+    charged = kind in (Kind.CRASHED, Kind.MOVED) or outcome.charge is Charge.ATTEMPT
+    if before is not None and job.flags & EXPIRES and charged and not final:  # it has started
+        before = admission.expires_no_more(tx, before)
+        job = job._replace(flags=before.flags)
     if unstarted and before is not None and job.flags & LANED:
         lanes.never_started(tx, before, job.handed_out)
     _count(tx, job.queue, ended, becomes, outcome)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.records import Ref, Swept
-from headrace.store import damaged
+from headrace.store import damaged, limits
 from headrace.store.settings import RESULTS_KEPT
 from headrace.store.sql import admission, batches, history, lanes, queues, relations, stats
 from headrace.store.sql import sessions as table
@@ -218,7 +218,7 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
         return None
     if tx.rows("sessions_old", (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
-    if tx.rows("ended_first") or tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
+    if tx.rows("expired", (tx.now, 1)) or tx.rows("ended_first") or tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
         return None
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
@@ -254,7 +254,8 @@ def give_back(tx: Transaction, session_id: str) -> list[str]:
 
 def sweep(tx: Transaction, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
-    more = False
+    late = admission.expire(tx, tx.rows("expired", (tx.now, limits.EXPIRED_IN_A_STEP)))
+    more = late == limits.EXPIRED_IN_A_STEP
     for session_id in table.dead(tx):
         if returned >= table.LEASES_AT_ONCE:
             more = True

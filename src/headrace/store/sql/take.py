@@ -6,14 +6,15 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.records import Lease, Take
+from headrace.store import limits
 from headrace.store.facets import QueueControl
-from headrace.store.sql import lanes, queues, relations, schedules
-from headrace.store.sql.codes import AFTER, BODY, CANCELLING, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sql import admission, lanes, queues, relations, schedules
+from headrace.store.sql.codes import AFTER, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
 from headrace.store.sql.find import large_value
 from headrace.store.sql.transaction import Transaction
 from headrace.values.glob import is_glob, literal_part, matcher
@@ -101,21 +102,43 @@ def has_work(tx: Transaction, names: Names) -> bool:
     )
 
 
-def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: tuple[bool, bool]) -> list[Lease]:
-    any_lane, any_control = special
+class Special(NamedTuple):
+    """Whether there is anything beyond plain jobs; when the first of those that wait expires, and the next tick."""
+
+    ended: bool
+    lane: bool
+    control: bool
+    next_expiry: int | None
+    next_tick: int | None
+
+    def is_late(self, tx: Transaction) -> bool:
+        """Whether some that wait have expired."""
+        return self.next_expiry is not None and self.next_expiry < tx.now
+
+
+def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, special: Special) -> list[Lease]:
+    any_lane, any_control = special.lane, special.control
+    late = special.is_late(tx)
     wanted = take.slots + take.spare
-    # Each queue that has work gives at least one job, unless a lane or what was said about it keeps that back.
-    most = None if any_lane else wanted + len(queues.controls(tx)) if any_control else wanted
+    # Each queue that has work gives at least one job, unless a lane, its age or what was said about it keeps that back.
+    most = None if any_lane or late else wanted + len(queues.controls(tx)) if any_control else wanted
     found = names.with_work(tx, most)
     several = take.round_robin and len(names.given) + len(names.patterns) > 1
-    if several or any_lane or any_control:
+    if several or any_lane or any_control or late:
         take = msgspec.structs.replace(take, queues=tuple(found))
-        if (any_lane or any_control) and (handing := Handing(tx, values, take, any_lane)).needed:
-            return _leases(tx, handing.everything())
+        if (any_lane or any_control or late) and (handing := Handing(tx, values, take, any_lane, late)).needed:
+            return _leases(tx, _in_time(tx, handing.everything(), special))
         found = take.queues
     if several and len(take.queues) > 1:
-        return _as_taken(_leases(tx, _one_from_each(tx, values, take)), take)
-    return _leases(tx, _first_queue_first(tx, values, take, found))
+        return _as_taken(_leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
+    return _leases(tx, _in_time(tx, _first_queue_first(tx, values, take, found), special))
+
+
+def _in_time(tx: Transaction, rows: list[Any], special: Special) -> list[Any]:
+    """Jobs that are handed out do not expire while they run."""
+    if special.next_expiry is not None and (expiring := [(seq,) for _, _, seq, *_, flags in rows if flags & EXPIRES]):
+        tx.change_many("expiry_end", expiring)
+    return rows
 
 
 def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, found: Iterable[str]) -> list[Any]:
@@ -208,13 +231,13 @@ def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, c
 class Handing:
     """A take under way: what has been handed out so far, and how there is more."""
 
-    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, any_lane: bool) -> None:
-        self._tx, self._values, self._take = tx, values, take
+    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, any_lane: bool, late: bool) -> None:
+        self._tx, self._values, self._take, self._late = tx, values, take, late
         self._controls = {said.queue: said for said in queues.controls(tx)}
         queues_with_lanes = take.queues if any_lane else ()
         self._laned = {queue for queue in queues_with_lanes if tx.rows("queue_has_lane", (queue,))}
-        self._taken: dict[int, int] = {}
-        """How many jobs of which lane were handed out."""
+        self._expired_left = limits.EXPIRED_IN_A_STEP
+        """So many more that have expired may fail in this take."""
         self._last = -1
         """The place of the queue that was served last."""
         self.rows: list[Any] = []
@@ -223,7 +246,7 @@ class Handing:
     @property
     def needed(self) -> bool:
         """Whether any of the queues is more than a line of plain jobs."""
-        return bool(self._laned) or any(queue in self._controls for queue in self._take.queues)
+        return self._late or bool(self._laned) or any(queue in self._controls for queue in self._take.queues)
 
     def everything(self) -> list[Any]:
         take = self._take
@@ -255,14 +278,23 @@ class Handing:
         wanted = queues.free(self._tx, said, wanted)
         if queue in self._laned:
             wanted = min(wanted, 1)
-        if not wanted or (spare and self._lane_is_next(queue)):
+        if not wanted or not self._fail_expired(queue, wanted) or (spare and self._lane_is_next(queue)):
             return 0
         rows = hand_out(self._tx, self._values, spare, queue, wanted)
         self.rows += rows
         for _, _, seq, *_, flags in rows:
             if flags & LANED:
-                lanes.start(self._tx, seq, queue, self._taken, self._take.grace)
+                lanes.start(self._tx, seq, queue, self._take.grace)
         return len(rows)
+
+    def _fail_expired(self, queue: str, wanted: int) -> bool:
+        """Fail what has expired among the first of a line. False: there is more of it than one take fails."""
+        while self._late and (found := self._tx.rows("expired_heads", (queue, wanted, self._tx.now))):
+            if not self._expired_left:
+                self._tx.come_again = True
+                return False
+            self._expired_left -= admission.expire(self._tx, found[: self._expired_left])
+        return True
 
     def _lane_is_next(self, queue: str) -> bool:
         flags = self._tx.maybe_value("head", (queue,)) if queue in self._laned else None

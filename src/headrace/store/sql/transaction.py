@@ -36,7 +36,19 @@ class Guards(Protocol):
 class Transaction(ABC):
     """One transaction: its statements, its time, and what to tell sleepers once it is committed."""
 
-    __slots__ = ("_settings", "ended", "guards", "happenings", "listened", "now", "queues", "steady", "stop")
+    __slots__ = (
+        "_settings",
+        "come_again",
+        "ended",
+        "guards",
+        "happenings",
+        "listened",
+        "now",
+        "queues",
+        "steady",
+        "stop",
+        "taken",
+    )
 
     now: int
     steady: int
@@ -49,8 +61,12 @@ class Transaction(ABC):
         """Queues that may have work now, or sooner than was known, and how many workers should look."""
         self.ended: list[str] = []
         """Jobs that reached a final state."""
+        self.come_again = False
+        """A bound was reached: the worker should ask again at once."""
         self.stop = False
         """A running job is to stop: all workers should look."""
+        self.taken: dict[int, int] = {}
+        """How many jobs of which lane this take has handed out."""
         self._settings: dict[str, int] = {}
         self.listened = False
         """There is a subscriber to events."""

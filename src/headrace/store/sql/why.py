@@ -6,7 +6,7 @@ from headrace.records import Snapshot, State
 from headrace.store import limits
 from headrace.store.facets import Circumstances
 from headrace.store.sql import find, lanes, queues
-from headrace.store.sql.codes import AFTER, ALL, DONE, LANED, STATES
+from headrace.store.sql.codes import AFTER, ALL, DONE, EXPIRES, LANED, STATES
 from headrace.store.sql.lanes import Placement
 from headrace.store.sql.sessions import sessions
 from headrace.store.sql.transaction import Transaction
@@ -37,6 +37,7 @@ def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
         lane=lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key) if in_lane else None,
         ahead=lanes.ahead(tx, job.seq, job.queue) if in_lane else None,
         listeners=_listeners(tx, snapshot),
+        expires=tx.row(find.StoredExpiry, "expiry_get", (job.seq,)).at if job.flags & EXPIRES else None,
     )
 
 

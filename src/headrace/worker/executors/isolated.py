@@ -110,12 +110,12 @@ class IsolatedExecutor:
         task = run.task
         assert task is not None
         if not task.options.scratch:
-            return self._supervise(run, Request(run.lease, None, run.start_by, run.expire_by))
+            return self._supervise(run, Request(run.lease, None, run.start_by))
         prefix = f"headrace-job-{run.id.encode().hex()[:64]}-"
         _remove_all(prefix)  # what an earlier attempt left when its worker was killed
         directory = tempfile.mkdtemp(prefix=prefix)
         try:
-            return self._supervise(run, Request(run.lease, directory, run.start_by, run.expire_by))
+            return self._supervise(run, Request(run.lease, directory, run.start_by))
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 

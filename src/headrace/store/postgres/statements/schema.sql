@@ -133,6 +133,15 @@ CREATE TABLE tracked (
     job bigint PRIMARY KEY
 );
 
+-- Jobs that fail unless they have started by a moment, or so long after they are due. `at`: when that is, while they wait.
+CREATE TABLE expiry (
+    job bigint PRIMARY KEY,
+    moment bigint,
+    patience bigint,
+    at bigint
+);
+CREATE INDEX expiry_at ON expiry (at) WHERE at IS NOT NULL;
+
 -- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
 CREATE TABLE more (
     job bigint PRIMARY KEY,

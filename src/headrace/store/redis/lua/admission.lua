@@ -100,8 +100,11 @@ end
 
 -- Where every job goes that wants to run: it waits for other jobs, for its turn, for its time, or in line.
 local function wait_in_line(job)
-  if band(job.flags, MORE) ~= 0 and (relations.hold(job) or lanes.hold(job)) then
-    return
+  if band(job.flags, MORE) ~= 0 then
+    expiring.begin(job, job.due)
+    if relations.hold(job) or lanes.hold(job) then
+      return
+    end
   end
   if job.due <= now then
     stand_in_line(job)
@@ -140,6 +143,7 @@ local function finish(job, state, finished)
     relations.ended(job)
     lanes.ended(job)
     schedules.hear(job)
+    expiring.stop(job)
   end
 end
 
@@ -194,6 +198,7 @@ local function remove(job)
     relations.removed(job)
     if job.state < DONE then
       lanes.ended(job)
+      expiring.stop(job)
     end
     plan.more[job.id] = false
   end
@@ -239,4 +244,4 @@ local function ask_to_stop(job)
     plan.tell[session] = true
   end
 end
---@include schedules sorted lanes settle culprits relations
+--@include schedules sorted lanes settle culprits relations expiry

@@ -5,7 +5,8 @@
 local checks = on_demand('checks')
 
 makers.checks = function()
-  checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true }
+  checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true,
+    expires = true }
   checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }
   checks.POLICIES = { wait = true, fail = true, run = true }
 
@@ -99,6 +100,13 @@ makers.checks = function()
   end
 
   -- What a job may say of itself in `more`. The rest of what is kept there is for scripts to say.
+  function checks.expires(expires, id)
+    if type(expires) ~= 'table' or (expires.at == nil) == (expires.after == nil) then
+      checks.refuse('The expiry of job ' .. id .. ' is a moment (`at`) or a duration (`after`).')
+    end
+    checks.integer(expires.at or expires.after, 0, LATEST / 2, 'The expiry of job ', id)
+  end
+
   function checks.more(packed, id)
     local good, more = pcall(cmsgpack.unpack, packed)
     if not good or type(more) ~= 'table' then
@@ -130,6 +138,9 @@ makers.checks = function()
     end
     if more.schedule then
       checks.text(more.schedule, 'The schedule of job ', id)
+    end
+    if more.expires then
+      checks.expires(more.expires, id)
     end
     if more.tick then
       checks.integer(more.tick, 0, LATEST, 'The tick of job ', id)

@@ -9,9 +9,9 @@
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
 local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
-local RELEASING, LANES = PREFIX .. 'releasing', PREFIX .. 'lanes'
+local RELEASING, LANES, EXPIRING = PREFIX .. 'releasing', PREFIX .. 'lanes', PREFIX .. 'expiring'
 local stands, taken_heads, taken, mark_started, settle_plain, as_bytes, take_plain
-local beyond_kept, read_take, uses_more, leave_hungry, note_exchange, history_over, exchange_plain, asks_plainly
+local beyond_kept, read_take, uses_more, any_expired, leave_hungry, note_exchange, history_over, exchange_plain, asks_plainly
 
 do -- only these are names outside: a script may have 200
 
@@ -301,7 +301,7 @@ end
 -- Whether lanes, limits, patterns or dependencies may have a say. One look tells that nobody here uses more than plain jobs and
 -- queues, and that nobody sleeps; else it takes some more. Which of the keys are absent is known then.
 function uses_more(names)
-  local keys = { RELEASING, LANES, CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS, WATCHED }
+  local keys = { RELEASING, LANES, CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS, WATCHED, EXPIRING }
   for i = 1, math.min(#names, HINTS_AT_MOST) do
     keys[#keys + 1] = PREFIX .. 'hungry:' .. names[i]
     keys[#keys + 1] = PREFIX .. 'line:' .. names[i]
@@ -315,6 +315,12 @@ function uses_more(names)
     end
   end
   return true
+end
+
+-- Whether jobs that wait have not started in time: takes do not hand them out.
+function any_expired()
+  local first = not absent[EXPIRING] and call('ZRANGE', EXPIRING, 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first) < now
 end
 
 -- Who is hungry is told of news; who is not must not be, for a hint goes to one only.

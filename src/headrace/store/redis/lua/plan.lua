@@ -21,7 +21,7 @@ plan = {
   fields = {},    -- key of a hash -> field -> value, or false: removed
   large = {},     -- field of LARGE -> value, or false: removed
   more = {},      -- id -> what `keep_more` keeps about a job, or false: removed
-  index = {},     -- name of a key -> id -> arrival, or false: removed
+  index = {},     -- name of a key -> id -> arrival (in `expiring`: when it expires), or false: removed
   holes = {},     -- block of arrivals -> how many of its jobs go
   arrivals = nil, -- the last arrival number, if jobs come
   schedules = {}, -- name -> a schedule as it will be, or false: removed
@@ -39,7 +39,7 @@ plan = {
 
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
-local schedules, culprits = on_demand('schedules'), on_demand('culprits')
+local schedules, culprits, expiring = on_demand('schedules'), on_demand('culprits'), on_demand('expiring')
 
 local function change(job)
   if plan.jobs[job.id] ~= job then
@@ -140,6 +140,7 @@ end
 --   after      how many jobs it comes after            if_failed  'wait', 'fail' (if it is not there) or 'run'
 --   lane       {key, limit, rate, per, sequence}       tags       a list
 --   tracked    true                                    schedule, tick
+--   expires    {at} or {after}: a moment, or how long after it is due, by which it must have started (see expiry.lua)
 --   delay      how long it is put off when the last job that it waits for has come to an end (none: its due time stays)
 --   precedes   a number: others wait for it (see relations.lua)
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those

@@ -6,7 +6,7 @@
 --   by step     put take settle admission lanes relations queues sessions schedules find history stats sweep wait
 --   records     job (the bytes of a record), plan (what a script is going to write), commit (writes it), plain (plain jobs: the
 --               short way through an exchange), checks (what requests may say), settings
---   parts       arrivals (all jobs in order), culprits (of relations), closing (of sessions), patterns (of queues), sorted (of lanes
+--   parts       arrivals (all jobs in order), culprits (of relations), expiry (of admission), closing (of sessions), patterns (of queues), sorted (of lanes
 --               and relations), take_singly (of take), migration
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
@@ -46,6 +46,7 @@
 --   {ns}:schedules        hash    name of a schedule -> record (see schedules.lua)
 --   {ns}:schedule_names   zset    their names, all with score 0: in order
 --   {ns}:ticks            zset    when each ticks next: score that time, member name. Not those that are paused
+--   {ns}:expiring         zset    jobs that wait and are to start in time: score when they fail, member id (see expiry.lua)
 --   {ns}:unmet:<id>       set     ids of the jobs that a job waits for
 --   {ns}:dependents:<arrival>:<n>  zset  jobs that wait for the job with this arrival number and come to an end, or go
 --                                 on, when it fails: score arrival, member f or r and id. n grows with every failure of it

@@ -199,13 +199,14 @@ makers.relations = function()
   end
 
   -- Out of whatever state: the caller has seen to that.
-  function relations.fail(job, error_)
+  function relations.fail(job, error_, group)
     local story = story_of(job)
+    group = group or 'dependency'
     keep_error(job, story, error_)
-    keep_group(job, story, 'dependency')
+    keep_group(job, story, group)
     tell(job, story)
     finish(job, FAILED, now)
-    happened(job, 'failed', 'dependency')
+    happened(job, 'failed', group)
   end
 
   -- One whose parents are not all known yet waits, whatever has become of those that are.
@@ -330,7 +331,7 @@ makers.relations = function()
 
   -- Tell dependents, oldest note first, so many in one call. True: there were some.
   function relations.work_off()
-    local there = call('LRANGE', relations.key, 0, EDGES_IN_A_STEP - 1)
+    local there = call('LRANGE', relations.key, relations.told, relations.told + EDGES_IN_A_STEP - 1)
     local number, budget = 1, EDGES_IN_A_STEP
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
@@ -366,8 +367,9 @@ makers.relations = function()
       end
       budget = budget - (#waiting == 0 and 1 or 0)
     end
-    relations.told = math.min(number - 1, #there)
-    for _ = 1, number - 1 - relations.told do
+    local told = math.min(number - 1, #there)
+    relations.told = relations.told + told
+    for _ = 1, number - 1 - told do
       table.remove(relations.noted, 1)
     end
     relations.unfinished = relations.noted[1] ~= nil or call('LLEN', relations.key) > relations.told

@@ -147,6 +147,9 @@ local function go_on_waiting(session, job, outcome, what, ended)
   if kind == K_AGAIN and outcome.charge == C_ATTEMPT then
     tally_up(job.queue, ended, 'retries')
   end
+  if band(job.flags, MORE) ~= 0 and (outcome.charge == C_ATTEMPT or kind ~= K_AGAIN and kind ~= K_RELEASED) then
+    expiring.drop(job) -- it has started
+  end
   if kind == K_MOVED then
     change_queue(job, outcome.queue)
     move(job, outcome)
@@ -160,6 +163,9 @@ local function go_on_waiting(session, job, outcome, what, ended)
     job.due = now
     wait_in_line(job)
   else
+    if band(job.flags, MORE) ~= 0 then
+      expiring.begin(job, job.due)
+    end
     stand_in_line(job) -- where it stood, even if the clock was set back meanwhile
   end
   if band(job.flags, MORE) ~= 0 then

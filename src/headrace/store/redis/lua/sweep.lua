@@ -49,6 +49,22 @@ function sweep.sessions(total, set_back)
   end
 end
 
+-- Jobs that have not started in time.
+function sweep.expired()
+  local late = call('ZRANGEBYSCORE', PREFIX .. 'expiring', '-inf', '(' .. string.format('%.0f', now), 'LIMIT', 0, EXPIRED_IN_A_STEP)
+  load_many(late)
+  for _, id in ipairs(late) do
+    local job = find_job(id)
+    if job and job.state < DONE and job.state ~= RUNNING then
+      leave_state(job)
+      expiring.fail(job)
+    else
+      expiring.note({ id = id }, false) -- another program has left it there
+    end
+  end
+  swept.more = #late == EXPIRED_IN_A_STEP and 1 or swept.more
+end
+
 -- What ended jobs may take of the server's memory: as set, or a quarter of what the server has, or 1 GB. (A user may not be
 -- allowed to ask for INFO.)
 function sweep.bound_of_memory()
@@ -236,7 +252,7 @@ function sweep.waiters()
 end
 
 function sweep.has_found_any()
-  return swept.closed[1] or swept.purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields)
+  return swept.closed[1] or swept.purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields) or next(plan.index)
     or rawget(relations, 'forgot') or swept.worked or swept.faded[1] or swept.dropped_until or swept.old_days[1] or swept.flat_day
     or swept.forgotten > 0 or swept.sparse[1]
 end

@@ -264,6 +264,9 @@ local function begin_run(session, request, job, spare)
   job.token = job.token + 1
   job.session, job.request, job.started, job.finished = session.number, request, now, 0
   job.flags = with(without(job.flags, SPARE), spare and RUN + SPARE or RUN)
+  if band(job.flags, MORE) ~= 0 then
+    expiring.stop(job)
+  end
   change(job)
   happened(job, 'started', '', session.name)
 end

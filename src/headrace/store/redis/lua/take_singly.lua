@@ -97,7 +97,7 @@ makers.singly = function()
   -- for those that were asked.
   function singly.hand_out(session, request, names, slots, spare, round_robin, grace)
     local run = pack(RUN_FORMAT, session.number, request, now, 0)
-    local given, sources, wanted = {}, {}, slots + spare
+    local given, sources, wanted, expired_left = {}, {}, slots + spare, EXPIRED_IN_A_STEP
 
     -- One job of a queue, if it has one that may go.
     local function take_from(queue)
@@ -112,11 +112,21 @@ makers.singly = function()
         local id = member:sub(13)
         local job = (plan.jobs[id] or raw[id] and raw[id]:byte(2) and raw[id]:byte(2) >= 64) and find_job(id, queue)
         local laned = job and job.state == READY and lanes.of(job)
-        if laned and is_spare then
+        local late = job and job.state == READY and expiring.has_passed(job)
+        if laned and is_spare and not late then
+          return false
+        end
+        if late and expired_left == 0 then
+          plan.look_again = true
           return false
         end
         singly.take_out(source, member, where)
-        if singly.hand(session, request, id, run, is_spare, queue) then
+        if late then
+          expired_left, singly.failed = expired_left - 1, true
+          count(queue, READY, -1)
+          lanes.leave(job)
+          expiring.fail(job)
+        elseif singly.hand(session, request, id, run, is_spare, queue) then
           given[#given + 1] = id
           source.room = source.room - 1
           count(source.queue, READY, -1)

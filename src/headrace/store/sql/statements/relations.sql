@@ -160,10 +160,6 @@ UPDATE ended SET seen = ?2 WHERE seq = ?1
 -- All of them have been looked at.
 DELETE FROM ended WHERE seq = ?1
 
--- name: fail_dependent
--- A job fails because of one that it comes after.
-UPDATE job SET state = {FAILED}, finished = ?2, error = ?3, failure = 'dependency' WHERE seq = ?1
-
 -- name: failure_of
 -- Why a job has failed, and whether that was because of another one.
 SELECT error, EXISTS (SELECT 1 FROM culprit WHERE child = ?1) FROM job WHERE seq = ?1 AND state = {FAILED}

@@ -1,9 +1,11 @@
 -- Handing out the heads of lines.
 
 -- name: special
--- Is there anything beyond plain jobs that an exchange has to look at? And when does the next schedule tick?
+-- Is there anything beyond plain jobs that an exchange has to look at? When is the first waiting job to have started, and when does
+-- the next schedule tick?
 SELECT
     EXISTS (SELECT 1 FROM ended), EXISTS (SELECT 1 FROM lane), EXISTS (SELECT 1 FROM control),
+    (SELECT at FROM expiry WHERE at IS NOT NULL ORDER BY at LIMIT 1),
     (SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1)
 
 -- name: line

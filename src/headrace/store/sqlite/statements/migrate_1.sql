@@ -23,6 +23,15 @@ CREATE TABLE part (
 ) STRICT;
 CREATE INDEX part_batch ON part (batch, seq);
 
+-- Jobs that fail unless they have started by a moment, or so long after they are due. `at`: when that is, while they wait.
+CREATE TABLE expiry (
+    job INTEGER PRIMARY KEY,
+    moment INTEGER,
+    patience INTEGER,
+    at INTEGER
+) STRICT;
+CREATE INDEX expiry_at ON expiry (at) WHERE at IS NOT NULL;
+
 -- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
 CREATE TABLE more (
     job INTEGER PRIMARY KEY,

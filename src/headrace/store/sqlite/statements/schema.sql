@@ -23,7 +23,8 @@ CREATE TABLE job (
                                      -- {LARGE_BODY} large body, {LARGE_RESULT} large result, {AFTER} after others,
                                      -- {PRECEDES} before others, {LANED} lane, {TAGGED} tags, {TRACKED} tracked,
                                      -- {RECURRING} schedule, {DROPPED} the result was dropped,
-                                     -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task
+                                     -- {RESUMED} has waited for children, {MORE} more, {COMPLETED} completed by its task,
+                                     -- {EXPIRES} expires
     session INTEGER,                 -- the one that holds it, or held it last
     turn INTEGER,                    -- the number of the exchange that handed it out
     started INTEGER,
@@ -135,6 +136,15 @@ END;
 CREATE TABLE tracked (
     job INTEGER PRIMARY KEY
 ) STRICT;
+
+-- Jobs that fail unless they have started by a moment, or so long after they are due. `at`: when that is, while they wait.
+CREATE TABLE expiry (
+    job INTEGER PRIMARY KEY,
+    moment INTEGER,
+    patience INTEGER,
+    at INTEGER
+) STRICT;
+CREATE INDEX expiry_at ON expiry (at) WHERE at IS NOT NULL;
 
 -- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
 CREATE TABLE more (

@@ -9,6 +9,7 @@ WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} OR
     OR flags & {AFTER} AND NOT coalesce((SELECT json_valid(parents) FROM relation WHERE relation.job = job.seq), 0)
     OR flags & {LANED} AND NOT EXISTS (SELECT 1 FROM laned WHERE laned.job = job.seq)
     OR flags & {RECURRING} AND NOT EXISTS (SELECT 1 FROM recurring WHERE recurring.job = job.seq)
+    OR flags & {EXPIRES} AND NOT EXISTS (SELECT 1 FROM expiry WHERE expiry.job = job.seq)
 LIMIT ?1
 
 -- name: damaged_flags
@@ -25,6 +26,7 @@ SELECT
     + {TRACKED} * EXISTS (SELECT 1 FROM tracked WHERE job = ?1)
     + {RECURRING} * EXISTS (SELECT 1 FROM recurring WHERE job = ?1)
     + {MORE} * EXISTS (SELECT 1 FROM more WHERE job = ?1)
+    + {EXPIRES} * EXISTS (SELECT 1 FROM expiry WHERE job = ?1)
 
 -- name: damaged_parents
 -- A list of parents that cannot be read is empty.

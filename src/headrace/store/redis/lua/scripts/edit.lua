@@ -1,10 +1,11 @@
 -- edit: change waiting jobs. Whoever changes his queue, priority or time leaves his place and finds another.
 --
 -- ARGV[2..8]  queue, priority, run at, delay, body, options, data: '' or '=' and the value
--- ARGV[9]     the same in words, for the history
--- ARGV[10...] job ids
+-- ARGV[9]     '' or '=' and `expires` as in {ns}:more, in msgpack
+-- ARGV[10]    the same in words, for the history
+-- ARGV[11...] job ids
 -- Answers     for each 1, or 0 if there is no such job, or it does not wait
---@include commit
+--@include commit checks
 
 check_format(call('HGET', META, 'format'))
 local function given(i)
@@ -13,6 +14,10 @@ end
 
 local queue, body, options, data = given(2), given(6), given(7), given(8)
 local priority, run_at, delay = tonumber(given(3)), tonumber(given(4)), tonumber(given(5))
+local expires = given(9) and cmsgpack.unpack(given(9))
+if expires then
+  checks.expires(expires, 'these jobs')
+end
 local moves = queue or priority or run_at or delay
 
 local function edit(job)
@@ -28,8 +33,14 @@ local function edit(job)
   end
   move(job, { queue = queue, body = body, options = options })
   change(job)
-  remember(job, now, 'edited', ARGV[9], '')
-  happened(job, 'edited', ARGV[9])
+  if expires then
+    local more = more_of(job)
+    more.expires = expires
+    keep_more(job, more)
+    expiring.begin(job, lanes.own_due(job))
+  end
+  remember(job, now, 'edited', ARGV[10], '')
+  happened(job, 'edited', ARGV[10])
   if not moves then
     return
   end
@@ -45,7 +56,7 @@ local function edit(job)
 end
 
 local ids = {}
-for i = 10, #ARGV do
+for i = 11, #ARGV do
   ids[#ids + 1] = ARGV[i]
 end
 load_many(ids)

@@ -22,7 +22,7 @@ local ask = read_take(ARGV[6])
 local kept = tonumber(ARGV[7])
 local special, settled
 if not is_again then
-  special = uses_more(ask and ask.names or {})
+  special = uses_more(ask and ask.names or {}) or ask and any_expired()
   mark_started(session, ARGV[5])
   if not special and asks_plainly(session, ask) and not has_subscribers() then
     local answer
@@ -208,6 +208,9 @@ local function take_all(session, request, ask, special)
     local walk = queues.meant_by(ask.names, ask.wanted + QUEUES_BESIDES, before.place, tonumber(ask.start))
     from_where = walk.queues
     got.given, asked = singly.hand_out(session, request, from_where, ask.slots, ask.spare, ask.round_robin, ask.grace)
+    if singly.failed then
+      relations.work_off() -- it has failed jobs that others may come after
+    end
     got.due = next_due()
     left.place = queues.place_after(walk, asked, #got.given >= ask.slots)
     left.news = walk.from and (before.news or queues.may_have_missed_news(session))
@@ -231,7 +234,7 @@ end
 -- The long way: for jobs, queues and stores that have anything special.
 function exchange_all(session, request, ask)
   local verdicts = settle_all(session, settled, kept)
-  special = special or rawget(relations, 'write') ~= nil
+  special = special or rawget(relations, 'write') ~= nil or plan.index.expiring ~= nil
   if special then
     relations.work_off()
   else

@@ -53,6 +53,7 @@ for number, i in ipairs(places) do
   if job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
     answer[i + 1] = 1
     drop_ended(job)
+    expiring.drop(job)
     culprits.bring_back(job, now)
   end
 end

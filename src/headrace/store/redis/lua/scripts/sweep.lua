@@ -1,4 +1,4 @@
--- sweep: bounded upkeep. Ends expired sessions, purges what retention has given up, forgets old watchers and empty lanes.
+-- sweep: bounded upkeep. Ends expired sessions, fails jobs that have not started in time, purges what retention has given up, forgets old watchers and empty lanes.
 --
 -- ARGV[2..4]  milliseconds to keep done jobs, failed and cancelled ones, and how many done ones, in place of what the settings
 --             say; each may be empty or left out
@@ -24,6 +24,7 @@ if last and not set_back and steady < last + every then
 end
 --@include sweep
 
+sweep.expired()
 sweep.sessions(total, set_back)
 sweep.ended(tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]))
 sweep.relations_and_lanes()
