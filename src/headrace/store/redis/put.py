@@ -60,11 +60,11 @@ def _parts(jobs: Sequence[NewJob]) -> Iterator[bytes]:
     part: list[bytes] = []
     total = 0
     for job in jobs:
-        cost = weight(job)
-        if part and total + cost > PUT_AT_ONCE:
+        cost, alone = weight(job), len(job.after) > PARENTS_AT_ONCE
+        if part and (alone or total + cost > PUT_AT_ONCE):
             yield b"j" + b"".join(part)
             part, total = [], 0
-        if len(job.after) > PARENTS_AT_ONCE:
+        if alone:
             yield from _with_many_parents(job)
             continue
         part.append(requests.new_job(job))
