@@ -13,7 +13,7 @@ SELECT finished, queue, seq FROM job WHERE seq = (SELECT value FROM progress WHE
 
 -- name: done_since
 -- How many jobs have ended as done after a given time, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM job WHERE state = {DONE} AND state >= {DONE} AND finished > ?1 LIMIT ?2)
+SELECT count(*) FROM (SELECT 1 FROM job WHERE state = {DONE} AND state >= {DONE} AND finished > ?1 LIMIT ?2) AS found
 
 -- name: surplus_before
 -- The time before which done jobs are beyond the number to keep.

@@ -45,7 +45,7 @@ SELECT 1 FROM lane WHERE queue = ?1 LIMIT 1
 
 -- name: ready_count
 -- How many jobs a queue has ready, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM job WHERE state = {READY} AND queue = ?1 LIMIT ?2)
+SELECT count(*) FROM (SELECT 1 FROM job WHERE state = {READY} AND queue = ?1 LIMIT ?2) AS found
 
 -- name: next_due
 -- When does the next scheduled job fall due?
