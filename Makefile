@@ -30,8 +30,8 @@ demo: $(VENV)/.ready  ## A tour of headrace on an embedded SQLite file, with rea
 test: check  ## Everything CI runs: linters, types, tests
 	@$(BIN)/python -m pytest -n $(JOBS) $(print-time)
 
-quick: $(VENV)/.ready  ## The tests that need no server and start no process, with few random histories: a minute
-	@HEADRACE_VOLUME=0.2 $(BIN)/python -m pytest -n $(CORES) -m "not server and not process" $(NEED_SERVERS:%=--ignore=%) $(print-time)
+quick: $(VENV)/.ready  ## The tests that need no server, start no process and are not slow, with few random histories: a minute
+	@HEADRACE_VOLUME=0.2 $(BIN)/python -m pytest -n $(CORES) -m "not server and not process and not slow" $(NEED_SERVERS:%=--ignore=%) $(print-time)
 
 check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/ruff check .

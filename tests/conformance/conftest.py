@@ -21,8 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         module = metafunc.module.__name__.rpartition(".")[2]
         able = [entry for entry in STORES if entry.runs(module, needs(metafunc.definition))]
         chosen = [variant for entry in able for variant in entry.variants(module)]
-        marked = [pytest.param(entry, id=entry.name, marks=[pytest.mark.server] * entry.server) for entry in chosen]
-        metafunc.parametrize("entry", marked)
+        metafunc.parametrize("entry", [pytest.param(entry, id=entry.name, marks=entry.marks) for entry in chosen])
 
 
 def needs(item: pytest.Item | pytest.Function) -> set[Any]:

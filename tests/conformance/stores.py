@@ -7,11 +7,14 @@ the few tests that differ though it has their traits are in `differs`. Those run
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headrace.dialects.bedrock.store import BedrockStore
 from headrace.dialects.gearmonkey import GearMonkeyStore
@@ -106,6 +109,8 @@ class Entry:
     """Whether a lease lives as long as its session."""
     server: bool = False
     """Whether it needs a server, so that `make quick` leaves it out."""
+    quick: bool = True
+    """Whether `make quick` runs it, if it needs no server: not if it is like another one."""
     tasks: tuple[str, ...] = ("task",)
     """What the worker of a test knows: some stores hand out nothing else."""
     transactions: bool = False
@@ -119,10 +124,14 @@ class Entry:
     depth: int = 2
     """How many acts deep to look into the small world; each one more takes four to five times as long."""
 
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        return [*[pytest.mark.server] * self.server, *[pytest.mark.slow] * (not self.quick)]
+
     def __call__(self, directory: Path, clock: Clock, **options: Any) -> Store:
         return self.make(directory, clock, **options)
 
-    @property
+    @functools.cached_property
     def claims(self) -> set[Claim]:
         """What a test may need."""
         traits = set(Trait) - set(self.lacks)
@@ -225,7 +234,7 @@ def _dialect(name: str, make: Callable[..., Any], store: type[Any], **options: A
 STORES = [
     Entry("model", model, Model.facets, model_rows, transactions=True),
     Entry("sqlite-memory", sqlite_memory, SqliteStore.facets, sqlite_rows, transactions=True, histories=200, depth=4),
-    Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True),
+    Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True, quick=False),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     *postgres_entries(),
     _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other", "special", "stage 2")),
