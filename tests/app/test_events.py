@@ -147,7 +147,7 @@ def test_async_readers_wait_without_a_thread_each(app: Headrace) -> None:
         for reader in readers:
             await reader.__aenter__()
         waiting = [asyncio.ensure_future(anext(reader)) for reader in readers]
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # lets them begin
         await app.tasks["math:add"].aenqueue(1, 2)
         heard = [event.task for event in await asyncio.wait_for(asyncio.gather(*waiting), 10)]
         for reader in readers:
@@ -171,7 +171,7 @@ def test_a_reader_goes_on_when_its_server_was_away(monkeypatch: pytest.MonkeyPat
             app.tasks["math:add"].enqueue(1, 2)
             until(lambda: told(heard) == [("created", "math:add")])
             server.kill()
-            time.sleep(0.3)
+            time.sleep(0.3)  # the length of the outage
             server.start()
             until(lambda: told(heard)[1:] == [("missed", "")])
             app.tasks["math:add"].enqueue(1, 2)

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
@@ -24,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.store.redis.driver import Journey
 from headrace.store.redis.store import RedisStore
+from processes import eventually
 
 from .servers import Server
 
@@ -131,6 +131,14 @@ def test_a_user_without_permission_is_told(private: Callable[..., Server]) -> No
         put(store, "a")
 
 
+def is_busy(server: Server) -> bool:
+    try:
+        server.command("PING")
+    except Exception as error:
+        return "BUSY" in str(error)
+    return False
+
+
 def test_a_server_busy_with_a_script_is_busy_and_then_it_is_not(server: Server, lone: RedisStore) -> None:
     put(lone, "a")
     server.command("CONFIG", "SET", "lua-time-limit", "10")
@@ -141,7 +149,7 @@ def test_a_server_busy_with_a_script_is_busy_and_then_it_is_not(server: Server, 
 
     thread = threading.Thread(target=hog)
     thread.start()
-    time.sleep(0.1)
+    eventually(lambda: is_busy(server), "the server to be busy")
     with pytest.raises(StoreBusy, match="busy with somebody's script"):
         put(lone, "b")
     server.command("SCRIPT", "KILL")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -16,6 +15,7 @@ from headrace.records import NewJob
 from headrace.store.redis import wakeup
 from headrace.store.redis.store import RedisStore
 from headrace.values.clock import SystemClock
+from processes import eventually
 
 from .servers import Server, contents
 
@@ -57,7 +57,7 @@ def test_the_stream_goes_when_nobody_listens_any_more(server: Server, lone: Redi
     assert listener.whats() == [("created", "a")]
     assert server.command("PTTL", lone.keys.events) > 50_000, "reading keeps it up"
     server.command("PEXPIRE", lone.keys.events, "1")
-    time.sleep(0.01)
+    eventually(lambda: not server.command("EXISTS", lone.keys.events), "the stream to go")
     put(lone, "b")
     assert lone.keys.events not in contents(lone)
     batch = listener.read()
