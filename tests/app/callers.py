@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from headrace import Headrace, State
+from headrace.records import Lease, SessionInfo, Take
 from store.postgres import servers
 
 
@@ -38,6 +39,14 @@ class Shop:
         """What all jobs return."""
         self.app.worker().run_until_empty()
         return sorted(job.refresh().result() for job in self.app.jobs())
+
+    def taken(self) -> Lease:
+        """A lease of a job, of the session `s`."""
+        self.confirm.enqueue(1)
+        store = self.app.store
+        store.run(store.open(SessionInfo(id="s", name="s", queues=("default",), tasks=("confirm",), timeout=60_000)))
+        (lease,) = store.run(store.exchange("s", 1, take=Take(("default",), 1))).leases
+        return lease
 
     def buy(self, number: int) -> None:
         self.execute(f"INSERT INTO purchase VALUES ({number})")

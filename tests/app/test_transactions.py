@@ -22,6 +22,7 @@ from headrace import (
     Unsupported,
     flow,
 )
+from headrace.store.facets import Transactional
 from store.redis import servers
 
 from .callers import SHOPS, Django, OnSqlite, Shop, confirm
@@ -288,6 +289,43 @@ def test_inside_testing_no_connection_is_needed(sqlite_shop: OnSqlite) -> None:
         shop.confirm.using(connection=object()).enqueue(2)
         t.run_all()
     assert shop.states() == []
+
+
+# -- completion --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [None, b'"paid"', b'"' + b"x" * 5_000 + b'"'])
+def test_a_hand_out_is_completed_when_the_transaction_commits(shop: Shop, result: bytes | None) -> None:
+    store = shop.app.store
+    lease = shop.taken()
+    key = (lease.ref, lease.token, lease.id)
+    assert isinstance(store, Transactional)
+    shop.begin()
+    assert store.run(store.complete(key, result, shop.connection))
+    shop.rollback()
+    assert not store.run(store.is_completed(key))
+    with shop.transaction():
+        shop.buy(1)
+        assert store.run(store.complete(key, result, shop.connection))
+        assert not store.run(store.is_completed(key))
+    assert store.run(store.is_completed(key))
+    assert store.run(store.close_session("s", crashed=None)) == [lease.id]
+    (job,) = store.run(store.get([lease.id]))
+    assert job is not None
+    assert (job.state, job.result, job.crashes) == (State.DONE, result, 0)
+
+
+def test_a_hand_out_that_is_lost_can_not_be_completed(shop: Shop) -> None:
+    store = shop.app.store
+    lease = shop.taken()
+    store.run(store.close_session("s"))
+    assert isinstance(store, Transactional)
+    with shop.transaction():
+        shop.buy(1)
+        assert not store.run(store.complete((lease.ref, lease.token, lease.id), b"1", shop.connection))
+        shop.buy(2)
+    assert shop.purchases() == 2
+    assert shop.states() == [State.READY]
 
 
 # -- wake-ups and deaths -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import ConfigurationError, NotCommitted, State, StoreError, flow
+from headrace.store.facets import Transactional
 
 from .callers import OnPostgres, engine
 
@@ -157,6 +158,29 @@ def test_an_error_of_the_database_leaves_the_transaction_usable(shop: OnPostgres
     asyncio.run(main())
     assert shop.purchases() == 2
     assert shop.results() == [3]
+
+
+def test_a_hand_out_is_completed_when_the_transaction_commits(shop: OnPostgres, make: Callable[[], Psycopg]) -> None:
+    store = shop.app.store
+    lease = shop.taken()
+    key = (lease.ref, lease.token, lease.id)
+    assert isinstance(store, Transactional)
+
+    async def main() -> None:
+        async with opened(make, shop) as caller:
+            await caller.begin()
+            assert await store.arun(store.complete(key, b"1", caller.connection))
+            assert not await store.arun(store.is_completed(key))
+            await caller.commit()
+            await caller.begin()
+            assert not await store.arun(store.complete(key, b"2", caller.connection))
+            await caller.commit()
+
+    asyncio.run(main())
+    store.run(store.close_session("s", crashed=None))
+    (job,) = store.run(store.get([lease.id]))
+    assert job is not None
+    assert (job.state, job.result) == (State.DONE, b"1")
 
 
 def test_an_async_connection_in_sync_code_is_refused(shop: OnPostgres, make: Callable[[], Psycopg]) -> None:

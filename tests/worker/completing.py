@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import apsw
 
@@ -17,9 +18,17 @@ app = Headrace("sqlite:///:memory:")
 
 
 @contextmanager
-def connected() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(str(file_of(app.store.url)))
-    connection.set_busy_timeout(5_000)
+def connected() -> Iterator[Any]:
+    """A connection to the database of the store, with a table of our own."""
+    path = file_of(app.store.url)
+    if path is None:
+        import psycopg
+
+        connection: Any = psycopg.connect(app.store.url.rpartition("schema=")[0].rstrip("?&"), autocommit=True)
+        connection.execute("SET client_min_messages = error")
+    else:
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(5_000)
     connection.execute("CREATE TABLE IF NOT EXISTS paid (job TEXT, how TEXT)")
     try:
         yield connection
@@ -27,15 +36,19 @@ def connected() -> Iterator[apsw.Connection]:
         connection.close()
 
 
-def pay(connection: apsw.Connection, how: str) -> None:
-    connection.execute("INSERT INTO paid VALUES (?, ?)", (current().id, how))
+def transaction(connection: Any) -> Any:
+    return connection if isinstance(connection, apsw.Connection) else connection.transaction()
+
+
+def pay(connection: Any, how: str) -> None:
+    connection.execute(f"INSERT INTO paid VALUES ('{current().id}', '{how}')")
 
 
 @app.task(retries=3, max_crashes=1)
 def paying(how: str) -> str:
     """Pays and completes in one transaction, then ends as `how` says."""
     with connected() as connection:
-        with suppress(ZeroDivisionError), connection:
+        with suppress(ZeroDivisionError), transaction(connection):
             pay(connection, how)
             current().complete(connection, "paid")
             if how == "dies before the commit":
@@ -58,7 +71,7 @@ paying_isolated = app.task(name="paying_isolated", retries=3, max_crashes=1, iso
 
 @app.task
 async def paying_async(how: str) -> str:
-    with connected() as connection, connection:
+    with connected() as connection, transaction(connection):
         pay(connection, how)
         await current().acomplete(connection, "paid")
     raise ValueError("too late")
@@ -67,10 +80,10 @@ async def paying_async(how: str) -> str:
 @app.task
 def paying_twice() -> str:
     with connected() as connection:
-        with connection:
+        with transaction(connection):
             current().complete(connection, "once")
         try:
-            with connection:
+            with transaction(connection):
                 pay(connection, "twice")
                 current().complete(connection, "twice")
         except LeaseGone:
@@ -81,7 +94,7 @@ def paying_twice() -> str:
 @app.task
 def paying_badly() -> str:
     """Its result can't be encoded: that is refused before anything is written."""
-    with connected() as connection, connection:
+    with connected() as connection, transaction(connection):
         pay(connection, "badly")
         current().complete(connection, object())
     return "not refused"
@@ -96,7 +109,7 @@ def paying_after_the_lease_is_lost() -> str:
         while run.job.refresh().data != "was here":
             time.sleep(0.01)
         run.job.take_back()
-    with connected() as connection, connection:
+    with connected() as connection, transaction(connection):
         pay(connection, str(run.token))
         run.complete(connection, str(run.token))
     return "returned too late"

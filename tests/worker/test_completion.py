@@ -9,15 +9,20 @@ import pytest
 
 from headrace import Headrace, JobFailed, State, current
 from processes import worker_process
+from store.postgres import servers
 
 from . import completing
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[Headrace]:
+@pytest.fixture(params=["sqlite", "postgres"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Headrace]:
+    if request.param == "postgres" and not servers.INSTALLED:
+        pytest.skip("psycopg is not installed")
     before = completing.app.url
-    completing.app.url = f"sqlite:///{tmp_path}/jobs.db"
+    completing.app.url = f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else servers.fresh_url()
     completing.app.use_store(None)
+    with completing.connected() as connection:
+        connection.execute("DELETE FROM paid")
     yield completing.app
     completing.app.close()
     completing.app.url = before

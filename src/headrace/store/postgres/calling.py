@@ -78,7 +78,7 @@ def _checked(connection: Any) -> str:
 def _psycopg(connection: Any, call: Call) -> str:
     def once() -> str:
         with connection.cursor(row_factory=_plain) as cursor:
-            cursor.execute(_spelled(connection, call), _valued(connection, call))
+            cursor.execute(_spelled(connection, call), (call.document,))
             return str(cursor.fetchone()[0])
 
     if _alone(connection):
@@ -98,7 +98,7 @@ def _psycopg(connection: Any, call: Call) -> str:
 async def _psycopg_async(connection: Any, call: Call) -> str:
     async def once() -> str:
         async with connection.cursor(row_factory=_plain) as cursor:
-            await cursor.execute(_spelled(connection, call), _valued(connection, call))
+            await cursor.execute(_spelled(connection, call), (call.document,))
             return str((await cursor.fetchone())[0])
 
     if _alone(connection):
@@ -126,16 +126,8 @@ def _plain(_: Any) -> Callable[[Any], Any]:
 
 
 def _spelled(connection: Any, call: Call) -> str:
-    return call.text("$1" if _is_raw(connection) else "%s")
-
-
-def _valued(_: Any, call: Call) -> tuple[str]:
-    return (call.document,)
-
-
-def _is_raw(connection: Any) -> bool:
-    """Whether statements are sent as they are written: psycopg's raw cursors."""
-    return "Raw" in connection.cursor_factory.__name__
+    """Raw cursors send statements as they are written."""
+    return call.text("$1" if "Raw" in connection.cursor_factory.__name__ else "%s")
 
 
 # -- SQLAlchemy ----------------------------------------------------------------------------------------

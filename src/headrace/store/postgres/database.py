@@ -22,7 +22,7 @@ from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.records import Ref
 from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
-from headrace.store.postgres.statements import READING, WRITING
+from headrace.store.postgres.statements import READING, UNIQUE_WAIT, WRITING
 from headrace.store.sql.transaction import Guards, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
@@ -34,8 +34,6 @@ RULES, PUTS, SCHEMA = 1, 2, 3
 """Advisory locks of a schema, in the order in which they are taken: that of the rules (whoever has it may change lanes,
 relations, unique keys and controls), that which everything that may concern a sleeper shares (and a waiter that goes to
 sleep has alone), and that of changes to the schema. Rows come after them: sessions, then jobs by seq."""
-UNIQUE_WAIT = 2_000
-"""Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
 INTRODUCE = frozenset({"control_set", "audience_set"})

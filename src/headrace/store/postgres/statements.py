@@ -11,9 +11,19 @@ import re
 from headrace.store import statements
 from headrace.store.sql import codes
 from headrace.store.sql.transaction import INLINE
+from headrace.values.names import LONGEST
 
 SCHEMA_VERSION = 1
-_CONSTANTS = {**vars(codes), "INLINE": INLINE, "SCHEMA_VERSION": SCHEMA_VERSION, "SCHEMA": "{SCHEMA}"}
+UNIQUE_WAIT = 2_000
+"""Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
+_CONSTANTS = {
+    **vars(codes),
+    "INLINE": INLINE,
+    "LONGEST_NAME": LONGEST,
+    "UNIQUE_WAIT": UNIQUE_WAIT,
+    "SCHEMA_VERSION": SCHEMA_VERSION,
+    "SCHEMA": "{SCHEMA}",
+}
 
 _WORDS: tuple[tuple[str, str], ...] = (
     # A subquery that locks might be run more than once by a join; an array is made once.

@@ -27,7 +27,7 @@ from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.postgres.calling import Call, check, code_of
-from headrace.store.postgres.database import UNIQUE_WAIT
+from headrace.store.postgres.statements import UNIQUE_WAIT
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction
@@ -41,7 +41,7 @@ BUSY = (
 ARRIVALS_AT_ONCE = 200
 """How many jobs that have arrived one transaction brings in: about 50 ms, if all are in lanes."""
 
-_ELSEWHERE = {"HR001", "3F000", "42883", "42P01"}
+_ELSEWHERE = {"HR002", "3F000", "42883", "42P01"}
 _MEANINGS: dict[str, Callable[[str, str], HeadraceError]] = {
     "55P03": lambda _, said: UniqueBusy(BUSY),
     "25P02": lambda _, said: StoreError(f"Your transaction has failed before ({said}): roll it back."),

@@ -60,7 +60,7 @@ BEGIN
             clashes := clashes || jsonb_build_object(entry->>'id', holder);
         END IF;
     END LOOP;
-    PERFORM pg_notify(left('headrace ' || current_schema(), 63), queue)
+    PERFORM pg_notify(left('headrace.' || current_schema(), 63), queue)
     FROM (SELECT DISTINCT value->>'queue' AS queue FROM jsonb_array_elements(plain || others)) AS queues;
     RETURN clashes;
 END $$;
@@ -81,7 +81,7 @@ $$;
 CREATE FUNCTION check_place(document jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF document->>'place' IS DISTINCT FROM (SELECT place FROM {SCHEMA}.meta) THEN
-        RAISE EXCEPTION 'this is not the database of the store' USING ERRCODE = 'HR001';
+        RAISE EXCEPTION 'this is not the database of the store' USING ERRCODE = 'HR002';
     END IF;
 END $$;
 
@@ -118,4 +118,122 @@ BEGIN
         ON CONFLICT (job, kind) DO UPDATE SET bytes = excluded.bytes;
     END IF;
     RETURN 'true';
+END $$;
+
+-- For triggers, psql and programs in other languages: SELECT enqueue('shop:confirm', '{"number": 7}', '{"queue": "mail"}').
+-- `args`: the arguments of the task by name. `options`: see docs/transactions.md; durations are seconds. Returns the id of the job,
+-- or of the one that stands in its place.
+CREATE FUNCTION enqueue(task text, args jsonb DEFAULT '{}', options jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql
+SET search_path = {SCHEMA}, pg_temp AS $$
+DECLARE
+    new_id text := replace(gen_random_uuid()::text, '-', '');
+    key text := task || E'\n' || check_option(options, 'unique_key', 'name');
+    after jsonb := coalesce(check_option(options, 'after', 'list')::jsonb, '[]');
+    lane text := coalesce(check_option(options, 'sequence', 'name'), check_option(options, 'lane', 'name'));
+    overrides jsonb := jsonb_strip_nulls(jsonb_build_object(
+        'retries', check_option(options, 'retries', 'count')::bigint,
+        'timeout', trunc(1000 * check_option(options, 'timeout', 'seconds')::numeric),
+        'keep_result', check_option(options, 'keep_result', 'flag')::boolean,
+        'headers', check_option(options, 'headers', 'texts')::jsonb,
+        'expires', CASE WHEN options ? 'expires'
+            THEN jsonb_build_object('after', trunc(1000 * check_option(options, 'expires', 'seconds')::numeric)) END
+    ));
+    job jsonb;
+    plain boolean;
+    clashes jsonb;
+BEGIN
+    PERFORM check_option(jsonb_build_object('task', task), 'task', 'name');
+    IF jsonb_typeof(args) <> 'object' THEN
+        RAISE EXCEPTION 'args is an object: the arguments of the task by name' USING ERRCODE = '22023';
+    END IF;
+    PERFORM check_options(options);
+    job := jsonb_build_object(
+        'id', new_id, 'task', task, 'body', base64(args),
+        'queue', coalesce(check_option(options, 'queue', 'queue'), 'default'),
+        'priority', coalesce(check_option(options, 'priority', 'priority')::bigint, 0),
+        'max_crashes', coalesce(check_option(options, 'max_crashes', 'count')::bigint, 3),
+        'options', CASE WHEN overrides <> '{}' THEN base64(overrides) END,
+        'delay', CASE WHEN jsonb_typeof(options->'run_after') = 'number'
+            THEN trunc(1000 * check_option(options, 'run_after', 'seconds')::numeric) END,
+        'run_at', CASE WHEN jsonb_typeof(options->'run_after') = 'string'
+            THEN trunc(1000 * extract(epoch FROM (options->>'run_after')::timestamptz)) END,
+        'unique_key', key, 'unique_for', trunc(1000 * check_option(options, 'unique_for', 'seconds')::numeric),
+        'replace', coalesce(check_option(options, 'on_clash', 'clash') = 'replace', false),
+        'tags', coalesce(check_option(options, 'tags', 'list')::jsonb, '[]'),
+        'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
+        'lane', CASE WHEN lane IS NOT NULL THEN jsonb_build_object(
+            'key', lane, 'sequence', options ? 'sequence',
+            'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
+        ) END
+    );
+    plain := key IS NULL AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND length(job->>'body') < {INLINE};
+    clashes := insert_jobs(
+        CASE WHEN plain THEN jsonb_build_array(job) ELSE '[]' END, CASE WHEN plain THEN '[]' ELSE jsonb_build_array(job) END,
+        '{UNIQUE_WAIT}', NULL
+    );
+    RETURN coalesce(clashes->>new_id, new_id);
+END $$;
+
+-- A document as JSON text, in base64 without lines.
+CREATE FUNCTION base64(document jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT translate(encode(convert_to(document::text, 'UTF8'), 'base64'), E'\n', '')
+$$;
+
+-- Refuse options that are unknown, or that make no sense with others.
+CREATE FUNCTION check_options(options jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    known text[] := ARRAY[
+        'queue', 'priority', 'max_crashes', 'run_after', 'retries', 'timeout', 'keep_result', 'headers', 'expires', 'tags',
+        'unique_key', 'unique_for', 'on_clash', 'after', 'if_failed', 'lane', 'limit', 'sequence'
+    ];
+    wrong text;
+BEGIN
+    IF jsonb_typeof(options) <> 'object' THEN
+        RAISE EXCEPTION 'options is an object' USING ERRCODE = '22023';
+    END IF;
+    SELECT key INTO wrong FROM jsonb_object_keys(options) AS key WHERE key <> ALL (known) LIMIT 1;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'enqueue() does not know the option %', wrong
+            USING ERRCODE = '22023', HINT = 'It takes ' || array_to_string(known, ', ') || '.';
+    END IF;
+    wrong := CASE
+        WHEN options ?| '{unique_for,on_clash}' AND NOT options ? 'unique_key' THEN 'unique_for and on_clash need unique_key'
+        WHEN options ? 'if_failed' AND NOT options ? 'after' THEN 'if_failed needs after'
+        WHEN options ? 'limit' AND NOT options ? 'lane' THEN 'limit needs lane'
+        WHEN options ? 'sequence' AND options ?| '{lane,after}' THEN 'a sequence has no lane, and does not wait for other jobs'
+    END;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = '22023';
+    END IF;
+END $$;
+
+-- The value of an option as text, if it is of its kind; NULL: it is not given.
+CREATE FUNCTION check_option(options jsonb, name text, kind text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    value jsonb := options->name;
+    text text := options->>name;
+    fits boolean;
+BEGIN
+    IF value IS NULL OR value = 'null' THEN
+        RETURN NULL;
+    END IF;
+    fits := CASE kind
+        WHEN 'name' THEN jsonb_typeof(value) = 'string' AND octet_length(text) BETWEEN 1 AND {LONGEST_NAME} AND text !~ '[[:cntrl:]]'
+        WHEN 'queue' THEN jsonb_typeof(value) = 'string' AND octet_length(text) BETWEEN 1 AND {LONGEST_NAME} AND text !~ '[[:cntrl:]*?[]'
+        WHEN 'priority' THEN jsonb_typeof(value) = 'number' AND text ~ '^-?\d{1,7}$' AND abs(text::numeric) <= 1000000
+        WHEN 'count' THEN jsonb_typeof(value) = 'number' AND text ~ '^\d{1,14}$' AND (name = 'retries' OR text::numeric > 0)
+        WHEN 'seconds' THEN jsonb_typeof(value) = 'number' AND text::numeric BETWEEN 0 AND 1e11 AND (name <> 'timeout' OR text::numeric > 0)
+        WHEN 'flag' THEN jsonb_typeof(value) = 'boolean'
+        WHEN 'clash' THEN text IN ('return', 'replace')
+        WHEN 'policy' THEN text IN ('fail', 'wait', 'run')
+        WHEN 'list' THEN jsonb_typeof(value) = 'array' AND jsonb_array_length(value) <= 100
+            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(value) AS each WHERE jsonb_typeof(each) <> 'string')
+            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text(value) AS each WHERE octet_length(each) NOT BETWEEN 1 AND {LONGEST_NAME})
+        WHEN 'texts' THEN jsonb_typeof(value) = 'object'
+            AND NOT EXISTS (SELECT 1 FROM jsonb_each(value) AS each WHERE jsonb_typeof(each.value) <> 'string')
+    END;
+    IF fits IS NOT TRUE THEN
+        RAISE EXCEPTION '% is not a value for %', value, name USING ERRCODE = '22023';
+    END IF;
+    RETURN text;
 END $$;

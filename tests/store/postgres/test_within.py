@@ -1,0 +1,498 @@
+"""Operations in a transaction of the caller: what only PostgreSQL has, where such transactions run side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from app.callers import OnPostgres, configure, engine
+from headrace import (
+    ConfigurationError,
+    Headrace,
+    Job,
+    State,
+    StoreError,
+    StoreReadOnly,
+    UniqueBusy,
+)
+from processes import environment, eventually
+
+psycopg = pytest.importorskip("psycopg")
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[OnPostgres]:
+    made = OnPostgres(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(shop: OnPostgres) -> Iterator[Any]:
+    """Another connection to the same database."""
+    with shop.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.store.postgres.within.UNIQUE_WAIT", 200)
+    monkeypatch.setattr("headrace.store.postgres.database.UNIQUE_WAIT", 200)
+
+
+@contextmanager
+def in_thread(shop: OnPostgres, work: Callable[[], T]) -> Iterator[Future[T]]:
+    """Begin some work that waits for a lock; the block begins when it does."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        eventually(lambda: future.done() or waiting(shop), "a transaction that waits for another")
+        yield future
+        future.exception(timeout=20)
+
+
+def waiting(shop: OnPostgres) -> int:
+    return int(shop.outside("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'")[0][0])
+
+
+def count(shop: OnPostgres, table: str) -> int:
+    return int(shop.outside(f"SELECT count(*) FROM {shop.schema}.{table}")[0][0])
+
+
+# -- unique keys ---------------------------------------------------------------------------------------
+
+
+def twin(shop: OnPostgres, connection: Any) -> Job[int]:
+    return shop.confirm.using(unique=True, connection=connection).enqueue(1)
+
+
+def test_a_twin_that_is_not_committed_is_waited_for(shop: OnPostgres, other: Any) -> None:
+    first = twin(shop, shop.connection)
+    with in_thread(shop, lambda: twin(shop, other)) as second:
+        assert not second.done()
+        shop.commit()
+    other.commit()
+    assert second.result() == first
+    assert not second.result().created_now
+    assert shop.states() == [State.READY]
+
+
+def test_a_twin_that_is_rolled_back_was_none(shop: OnPostgres, other: Any) -> None:
+    first = twin(shop, shop.connection)
+    with in_thread(shop, lambda: twin(shop, other)) as second:
+        shop.rollback()
+    other.commit()
+    assert second.result().created_now
+    assert second.result() != first
+    assert shop.states() == [State.READY]
+
+
+@pytest.mark.usefixtures("short_wait")
+def test_a_twin_that_stays_open_is_waited_for_no_longer_than_that(shop: OnPostgres, other: Any) -> None:
+    twin(shop, shop.connection)
+    other.execute("INSERT INTO purchase VALUES (1)")
+    with pytest.raises(UniqueBusy, match="keep transactions short"):
+        twin(shop, other)
+    other.execute("INSERT INTO purchase VALUES (2)")
+    other.commit()
+    assert shop.purchases() == 2
+    with pytest.raises(UniqueBusy, match="keep transactions short"):
+        shop.confirm.using(unique=True).enqueue(1)
+
+
+def test_a_put_of_the_stores_own_waits_for_a_twin_and_keeps_no_other_from_working(shop: OnPostgres) -> None:
+    first = twin(shop, shop.connection)
+    with in_thread(shop, lambda: shop.confirm.using(unique=True).enqueue(1)) as second:
+        assert not second.done()
+        shop.confirm.using(lane="a", limit=1, unique_key="another").enqueue(2)
+        shop.app.worker().run_until_empty()
+        shop.commit()
+    assert second.result() == first
+    assert shop.results() == [1, 2]
+
+
+def test_two_batches_with_the_same_keys_in_another_order(shop: OnPostgres) -> None:
+    def put(order: int) -> int:
+        created = 0
+        for _ in range(20):
+            with shop.connect() as connection:
+                calls = [shop.confirm.using(unique=True).call(number) for number in range(10)[::order]]
+                created += sum(job.created_now for job in shop.app.enqueue_many(calls, connection=connection))
+        return created
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sum(pool.map(put, (1, -1))) == 10
+    assert shop.results() == list(range(10))
+
+
+def test_a_job_that_waits_is_replaced_after_the_commit(shop: OnPostgres) -> None:
+    first = shop.confirm.using(unique_key="k").enqueue(1)
+    second = shop.confirm.using(unique_key="k", on_clash="replace", connection=shop.connection).enqueue(2)
+    assert second.created_now
+    assert first.refresh().state is State.READY
+    shop.commit()
+    assert shop.results() == [2]
+    assert second.result() == 2
+
+
+def test_a_job_whose_key_was_taken_before_its_commit_is_there_all_the_same(shop: OnPostgres) -> None:
+    """A revived job takes its key back, and does not see the one that is not committed."""
+    old = shop.confirm.using(unique_key="k").enqueue(1)
+    old.cancel()
+    new = shop.confirm.using(unique_key="k", connection=shop.connection).enqueue(2)
+    assert old.revive()
+    shop.commit()
+    assert new.refresh().state is State.READY
+    assert shop.confirm.using(unique_key="k").enqueue(3) == old
+    assert shop.results() == [1, 2]
+
+
+# -- nothing is locked while the transaction is open ---------------------------------------------------
+
+
+def test_parents_lanes_and_sessions_go_on_while_the_transaction_is_open(shop: OnPostgres) -> None:
+    parent = shop.confirm.using(lane="a", limit=1).enqueue(1)
+    with shop.app.transaction(shop.connection):
+        child = shop.confirm.using(after=[parent], tags=["red"]).enqueue(2)
+        shop.confirm.using(lane="a", limit=1).enqueue(3)
+        shop.confirm.using(sequence="s").enqueue(4)
+    shop.app.worker().run_until_empty()
+    assert parent.result() == 1
+    shop.confirm.using(lane="a", limit=1).enqueue(5)
+    assert shop.results() == [1, 5]
+    shop.commit()
+    assert shop.results() == [1, 2, 3, 4, 5]
+    assert child.tags == ("red",)
+
+
+# -- what has arrived ----------------------------------------------------------------------------------
+
+
+def test_every_operation_sees_what_has_arrived(shop: OnPostgres) -> None:
+    def arrived() -> Job[int]:
+        job = shop.confirm.using(tags=["red"], connection=shop.connection).enqueue(1)
+        shop.commit()
+        assert count(shop, "arrival") == 1
+        return job
+
+    assert arrived().refresh().state is State.READY
+    assert [job.id for job in shop.app.jobs(tag="red")] == [job.id for job in shop.app.jobs()]
+    assert arrived().cancel()
+    assert arrived().delete()
+    assert arrived().edit(priority=3)
+    assert shop.app.tags() == {"red": 3}
+    assert count(shop, "arrival") == 0
+
+
+def test_jobs_that_have_arrived_come_in_in_bounded_steps(shop: OnPostgres) -> None:
+    calls = [shop.confirm.using(tags=["red"]).call(number) for number in range(450)]
+    shop.app.enqueue_many(calls, connection=shop.connection)
+    shop.commit()
+    left = []
+    while not left or left[-1]:
+        shop.app.failures()
+        left.append(count(shop, "arrival"))
+    assert left == [250, 50, 0]
+    assert shop.app.tags() == {"red": 450}
+
+
+def test_an_arrival_that_cannot_be_read_holds_up_no_other(shop: OnPostgres) -> None:
+    shop.outside(f"INSERT INTO {shop.schema}.arrival (at, id, job) VALUES (0, 'odd', 'no JSON')")
+    job = shop.confirm.using(tags=["red"], connection=shop.connection).enqueue(1)
+    shop.commit()
+    assert job.refresh().state is State.READY
+    assert shop.app.job("odd").task == "unreadable"
+
+
+def test_subscribers_hear_of_jobs_when_they_are_committed(shop: OnPostgres) -> None:
+    with shop.app.events(timeout=0.3) as events:
+        job = shop.confirm.using(connection=shop.connection).enqueue(1)
+        assert count(shop, "event") == 0
+        shop.commit()
+        job.refresh()
+        assert [(event.what, event.job) for event in events] == [("created", job.id)]
+
+
+# -- wake-ups and deaths -------------------------------------------------------------------------------
+
+
+def test_the_commit_notifies(shop: OnPostgres) -> None:
+    with psycopg.connect(shop.url, autocommit=True) as listener:
+        listener.execute(f'LISTEN "headrace.{shop.schema}"')
+        shop.confirm.using(connection=shop.connection, queue="mail").enqueue(1)
+        shop.confirm.using(connection=shop.connection, queue="slow", tags=["red"]).enqueue(1)
+        assert list(listener.notifies(timeout=0.1)) == []
+        shop.commit()
+        assert [notice.payload for notice in listener.notifies(timeout=20, stop_after=2)] == ["mail", "slow"]
+
+
+def test_a_sleeping_worker_is_woken_by_the_commit(shop: OnPostgres) -> None:
+    waiter = shop.app.store.waiter("w", ["default"])
+    try:
+        waiter.arm()
+        shop.confirm.using(connection=shop.connection, tags=["red"]).enqueue(1)
+        assert not waiter.wait(0.1)
+        woken: list[bool] = []
+        thread = threading.Thread(target=lambda: woken.append(waiter.wait(20)))
+        thread.start()
+        began = time.monotonic()
+        shop.commit()
+        thread.join()
+        assert woken == [True]
+        assert time.monotonic() - began < 5
+    finally:
+        waiter.close()
+
+
+DIES = """
+import os, psycopg, signal, sys
+from headrace import Headrace
+app = Headrace(sys.argv[1])
+task = app.task(name="confirm")(lambda number: number)
+connection = psycopg.connect(sys.argv[2])
+connection.execute("INSERT INTO purchase VALUES (1)")
+task.using(connection=connection, unique_key="k").enqueue(1)
+task.using(connection=connection).enqueue(2)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_dies_before_the_commit(shop: OnPostgres) -> None:
+    command = [sys.executable, "-c", DIES, shop.app.url, shop.url]
+    assert subprocess.run(command, env=environment(), check=False).returncode == -signal.SIGKILL
+    assert shop.confirm.using(unique_key="k").enqueue(3).created_now
+    assert shop.purchases() == 0
+    assert shop.results() == [3]
+
+
+# -- refusals ------------------------------------------------------------------------------------------
+
+
+def test_another_database_is_refused(shop: OnPostgres) -> None:
+    """Without the schema, and with one of the same name that belongs to another store."""
+    name = f"elsewhere_{shop.schema}"
+    shop.outside(f"CREATE DATABASE {name}")
+    url = shop.url.replace("/postgres?", f"/{name}?")
+    try:
+        for schema_too in (False, True):
+            if schema_too:
+                app = Headrace(f"{url}&schema={shop.schema}")
+                app.failures()
+                app.close()
+            with psycopg.connect(url) as connection:
+                with pytest.raises(ConfigurationError, match="does not lead to the jobs"):
+                    shop.confirm.using(connection=connection).enqueue(1)
+                connection.execute("SELECT 1")
+    finally:
+        shop.outside(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_missing_rights_are_told_in_words(shop: OnPostgres) -> None:
+    shop.outside("DROP ROLE IF EXISTS poor", "CREATE ROLE poor")
+    shop.execute("SET ROLE poor")
+    with pytest.raises((StoreReadOnly, ConfigurationError), match="permission denied"):
+        shop.confirm.using(connection=shop.connection).enqueue(1)
+    shop.execute("RESET ROLE")
+
+
+def test_the_least_rights(shop: OnPostgres) -> None:
+    """Those that docs/transactions.md lists are enough."""
+    grants = PAGE.partition("```sql\n-- rights")[2].partition("```")[0].partition("\n")[2]
+    assert "GRANT" in grants
+    statements = [
+        line.replace("headrace.", f"{shop.schema}.").replace("SCHEMA headrace", f"SCHEMA {shop.schema}")
+        for line in grants.strip().splitlines()
+    ]
+    shop.outside("DROP ROLE IF EXISTS shopkeeper", "CREATE ROLE shopkeeper", *statements)
+    try:
+        shop.execute("SET ROLE shopkeeper")
+        with shop.app.transaction(shop.connection):
+            shop.confirm.enqueue(1)
+            shop.confirm.using(tags=["red"], unique=True).enqueue(2)
+        shop.execute(f"SELECT {shop.schema}.enqueue('confirm', '{{\"number\": 3}}')")
+        shop.commit()
+        assert shop.results() == [1, 2, 3]
+    finally:
+        shop.rollback()
+        shop.outside("DROP OWNED BY shopkeeper", "DROP ROLE shopkeeper")
+
+
+def test_a_transaction_that_has_failed_is_told_in_words(shop: OnPostgres) -> None:
+    with pytest.raises(psycopg.Error):
+        shop.execute("SELECT 1 / 0")
+    with pytest.raises(StoreError, match=r"has failed before.*roll it back"):
+        shop.confirm.using(connection=shop.connection).enqueue(1)
+    shop.rollback()
+
+
+def test_a_transaction_that_only_reads_is_told_in_words(shop: OnPostgres) -> None:
+    shop.execute("SET TRANSACTION READ ONLY")
+    with pytest.raises(StoreReadOnly, match="your transaction only reads"):
+        shop.confirm.using(connection=shop.connection).enqueue(1)
+    shop.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_stricter_isolation(shop: OnPostgres, level: str) -> None:
+    shop.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+    with shop.app.transaction(shop.connection):
+        shop.confirm.enqueue(1)
+        shop.confirm.using(unique=True, lane="a").enqueue(2)
+    shop.commit()
+    assert shop.results() == [1, 2]
+
+
+@pytest.mark.parametrize("connection", ["postgresql://", 7, object()])
+def test_what_is_no_connection_is_refused(shop: OnPostgres, connection: Any) -> None:
+    with pytest.raises(ConfigurationError, match="connection= takes a connection of psycopg"):
+        shop.confirm.using(connection=connection).enqueue(1)
+
+
+def test_a_connection_to_another_kind_of_server_is_refused(shop: OnPostgres) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    with (
+        sqlalchemy.create_engine("sqlite://").connect() as connection,
+        pytest.raises(ConfigurationError, match="this one is to sqlite"),
+    ):
+        shop.confirm.using(connection=connection).enqueue(1)
+
+
+# -- SQL -----------------------------------------------------------------------------------------------
+
+
+def test_a_trigger_enqueues(shop: OnPostgres) -> None:
+    shop.outside(
+        f"""
+        CREATE OR REPLACE FUNCTION confirm_purchase() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM {shop.schema}.enqueue('confirm', jsonb_build_object('number', new.number));
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER purchased AFTER INSERT ON public.purchase FOR EACH ROW EXECUTE FUNCTION confirm_purchase()
+        """
+    )
+    try:
+        shop.buy(7)
+        assert shop.states() == []
+        shop.commit()
+        assert shop.results() == [7]
+    finally:
+        shop.outside("DROP TRIGGER purchased ON public.purchase")
+
+
+def enqueue(shop: OnPostgres, options: str, args: str = '{"number": 1}') -> str:
+    statement = f"SELECT {shop.schema}.enqueue('confirm', '{args}', '{options}')"
+    return str(shop.outside(statement)[0][0])
+
+
+def test_options_in_sql(shop: OnPostgres) -> None:
+    parent = enqueue(shop, '{"priority": 3, "max_crashes": 1, "retries": 2, "timeout": 3.5, "headers": {"a": "b"}}')
+    job = shop.app.job(parent)
+    assert (job.snapshot.priority, job.snapshot.max_crashes, job.headers) == (3, 1, {"a": "b"})
+    child = shop.app.job(enqueue(shop, f'{{"after": ["{parent}"], "tags": ["red"], "lane": "a", "limit": 2}}'))
+    assert (child.state, child.tags) == (State.BLOCKED, ("red",))
+    assert enqueue(shop, '{"unique_key": "k"}') == enqueue(shop, '{"unique_key": "k"}')
+    assert shop.confirm.using(unique_key="k").enqueue(1).id == enqueue(shop, '{"unique_key": "k"}')
+    assert shop.app.job(enqueue(shop, '{"run_after": 3600}')).state is State.SCHEDULED
+    later = shop.app.job(enqueue(shop, '{"run_after": "2031-01-01T00:00:00Z", "queue": "mail", "sequence": "s"}'))
+    assert (later.queue, later.run_after.year) == ("mail", 2031)
+    shop.app.worker().run_until_empty()
+    assert child.refresh().state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("[]", "options is an object"),
+        ('{"colour": "red"}', "does not know the option colour"),
+        ('{"queue": "a*"}', "is not a value for queue"),
+        ('{"queue": ""}', "is not a value for queue"),
+        ('{"priority": 2000000}', "is not a value for priority"),
+        ('{"max_crashes": 0}', "is not a value for max_crashes"),
+        ('{"timeout": 0}', "is not a value for timeout"),
+        ('{"tags": "red"}', "is not a value for tags"),
+        ('{"headers": {"a": 1}}', "is not a value for headers"),
+        ('{"run_after": -1}', "is not a value for run_after"),
+        ('{"on_clash": "replace"}', "need unique_key"),
+        ('{"if_failed": "run"}', "if_failed needs after"),
+        ('{"limit": 1}', "limit needs lane"),
+        ('{"sequence": "s", "lane": "a"}', "a sequence has no lane"),
+    ],
+)
+def test_wrong_options_in_sql(shop: OnPostgres, options: str, words: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=words):
+        enqueue(shop, options)
+    assert shop.states() == []
+
+
+def test_wrong_arguments_in_sql(shop: OnPostgres) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="args is an object"):
+        enqueue(shop, "{}", "[1]")
+
+
+# -- the page ------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[3] / "docs/transactions.md").read_text("utf-8")
+EXAMPLES = {
+    re.findall(r"(?:import|from) (\w+(?:\.\w+)*)", block)[0]: block
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    if "from shop import" in block
+}
+
+
+@pytest.mark.parametrize("library", EXAMPLES)
+def test_the_examples_of_the_page(shop: OnPostgres, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(library.partition(".")[0])
+    module = types.ModuleType("shop")
+    module.__dict__.update(confirm=shop.confirm, database=shop.url)
+    if library.startswith("sqlalchemy"):
+        module.__dict__.update(
+            engine=engine(shop.url), async_engine=engine(shop.url, "asyncpg"), Purchase=purchase_of_sqlalchemy()
+        )
+    elif library.startswith("django"):
+        configure(shop.url)
+        models = types.ModuleType("shop.models")
+        models.Purchase = purchase_of_django()  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "shop.models", models)
+    monkeypatch.setitem(sys.modules, "shop", module)
+    names: dict[str, Any] = {}
+    exec(EXAMPLES[library], names)
+    if "buy" in names:
+        asyncio.run(names["buy"]())
+    assert shop.purchases() == 1
+    assert shop.results() == [7]
+
+
+def test_the_page_has_an_example_for_each_library() -> None:
+    assert sorted(EXAMPLES) == ["asyncpg", "django.db", "psycopg", "sqlalchemy.ext.asyncio", "sqlalchemy.orm"]
+
+
+def purchase_of_sqlalchemy() -> Any:
+    from sqlalchemy import Column, Integer
+    from sqlalchemy.orm import declarative_base
+
+    base = declarative_base()
+    return type("Purchase", (base,), {"__tablename__": "purchase", "number": Column(Integer, primary_key=True)})
+
+
+@functools.cache
+def purchase_of_django() -> Any:
+    from django.db import models
+
+    meta = type("Meta", (), {"app_label": "shop", "db_table": "purchase"})
+    fields = {"__module__": "shop.models", "Meta": meta, "number": models.IntegerField(primary_key=True)}
+    return type("Purchase", (models.Model,), fields)
