@@ -30,7 +30,7 @@ from headrace.store.postgres.calling import Call, check, code_of
 from headrace.store.postgres.statements import UNIQUE_WAIT
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
-from headrace.store.sql.transaction import Step, Transaction
+from headrace.store.sql.transaction import Step, Transaction, is_plain
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
     """Put jobs. What can be wrong with them is found out before."""
     limits.check_batch(jobs)
     ready = [replace(job, require_worker=False) if job.require_worker else job for job in jobs]
-    plain = [job for job in ready if puts.plain(job)]
-    others = [job for job in ready if not puts.plain(job)]
+    plain = [job for job in ready if is_plain(job)]
+    others = [job for job in ready if not is_plain(job)]
 
     def before(tx: Transaction) -> None:
         puts.roll_call(tx, jobs)

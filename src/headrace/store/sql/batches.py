@@ -20,8 +20,7 @@ from headrace.store.sql import lanes, relations
 from headrace.store.sql import put as puts
 from headrace.store.sql.lanes import find_job
 from headrace.store.sql.relations import KeyHolder
-from headrace.store.sql.sessions import run_out
-from headrace.store.sql.transaction import Step, Steps, Transaction
+from headrace.store.sql.transaction import Step, Steps, Transaction, is_plain, run_out
 
 AT_ONCE = 1_000
 """What one transaction puts, in plain jobs: about 10 ms."""
@@ -72,7 +71,7 @@ def weight(job: NewJob) -> int:
     16
     """
     cost = 1 + (len(job.body) + len(job.data or b"")) // 1_000
-    if not puts.plain(job):
+    if not is_plain(job):
         cost += 2 + 3 * len(job.tags) + 3 * (job.unique_key is not None) + 10 * (job.lane is not None)
         if relations.is_related(job):
             cost += 6 + 2 * len(job.after)
@@ -81,7 +80,7 @@ def weight(job: NewJob) -> int:
 
 def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
-    if len(jobs) <= AT_ONCE and all(map(puts.plain, jobs)):
+    if len(jobs) <= AT_ONCE and all(map(is_plain, jobs)):
         return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
     parts = _parts(jobs)
     if len(parts) == 1 and (len(jobs) != 1 or len(jobs[0].after) <= PARENTS_AT_ONCE):

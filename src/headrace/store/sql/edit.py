@@ -11,9 +11,8 @@ from headrace.store.facets import Edit
 from headrace.store.sql import admission, history, lanes, relations
 from headrace.store.sql.codes import AFTER, DONE, EXPIRES, RUNNING, TRACKED
 from headrace.store.sql.lanes import Placement, find_job
-from headrace.store.sql.sessions import Session
 from headrace.store.sql.settle import set_body, settle
-from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.transaction import Session, Transaction
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:

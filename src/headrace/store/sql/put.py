@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import NoWorkers
-from headrace.records import IfFailed, NewJob, Put
+from headrace.records import NewJob, Put
 from headrace.store import limits
 from headrace.store.sql import admission, history, lanes, relations, schedules, stats
 from headrace.store.sql.codes import (
@@ -22,44 +22,15 @@ from headrace.store.sql.codes import (
     LARGE_RESULT,
     MORE,
     PRECEDES,
-    READY,
     RECURRING,
     RUNNING,
-    SCHEDULED,
     TAGGED,
     TRACKED,
     UNIQUE,
 )
 from headrace.store.sql.lanes import Placement, find_job
 from headrace.store.sql.sessions import live_listeners
-from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction
-
-_FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
-
-
-def plain(job: NewJob) -> bool:
-    """Nothing to look up and nothing to write beside its row."""
-    return (
-        job.unique_key is None
-        and not job.require_worker
-        and len(job.body) <= INLINE
-        and not job.tags
-        and job.schedule is None
-        and job.data is None
-        and job.lane is None
-        and not job.after
-        and job.if_failed is _FAIL
-        and job.expires is None
-    )
-
-
-def plain_row(job: NewJob, now: int) -> tuple[object, ...]:
-    """The values that `put.sql` takes, of a plain job."""
-    due = job.run_at if job.run_at is not None else now + (job.delay or 0)
-    state = SCHEDULED if due > now else READY
-    return (
-        job.id, job.task, job.queue, state, job.priority, due, now, job.max_crashes, 0, job.body, job.options, None
-    )  # fmt: skip
+from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction, is_plain, plain_row
 
 
 def _row(job: NewJob, now: int) -> tuple[object, ...]:
@@ -87,7 +58,7 @@ def put(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
 
 def bring_in(tx: Transaction, jobs: Sequence[NewJob], now: int, parents: int = limits.MOST_PARENTS) -> list[Put]:
     """Insert jobs that were accepted `now`. One that comes after more than so many `parents` waits for more links."""
-    if not tx.listened and all(map(plain, jobs)):
+    if not tx.listened and all(map(is_plain, jobs)):
         return put_plain(tx, jobs, now)
     _note_work(tx, jobs)
     answers = [_put_one(tx, job, now, parents) for job in jobs]

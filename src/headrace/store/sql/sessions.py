@@ -8,53 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.errors import SessionGone, StaleRequest
+from headrace.errors import SessionGone
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.limits import MOST_STRAYS
 from headrace.store.sql.codes import ALL, SPARE
-from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.transaction import Session, Transaction, find_session, is_silent, run_out
 from headrace.values.glob import any_fits
-
-
-class Session(NamedTuple):
-    """A row of `session`, as far as a request needs it."""
-
-    seq: int
-    timeout: int
-    seen: int
-    number: int
-    answer: bytes
-    closed: int | None
-    name: str
-
-
-def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:
-    """The session a request comes from, if it may still make requests. `settles`: it takes nothing."""
-    session = tx.maybe_row(Session, "session_get", (session_id,))
-    if session is None:
-        raise SessionGone(f"Session {session_id} is not known here.")
-    if session.closed is not None:
-        raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
-    if not settles and has_expired(tx, session):
-        raise SessionGone(f"Session {session.name} ({session_id}) was not renewed in time; its jobs go to others.")
-    return session
-
-
-def has_expired(tx: Transaction, session: Session) -> bool:
-    """Only a session with leases has anything to lose."""
-    return run_out(tx, session.seen, session.timeout) and bool(tx.rows("holds_any", (session.seq,)))
-
-
-def run_out(tx: Transaction, seen: int, timeout: int) -> bool:
-    """Too long without a sign of life."""
-    return tx.steady >= seen + timeout or (tx.clock_restarts and seen > tx.steady)
-
-
-def is_repeat(session: Session, number: int) -> bool:
-    """Whether this very request has been answered before; a lower number comes too late."""
-    if number < session.number:
-        raise StaleRequest(f"Request {number} of session {session.name} comes after {session.number} was answered.")
-    return number == session.number
 
 
 def open_session(tx: Transaction, info: SessionInfo) -> int:
@@ -67,11 +26,6 @@ def open_session(tx: Transaction, info: SessionInfo) -> int:
     else:
         tx.execute("session_says", (info.id, encoded))
     return tx.now
-
-
-def is_silent(tx: Transaction, session: Session) -> bool:
-    """Whether a session without leases has to give a sign of life."""
-    return run_out(tx, session.seen, tx.number("max-worker-age") // 4)
 
 
 Held = Sequence[tuple[Ref, Token, str]]

@@ -31,16 +31,19 @@ from headrace.store.sql.codes import (
     SPARE,
 )
 from headrace.store.sql.lanes import placement
-from headrace.store.sql.sessions import (
+from headrace.store.sql.sessions import mark_started
+from headrace.store.sql.take import Names
+from headrace.store.sql.transaction import (
+    EVERYONE,
+    INLINE,
+    Redo,
     Session,
+    Transaction,
     find_session,
     has_expired,
     is_repeat,
     is_silent,
-    mark_started,
 )
-from headrace.store.sql.take import Names
-from headrace.store.sql.transaction import EVERYONE, INLINE, Redo, Transaction
 
 VERDICTS = tuple(Verdict)
 
@@ -101,7 +104,8 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         verdicts = _settle_all(tx, session, outcomes, lag, one_by_one)
     except _Unclear:
         raise Redo(lambda tx: exchange(tx, request, one_by_one=True)) from None
-    mark_started(tx, session, started)
+    if started:
+        mark_started(tx, session, started)
     special = tx.row(taking.Special, "special")
     if special.ended:
         tx.come_again = relations.work_off(tx)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from headrace.errors import HeadraceError
-from headrace.records import NewJob, Put, Ref
+from headrace.errors import HeadraceError, SessionGone, StaleRequest
+from headrace.records import IfFailed, NewJob, Put, Ref
 from headrace.store.contract import Operation
 from headrace.store.facets import DETAIL
 from headrace.store.settings import DEFINITIONS
-from headrace.store.sql.codes import TRACKED
+from headrace.store.sql.codes import READY, SCHEDULED, TRACKED
+
+_FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -148,6 +150,55 @@ class Transaction(ABC):
                 self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
 
 
+# -- the session that a request comes from -----------------------------------------------------------
+
+
+class Session(NamedTuple):
+    """A row of `session`, as far as a request needs it."""
+
+    seq: int
+    timeout: int
+    seen: int
+    number: int
+    answer: bytes
+    closed: int | None
+    name: str
+
+
+def find_session(tx: Transaction, session_id: str, *, settles: bool = False) -> Session:
+    """The session a request comes from, if it may still make requests. `settles`: it takes nothing."""
+    session = tx.maybe_row(Session, "session_get", (session_id,))
+    if session is None:
+        raise SessionGone(f"Session {session_id} is not known here.")
+    if session.closed is not None:
+        raise SessionGone(f"Session {session.name} ({session_id}) has been closed; its jobs were given to others.")
+    if not settles and has_expired(tx, session):
+        raise SessionGone(f"Session {session.name} ({session_id}) was not renewed in time; its jobs go to others.")
+    return session
+
+
+def has_expired(tx: Transaction, session: Session) -> bool:
+    """Only a session with leases has anything to lose."""
+    return run_out(tx, session.seen, session.timeout) and bool(tx.rows("holds_any", (session.seq,)))
+
+
+def run_out(tx: Transaction, seen: int, timeout: int) -> bool:
+    """Too long without a sign of life."""
+    return tx.steady >= seen + timeout or (tx.clock_restarts and seen > tx.steady)
+
+
+def is_repeat(session: Session, number: int) -> bool:
+    """Whether this very request has been answered before; a lower number comes too late."""
+    if number < session.number:
+        raise StaleRequest(f"Request {number} of session {session.name} comes after {session.number} was answered.")
+    return number == session.number
+
+
+def is_silent(tx: Transaction, session: Session) -> bool:
+    """Whether a session without leases has to give a sign of life."""
+    return run_out(tx, session.seen, tx.number("max-worker-age") // 4)
+
+
 # -- operations --------------------------------------------------------------------------------------
 
 
@@ -206,9 +257,34 @@ class Redo(Exception):
 
 
 class PutOne(Operation[list[Put]]):
-    """The most common operation of all: one statement, and so a transaction by itself."""
+    """The most common operation of all: one statement, and so a transaction by itself. The job is a plain one."""
 
     __slots__ = ("job",)
 
     def __init__(self, job: NewJob) -> None:
         self.job = job
+
+
+def is_plain(job: NewJob) -> bool:
+    """Nothing to look up and nothing to write beside its row."""
+    return (
+        job.unique_key is None
+        and not job.require_worker
+        and len(job.body) <= INLINE
+        and not job.tags
+        and job.schedule is None
+        and job.data is None
+        and job.lane is None
+        and not job.after
+        and job.if_failed is _FAIL
+        and job.expires is None
+    )
+
+
+def plain_row(job: NewJob, now: int) -> tuple[object, ...]:
+    """The values that `put.sql` takes, of a plain job."""
+    due = job.run_at if job.run_at is not None else now + (job.delay or 0)
+    state = SCHEDULED if due > now else READY
+    return (
+        job.id, job.task, job.queue, state, job.priority, due, now, job.max_crashes, 0, job.body, job.options, None
+    )  # fmt: skip

@@ -34,7 +34,7 @@ from headrace.store.sql import (
 )
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import PutOne, Redo, Step, Steps, Transaction
+from headrace.store.sql.transaction import PutOne, Redo, Step, Steps, Transaction, is_plain, plain_row
 from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
@@ -152,7 +152,7 @@ class SqliteStore(SqlStore):
 
     def _put_one(self, step: PutOne) -> list[Put]:
         job = step.job
-        self._db.autocommit(SQL["put"], put.plain_row(job, self._clock.now()))
+        self._db.autocommit(SQL["put"], plain_row(job, self._clock.now()))
         self._wakeups.wake_for(job)
         return [Put(job.id, True)]
 
@@ -171,7 +171,7 @@ class SqliteStore(SqlStore):
         self._wakeups.close()
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        if len(jobs) == 1 and put.plain(jobs[0]):
+        if len(jobs) == 1 and is_plain(jobs[0]):
             return PutOne(jobs[0])
         return batches.put(jobs)
 
