@@ -186,7 +186,7 @@ def postgres_entries() -> list[Entry]:
     """The store, where its driver is installed."""
     if not postgres_servers.INSTALLED:
         return []
-    facets = postgres_store().facets - {Facet.EDIT, Facet.SCHEDULES}
+    facets = postgres_store().facets
     return [
         Entry(
             "postgres",
@@ -196,7 +196,7 @@ def postgres_entries() -> list[Entry]:
             transactions=True,
             shared=True,
             server=True,
-            native=False,
+            histories=5,
         )
     ]
 

@@ -30,7 +30,7 @@ ROOT = HERE.parents[1]
 TYPED = (BedrockStore, GearMonkeyStore, HworkerStore, QlessStore, RedisStore, SqliteStore, WorkKitStore)
 SAYS_LESS = {"What Bedrock can't carry", "Where the wire says less", "Where a facet says less"}
 """Sections of pages whose rows are about what can't pass of the suite, all of them."""
-DIALECTS = [entry for entry in STORES if not entry.native and entry.name != "postgres"]
+DIALECTS = [entry for entry in STORES if not entry.native]
 
 
 def module_of(name: str) -> ModuleType:

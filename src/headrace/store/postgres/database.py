@@ -15,14 +15,14 @@ from weakref import WeakSet
 
 import psycopg
 from psycopg import pq, sql
-from psycopg.adapt import Dumper
 
 from headrace import crashpoints
 from headrace.errors import MaybeApplied, StoreUnavailable
 from headrace.records import Ref
 from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
-from headrace.store.postgres.statements import READING, UNIQUE_WAIT, WRITING
+from headrace.store.postgres.arrays import Numbers, Texts, adapt
+from headrace.store.postgres.statements import PUTS, READING, RULES, UNIQUE_WAIT, WRITING
 from headrace.store.sql.transaction import Guards, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
@@ -30,30 +30,10 @@ from headrace.values.glob import as_regex
 T = TypeVar("T")
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
-RULES, PUTS, SCHEMA = 1, 2, 3
-"""Advisory locks of a schema, in the order in which they are taken: that of the rules (whoever has it may change lanes,
-relations, unique keys and controls), that which everything that may concern a sleeper shares (and a waiter that goes to
-sleep has alone), and that of changes to the schema. Rows come after them: sessions, then jobs by seq."""
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
 INTRODUCE = frozenset({"control_set", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
-
-
-class _Number(Dumper):
-    """Always a bigint: psycopg's own choose a type by the value, and a statement is prepared for each."""
-
-    oid = 20
-
-    def dump(self, obj: int) -> bytes:
-        return b"%d" % obj
-
-
-class _Text(Dumper):
-    oid = 25
-
-    def dump(self, obj: str) -> bytes:
-        return obj.encode()
 
 
 def _whole(pattern: str) -> str:
@@ -77,16 +57,22 @@ class Database:
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
-        self._path = path = f"SET LOCAL search_path = {self.quoted}, pg_temp"
+        here = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings().items())
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         facts = (
             f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1), "  # noqa: S608  (it is quoted)
-            f"EXISTS (SELECT 1 FROM {self.quoted}.arrival)"
+            f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), EXISTS (SELECT 1 FROM {self.quoted}.waiter)"
         )
-        self._locks_and_facts = f"SELECT {self.lock(RULES)}; SELECT {self.lock(PUTS, shared=True)}; {facts}"
-        self._begin_writing = f"BEGIN; {path}; {self._locks_and_facts}"
-        self._begin_reading = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", path, facts))
+        self._begin = f"BEGIN; SELECT {here}"
+        self._locks_and_facts = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}; {facts}"
+        self._begin_writing = f"{self._begin}; {self._locks_and_facts}"
+        self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}"
         _databases.add(self)
+
+    def _settings(self) -> dict[str, str]:
+        """What a transaction goes by. (Its statements are made for indexes, whatever the planner knows of tables.)"""
+        path = f"{self.quoted}, pg_temp".replace("'", "''")
+        return {"search_path": path, "enable_seqscan": "off", "jit": "off", "plan_cache_mode": "force_generic_plan"}
 
     def lock(self, which: int, *, shared: bool = False) -> str:
         return f"pg_advisory_xact_lock{'_shared' if shared else ''}({self.key}, {which})"
@@ -103,9 +89,7 @@ class Database:
             raise troubles.explain(self.where, error) from error
         connection.prepare_threshold = 3 if self._address.prepare else None
         connection.prepared_max = 500
-        for kind in (int, bool):
-            connection.adapters.register_dumper(kind, _Number)
-        connection.adapters.register_dumper(str, _Text)
+        adapt(connection)
         return connection
 
     def borrow(self, work: Callable[[Connection], T], repeatable: Callable[[], bool] = lambda: True) -> T:
@@ -175,7 +159,7 @@ class Database:
         """A twin in a caller's open transaction is waited for before this one has a lock that others wait for."""
         array = sql.Literal(list(keys)).as_string(None)
         wait = f"SET LOCAL lock_timeout = {UNIQUE_WAIT}; SELECT lock_keys({array}); SET LOCAL lock_timeout TO DEFAULT"
-        return f"BEGIN; {self._path}; {wait}; {self._locks_and_facts}"
+        return f"{self._begin}; {wait}; {self._locks_and_facts}"
 
     def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
@@ -195,7 +179,7 @@ class Database:
             if crashpoints.armed:
                 crashpoints.reach("commit.before")
             committing = texts is WRITING
-            connection.execute("COMMIT", prepare=False)
+            tx.commit()
             committing = False
             if crashpoints.armed:
                 crashpoints.reach("commit.after")
@@ -220,8 +204,10 @@ class Database:
             time.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
         raise AssertionError
 
-    def call(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
-        """One statement, which is a transaction by itself: its rows."""
+    def function(self, name: str, values: tuple[Any, ...]) -> list[Any]:
+        """Call a function of the schema, in a transaction of its own: its rows."""
+        marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
+        statement = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
         return self.repeat(
             lambda: self.borrow(lambda connection: connection.execute(statement, values, binary=True).fetchall())
         )
@@ -245,7 +231,10 @@ _MARK = re.compile(r"\bGLOB \?|\?")
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server."""
 
-    __slots__ = ("_texts", "arrived", "connection", "database")
+    __slots__ = ("_texts", "arrived", "connection", "database", "waited")
+
+    waited: bool
+    """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
 
     clock_restarts = False
     arrived: bool
@@ -262,10 +251,21 @@ class PostgresTransaction(Transaction):
         cursor = self.connection.execute(statements, prepare=False)
         while cursor.nextset():
             pass
-        ((now, until, self.arrived),) = cursor.fetchall()
+        ((now, until, self.arrived, self.waited),) = cursor.fetchall()
         clock = self.database.clock
         self.now, self.steady = (now, now) if clock is None else (clock.now(), clock.steady())
         self.listened = until is not None and until > self.steady
+
+    def commit(self) -> None:
+        """Wake those that this concerns, as soon as it is committed: in the same round trip."""
+        if not (self.waited and (self.queues or self.ended or self.stop or self.happenings)):
+            self.connection.execute("COMMIT", prepare=False)
+            return
+        queues, workers = Texts(self.queues), Numbers(self.queues.values())
+        values = (queues, workers, Texts(self.ended), self.stop, bool(self.happenings))
+        with self.connection.pipeline():
+            self.connection.execute("SELECT wake($1, $2, $3, $4, $5)", values)
+            self.connection.execute("COMMIT", prepare=False)
 
     def _run(self, name: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
         if name in INTRODUCE:
@@ -305,4 +305,4 @@ class PostgresTransaction(Transaction):
         return self.connection.execute(text, given, binary=True).fetchall()
 
     def array(self, numbers: Sequence[Ref]) -> object:
-        return list(numbers)
+        return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)

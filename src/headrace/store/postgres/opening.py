@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from headrace.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
-from headrace.store.postgres.database import SCHEMA, Connection, Database
-from headrace.store.postgres.statements import SCHEMA as TEXT
-from headrace.store.postgres.statements import SCHEMA_VERSION
+from headrace.store.postgres.database import Connection, Database
+from headrace.store.postgres.statements import MIGRATION, SCHEMA, SCHEMA_VERSION
 
 OLDEST_SERVER = 150_000
 _VERSION = """
@@ -16,7 +15,7 @@ SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.meta') IS NOT NULL, 
 def text_of_schema(database: Database) -> str:
     """All that creates the schema, for `headrace migrate --sql`."""
     head = f"CREATE SCHEMA IF NOT EXISTS {database.quoted};\nSET LOCAL search_path = {database.quoted}, pg_temp;\n"
-    return head + TEXT.replace("{SCHEMA}", database.quoted)
+    return head + SCHEMA.replace("{SCHEMA}", database.quoted).replace("{KEY}", str(database.key))
 
 
 def migrate(database: Database) -> bool:
@@ -32,7 +31,7 @@ def migrate(database: Database) -> bool:
         if _version(database, connection) == SCHEMA_VERSION:
             return False
         connection.execute("BEGIN")
-        connection.execute(f"SELECT {database.lock(SCHEMA)}")
+        connection.execute(f"SELECT {database.lock(MIGRATION)}")
         if _version(database, connection) == SCHEMA_VERSION:
             connection.execute("ROLLBACK")
             return False

@@ -8,21 +8,43 @@ from __future__ import annotations
 
 import re
 
+from headrace.records import Verdict
 from headrace.store import statements
 from headrace.store.sql import codes
-from headrace.store.sql.transaction import INLINE
+from headrace.store.sql.admission import DUE_AT_ONCE
+from headrace.store.sql.transaction import EVERYONE, INLINE
 from headrace.values.names import LONGEST
 
 SCHEMA_VERSION = 1
 UNIQUE_WAIT = 2_000
 """Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
+RULES, PUTS, MIGRATION = 1, 2, 3
+"""Advisory locks of a schema, in the order in which they are taken.
+
+The first is that of the rules: only its holder changes lanes, relations, unique keys and controls. The second is shared
+by all that may concern a sleeper, and a waiter has it alone while it goes to sleep. The third is for changes of the
+schema. Rows are locked after these: sessions, then jobs by seq.
+"""
+NOT_PLAIN = "HR002"
+"""The code of the error by which a function takes back what it has written."""
+WORKER, CLIENT, SUBSCRIBER = range(3)
+"""`waiter.kind`."""
 _CONSTANTS = {
     **vars(codes),
+    "SCHEMA_VERSION": SCHEMA_VERSION,
+    "PUTS": PUTS,
+    "WORKER": WORKER,
+    "CLIENT": CLIENT,
+    "SUBSCRIBER": SUBSCRIBER,
+    "EVERYONE": EVERYONE,
     "INLINE": INLINE,
     "LONGEST_NAME": LONGEST,
     "UNIQUE_WAIT": UNIQUE_WAIT,
-    "SCHEMA_VERSION": SCHEMA_VERSION,
-    "SCHEMA": "{SCHEMA}",
+    "DUE_AT_ONCE": DUE_AT_ONCE,
+    "OK": f"{Verdict.OK:02x}",
+    "NOT_PLAIN": NOT_PLAIN,
+    "SCHEMA": "{SCHEMA}",  # these two are the store's own
+    "KEY": "{KEY}",
 }
 
 _WORDS: tuple[tuple[str, str], ...] = (
@@ -63,8 +85,8 @@ _ALL = {
     **statements.load("headrace.store.sql", "statements", _CONSTANTS),
     **statements.load("headrace.store.postgres", "statements", _CONSTANTS),
 }
-SCHEMA: str = _ALL.pop("schema") + "\n" + _ALL.pop("arrivals_schema")
-"""`{SCHEMA}` stands for the name of the schema."""
+SCHEMA = "\n\n".join(_ALL.pop(name) for name in ("schema", "functions", "arrivals_schema"))
+"""All that creates a schema. `{SCHEMA}` stands for its name, `{KEY}` for the first number of its advisory locks."""
 WRITING = {name: _with_locks(translate(text)) for name, text in _ALL.items()}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 READING = {name: _without_locks(translate(text)) for name, text in _ALL.items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from psycopg.errors import LockNotAvailable
@@ -13,21 +13,26 @@ from headrace.errors import StoreBusy, UniqueBusy
 from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
-from headrace.store.postgres import calling, opening, queries, within
+from headrace.store.postgres import calling, opening, plain, queries, within
 from headrace.store.postgres.address import parse
+from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.database import Database, PostgresTransaction
+from headrace.store.postgres.statements import CLIENT, SUBSCRIBER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.within import Within
 from headrace.store.sql import batches, events, find, settle, sweep
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import Redo, Step, Transaction
+from headrace.store.sql.transaction import Redo, Step, Transaction, is_plain
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
 __all__ = ["PostgresStore"]
 
 T = TypeVar("T")
+
+PLAIN_AT_ONCE = 10_000
+"""So many plain jobs are put in one transaction."""
 
 
 class _NoGuards:
@@ -38,6 +43,16 @@ class _NoGuards:
 
     def forget(self, session: str) -> None:
         pass
+
+
+class _Quick(Operation[T], Generic[T]):
+    """An operation that may be one round trip: an attempt, and what is to be run if that returns None."""
+
+    __slots__ = ("attempt", "otherwise")
+
+    def __init__(self, attempt: Callable[[], T | None], otherwise: Operation[T]) -> None:
+        self.attempt = attempt
+        self.otherwise = otherwise
 
 
 class PostgresStore(SqlStore):
@@ -66,8 +81,14 @@ class PostgresStore(SqlStore):
         self.database = Database(address, None if isinstance(clock, SystemClock) else clock)
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._guards = _NoGuards()
-        opening.migrate(self.database)
-        self._wakeups = Wakeups()
+        self._wakeups = Wakeups(self.database, self._wake_for_work)
+        self._expected: dict[str, tuple[int | None, int | None]] = {}
+        """By session: when the next job falls due and the next schedule ticks, as its last exchange was told."""
+        try:
+            opening.migrate(self.database)
+        except BaseException:
+            self.database.close()
+            raise
         self._place = ""
 
     @property
@@ -77,6 +98,9 @@ class PostgresStore(SqlStore):
     # -- running --
 
     def run(self, operation: Operation[T]) -> T:
+        if isinstance(operation, _Quick):
+            answer: T | None = operation.attempt()
+            return super().run(operation.otherwise) if answer is None else answer
         if not isinstance(operation, Within):
             return super().run(operation)
         call = self._call(operation)
@@ -136,12 +160,17 @@ class PostgresStore(SqlStore):
         return self._work(step, tx)
 
     def close(self) -> None:
+        self._wakeups.close()
         self.database.close()
 
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        return within.locking(jobs, batches.put(jobs))
+        by_rules = within.locking(jobs, batches.put(jobs))
+        if not jobs or len(jobs) > PLAIN_AT_ONCE or not all(map(is_plain, jobs)):
+            return by_rules
+        answers = [Put(job.id, True) for job in jobs]
+        return _Quick(lambda: answers if plain.put(self.database, jobs) else None, by_rules)
 
     def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         return within.put(connection, jobs)
@@ -167,10 +196,10 @@ class PostgresStore(SqlStore):
             before, seen = seen, events.newest(tx)
             return seen != before
 
-        return self._wakeups.waiter(lambda: self._look(look))
+        return self._wakeups.waiter(SUBSCRIBER, lambda: self._look(look))
 
     def job_waiter(self, job_id: str) -> Waiter:
-        return self._wakeups.waiter(lambda: self._look(lambda tx: find.has_ended(tx, job_id)))
+        return self._wakeups.waiter(CLIENT, lambda: self._look(lambda tx: find.has_ended(tx, job_id)), job=job_id)
 
     # -- workers --
 
@@ -178,19 +207,73 @@ class PostgresStore(SqlStore):
         return NoGuard()
 
     def _exchange(self, request: settle.Request) -> Operation[ExchangeReply]:
-        return Step(lambda tx: settle.exchange(tx, request))
+        def attempt() -> ExchangeReply | None:
+            done = plain.exchange(self.database, request, self._guards)
+            if done is None:
+                return None
+            reply, recorded = done
+            if not recorded:
+                self._unrecorded[request.session] = request.number
+            self._note(request, reply)
+            return reply
+
+        by_rules = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
+        return _Quick(attempt, by_rules) if plain.is_plain(request) else by_rules
+
+    def _note(self, request: settle.Request, reply: ExchangeReply) -> None:
+        """What a worker has been told: later news is news, and a worker that is full is not woken for work."""
+        take = request.take
+        self._expected[request.session] = reply.next_due, reply.next_tick
+        self._wakeups.fill(request.session, take is None or len(reply.leases) >= take.slots)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
         names = Names(queues)
-        return self._wakeups.waiter(lambda: self._look(lambda tx: has_work(tx, names)))
+
+        def look(tx: Transaction) -> bool:
+            next_due, next_tick = self._expected.get(session, (None, None))
+            return (
+                has_work(tx, names)
+                or _sooner(tx.maybe_value("next_due"), next_due)
+                or _sooner(tx.maybe_value("next_tick"), next_tick)
+            )
+
+        return self._wakeups.worker(session, names.given, lambda: self._look(look))
+
+    def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
+        self._expected.pop(session, None)
+        return super().close_session(session, crashed=crashed)
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
+        clock = self.database.clock
+
         def work(tx: Transaction) -> Swept:
-            if not tx.change("sweep_claim", (tx.steady, every or 0)) and every is not None:
-                return sweep.swept_already(tx)
             swept = sweep.sweep(tx, self._overrides)
             if swept.more:
                 tx.execute("sweep_again")
             return swept
 
-        return Step(work)
+        def attempt() -> Swept | None:
+            ((claimed,),) = self.database.function("claim_sweep", (every or 0, clock and clock.steady()))
+            if every is not None and not claimed:
+                return self._run(Step(sweep.swept_already, writes=False))
+            return None
+
+        return _Quick(
+            attempt,
+            Step(
+                work,
+                try_read_only=lambda tx: sweep.nothing_to_sweep(tx, self._overrides),
+                then=lambda _: self._wake_for_work(),
+            ),
+        )
+
+    def _wake_for_work(self) -> None:
+        """Work whose wake-up was lost waits no longer than to the next sweep."""
+        ((asleep,),) = self.database.function("forget_waiters", ())
+        if asleep and (found := self._find_work()):
+            values = (Texts(found), Numbers(found.values()), Texts(), False, False)
+            self.database.function("wake", values)
+
+
+def _sooner(moment: int | None, expected: int | None) -> bool:
+    return moment is not None and (expected is None or moment < expected)

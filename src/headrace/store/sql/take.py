@@ -127,11 +127,11 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
     if several or any_lane or any_control or late:
         take = msgspec.structs.replace(take, queues=tuple(found))
         if (any_lane or any_control or late) and (handing := Handing(tx, values, take, any_lane, late)).needed:
-            return _leases(tx, _in_time(tx, handing.everything(), special))
+            return leases(tx, _in_time(tx, handing.everything(), special))
         found = take.queues
     if several and len(take.queues) > 1:
-        return _as_taken(_leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
-    return _leases(tx, _in_time(tx, _first_queue_first(tx, values, take, found), special))
+        return _as_taken(leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
+    return leases(tx, _in_time(tx, _first_queue_first(tx, values, take, found), special))
 
 
 def _in_time(tx: Transaction, rows: list[Any], special: Special) -> list[Any]:
@@ -173,7 +173,7 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
 
 def again(tx: Transaction, request: tuple[int, int], take: Take | None) -> list[Lease]:
     """The leases that a repeated request has been given, as far as they are still held. `request`: session, number."""
-    return [] if take is None else _as_taken(_leases(tx, tx.rows("retake", request)), take)
+    return [] if take is None else _as_taken(leases(tx, tx.rows("retake", request)), take)
 
 
 def _as_taken(leases: list[Lease], take: Take) -> list[Lease]:
@@ -200,7 +200,8 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
-def _leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
+def leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
+    """From the columns of the statement `line`, in their order."""
     return [
         Lease(
             ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,

@@ -96,11 +96,6 @@ UPDATE job SET
     attempts = greatest(attempts, 0), crashes = greatest(crashes, 0)
 WHERE seq = ?1
 
--- name: sweep_claim
--- This process sweeps now, unless another has begun within a time.
-INSERT INTO upkeep (one, swept) VALUES (1, ?1)
-ON CONFLICT (one) DO UPDATE SET swept = ?1 WHERE upkeep.swept > ?1 OR upkeep.swept <= ?1 - ?2
-
 -- name: sweep_again
 -- There is more to sweep: any process may begin at once.
 UPDATE upkeep SET swept = 0

@@ -339,6 +339,21 @@ CREATE TABLE upkeep (
     swept bigint NOT NULL
 ) WITH (fillfactor = 10);
 
+-- Waiters: workers (kind {WORKER}), clients that wait for the end of a job (kind {CLIENT}) and subscribers to events (kind {SUBSCRIBER}). One
+-- that is armed sleeps, and is woken through its channel. Nothing of it survives a crash of the server, nor need it.
+CREATE UNLOGGED TABLE waiter (
+    id bigint PRIMARY KEY,
+    channel text NOT NULL,
+    pid bigint NOT NULL,             -- the server process of the connection that listens
+    kind bigint NOT NULL,
+    armed boolean NOT NULL,
+    is_full boolean NOT NULL,        -- it can take no more, and is woken only when a job is to stop
+    stops bigint NOT NULL,           -- how often running jobs were to stop since it came
+    queues text[] COLLATE "C" NOT NULL,
+    patterns text[] COLLATE "C" NOT NULL,
+    job text COLLATE "C"
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- For people: read-only by nature, stable across versions of the schema.
 CREATE VIEW jobs AS
 SELECT

@@ -1,0 +1,100 @@
+"""Plain jobs in one round trip: the functions of the schema, and when they are enough.
+
+A function that finds anything beyond plain jobs writes nothing, and the rules do what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import psycopg
+
+from headrace.errors import StoreError
+from headrace.records import Charge, ExchangeReply, Lease, NewJob, Outcome, Verdict
+from headrace.store.postgres.arrays import Blobs, Numbers, Texts
+from headrace.store.postgres.database import Database
+from headrace.store.postgres.statements import NOT_PLAIN
+from headrace.store.settings import DEFINITIONS
+from headrace.store.sql.codes import AFTER, LARGE_BODY, RECURRING
+from headrace.store.sql.settle import Request
+from headrace.store.sql.take import leases
+from headrace.store.sql.transaction import INLINE, Guards, Transaction
+
+_MORE = AFTER | LARGE_BODY | RECURRING
+"""A lease of such a job tells what other tables have."""
+_SILENT = DEFINITIONS["max-worker-age"].default
+
+
+def _times(database: Database) -> tuple[int | None, int | None]:
+    clock = database.clock
+    return (None, None) if clock is None else (clock.now(), clock.steady())
+
+
+def put(database: Database, jobs: Sequence[NewJob]) -> bool:
+    """Put plain jobs. False: the rules have to."""
+    if len(jobs) == 1:
+        (job,) = jobs
+        values: tuple[Any, ...] = (
+            job.id, job.task, job.queue, job.priority, job.max_crashes, job.body, job.options, job.run_at,
+            job.delay or 0,
+        )  # fmt: skip
+        name = "put_one"
+    else:
+        values = (
+            Texts(job.id for job in jobs), Texts(job.task for job in jobs), Texts(job.queue for job in jobs),
+            Numbers(job.priority for job in jobs), Numbers(job.max_crashes for job in jobs),
+            Blobs(job.body for job in jobs), Blobs(job.options for job in jobs), Numbers(job.run_at for job in jobs),
+            Numbers(job.delay or 0 for job in jobs),
+        )  # fmt: skip
+        name = "put_plain"
+    return _or_not(lambda: database.function(name, (*values, *_times(database)))) is not None
+
+
+def _or_not(work: Callable[[], list[Any]]) -> list[Any] | None:
+    """The rows of a function. None: it has taken back what it wrote."""
+    try:
+        return work()
+    except StoreError as error:
+        if isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate == NOT_PLAIN:
+            return None
+        raise
+
+
+def is_plain(request: Request) -> bool:
+    """Whether an exchange may be one of plain jobs, as far as the request tells."""
+    names, take = request.names, request.take
+    if names is not None and (not names.few or (take is not None and take.round_robin and len(names.given) > 1)):
+        return False
+    outcomes = request.outcomes
+    return all(map(_is_simply_done, outcomes)) and len({outcome.ref for outcome in outcomes}) == len(outcomes)
+
+
+def _is_simply_done(outcome: Outcome) -> bool:
+    return not outcome.kind and (outcome.result is None or len(outcome.result) <= INLINE)
+
+
+def exchange(database: Database, request: Request, guards: Guards) -> tuple[ExchangeReply, bool] | None:
+    """The reply, and whether it was recorded. None: the rules have to."""
+    take, names = request.take, request.names
+    outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
+    values = (
+        request.session, request.number, request.unrecorded, Numbers(outcome.ref for outcome in outcomes),
+        Numbers(outcome.token for outcome in outcomes), Numbers(outcome.began for outcome in outcomes),
+        Numbers(outcome.ended for outcome in outcomes), Numbers(o.charge is Charge.ATTEMPT for o in outcomes),
+        Blobs(outcome.result for outcome in outcomes), Blobs(outcome.data for outcome in outcomes),
+        Numbers(request.started), Texts(() if names is None else names.given), 0 if take is None else take.slots,
+        0 if take is None else take.spare, request.steady, _SILENT, *_times(database),
+    )  # fmt: skip
+    rows = _or_not(lambda: database.function("exchange_plain", values))
+    if not rows:
+        return None
+    next_due, now, *_, next_tick, _, recorded = rows[0]
+    taken = _leases(database, rows[1:], guards)
+    return ExchangeReply([Verdict.OK] * len(outcomes), taken, now, next_due, next_tick), bool(recorded)
+
+
+def _leases(database: Database, rows: list[Any], guards: Guards) -> list[Lease]:
+    if any(flags & _MORE for *_, flags in rows):
+        return database.read(lambda tx: leases(tx, rows), guards)
+    return leases(cast("Transaction", None), rows)  # nothing needs to be looked up

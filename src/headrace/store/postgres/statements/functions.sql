@@ -1,0 +1,274 @@
+-- Functions of the schema: plain jobs in one round trip, and wake-ups. They are created anew with each version of headrace that migrates.
+-- {SCHEMA} is the schema's name and {KEY} the first number of its advisory locks. What a function can't do alone it leaves to
+-- the rules, and writes nothing, or takes it back with an error of its own.
+
+-- Wake those that a transaction concerns, which must have the lock {PUTS} of puts, shared: so none has gone to sleep since it looked.
+CREATE OR REPLACE FUNCTION {SCHEMA}.wake(
+    _queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE woken bigint;
+BEGIN
+    IF _stop <> 0 THEN
+        PERFORM pg_notify(channel, id::text) FROM {SCHEMA}.waiter WHERE kind = {WORKER};
+        UPDATE {SCHEMA}.waiter SET stops = stops + 1, armed = FALSE WHERE kind = {WORKER};
+    ELSIF cardinality(_queues) > 0 THEN
+        FOR place IN 1 .. cardinality(_queues) LOOP
+            WITH chosen AS MATERIALIZED (
+                SELECT id FROM {SCHEMA}.waiter
+                WHERE armed AND kind = {WORKER} AND NOT is_full AND (
+                    _queues[place] = ANY (queues)
+                    OR EXISTS (SELECT 1 FROM unnest(patterns) AS pattern WHERE _queues[place] ~ pattern)
+                )
+                ORDER BY id LIMIT _workers[place] FOR UPDATE SKIP LOCKED
+            ), told AS (
+                UPDATE {SCHEMA}.waiter SET armed = FALSE FROM chosen WHERE waiter.id = chosen.id RETURNING channel, waiter.id
+            )
+            SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
+        END LOOP;
+    END IF;
+    IF cardinality(_ended) > 0 THEN
+        WITH told AS (
+            UPDATE {SCHEMA}.waiter SET armed = FALSE WHERE armed AND kind = {CLIENT} AND job = ANY (_ended) RETURNING channel, id
+        )
+        SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
+    END IF;
+    IF _happened <> 0 THEN
+        WITH told AS (
+            UPDATE {SCHEMA}.waiter SET armed = FALSE WHERE armed AND kind = {SUBSCRIBER} RETURNING channel, id
+        )
+        SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
+    END IF;
+END $$;
+
+-- A waiter goes to sleep. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
+CREATE OR REPLACE FUNCTION {SCHEMA}.arm(
+    _id bigint, _channel text, _pid bigint, _kind bigint, _full bigint, _queues text[], _patterns text[], _job text
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE found bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock({KEY}, {PUTS});
+    INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, is_full, stops, queues, patterns, job)
+    VALUES (_id, _channel, _pid, _kind, TRUE, _full <> 0, 0, _queues, _patterns, _job)
+    ON CONFLICT (id) DO UPDATE SET armed = TRUE, is_full = _full <> 0
+    RETURNING known.stops INTO found;
+    RETURN found;
+END $$;
+
+-- A waiter is gone, or was left behind by a process that died.
+CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiter(_id bigint) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM {SCHEMA}.waiter WHERE id = _id;
+$$;
+CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiters() RETURNS boolean LANGUAGE sql AS $$
+    DELETE FROM {SCHEMA}.waiter WHERE pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity));
+    SELECT EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {WORKER} AND NOT is_full);
+$$;
+
+-- This process sweeps now, unless another has begun within a time.
+CREATE OR REPLACE FUNCTION {SCHEMA}.claim_sweep(_every bigint, _steady bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    _steady := coalesce(_steady, extract(epoch FROM clock_timestamp()) * 1000);
+    INSERT INTO {SCHEMA}.upkeep AS last (one, swept) VALUES (1, _steady)
+    ON CONFLICT (one) DO UPDATE SET swept = _steady WHERE last.swept > _steady OR last.swept <= _steady - _every;
+    RETURN FOUND;
+END $$;
+
+-- Put plain jobs.
+CREATE OR REPLACE FUNCTION {SCHEMA}.put_plain(
+    _ids text[], _tasks text[], _queues text[], _priorities bigint[], _max_crashes bigint[], _bodies bytea[], _options bytea[],
+    _run_ats bigint[], _delays bigint[], _now bigint, _steady bigint
+) RETURNS void LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
+DECLARE names text[]; workers bigint[];
+BEGIN
+    IF _now IS NULL THEN
+        _now := extract(epoch FROM clock_timestamp()) * 1000;
+        _steady := _now;
+    END IF;
+    INSERT INTO {SCHEMA}.job (
+        id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
+    )
+    SELECT
+        id, task, queue, CASE WHEN coalesce(run_at, _now + delay) > _now THEN {SCHEDULED} ELSE {READY} END, priority,
+        coalesce(run_at, _now + delay), _now, 0, 0, 0, most, 0, body, options
+    FROM unnest(_ids, _tasks, _queues, _priorities, _max_crashes, _bodies, _options, _run_ats, _delays)
+        AS new (id, task, queue, priority, most, body, options, run_at, delay)
+    ON CONFLICT (id) DO NOTHING;
+    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});  -- no sooner: none can go to sleep meanwhile
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady) THEN
+        RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
+    END IF;
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
+        SELECT array_agg(queue), array_agg(number) FROM (
+            SELECT queue, sum(CASE WHEN run_at IS NULL AND delay = 0 THEN 1 ELSE {EVERYONE} END) AS number
+            FROM unnest(_queues, _run_ats, _delays) AS new (queue, run_at, delay) GROUP BY queue
+        ) AS each INTO names, workers;
+        PERFORM {SCHEMA}.wake(names, workers, '{}', 0, 0);
+    END IF;
+END $$;
+
+-- Put one plain job.
+CREATE OR REPLACE FUNCTION {SCHEMA}.put_one(
+    _id text, _task text, _queue text, _priority bigint, _max_crashes bigint, _body bytea, _options bytea, _run_at bigint,
+    _delay bigint, _now bigint, _steady bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF _now IS NULL THEN
+        _now := extract(epoch FROM clock_timestamp()) * 1000;
+        _steady := _now;
+    END IF;
+    _run_at := coalesce(_run_at, _now + _delay);
+    INSERT INTO {SCHEMA}.job (
+        id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
+    ) VALUES (
+        _id, _task, _queue, CASE WHEN _run_at > _now THEN {SCHEDULED} ELSE {READY} END, _priority, _run_at, _now, 0, 0, 0,
+        _max_crashes, 0, _body, _options
+    ) ON CONFLICT (id) DO NOTHING;
+    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});  -- no sooner: none can go to sleep meanwhile
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady) THEN
+        RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
+    END IF;
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
+        PERFORM {SCHEMA}.wake(
+            ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0
+        );
+    END IF;
+END $$;
+
+-- Settle what is simply done, promote what has fallen due, and take from the heads of some lines. The leases, in order, after a first
+-- row with the time of the next due job, now, the next tick, and whether the request was recorded. No row: the rules have to.
+CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
+    _session text, _number bigint, _unrecorded bigint, _refs bigint[], _tokens bigint[], _began bigint[], _ended bigint[],
+    _spent bigint[], _results bytea[], _data bytea[], _started bigint[], _queues text[], _slots bigint, _spare bigint,
+    _lag bigint, _silent bigint, _now bigint, _steady bigint
+) RETURNS TABLE (
+    negative bigint, due bigint, seq bigint, token bigint, id text, task text, queue text, body bytea, options bytea, data bytea,
+    attempts bigint, crashes bigint, max_crashes bigint, created bigint, deferred_since bigint, flags bigint
+) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    own record;
+    name text;
+    ids text[];
+    taken bigint := 0;
+    moved bigint;
+    share bigint;
+    first_due bigint;
+    next_tick bigint;
+    settles bigint := cardinality(_refs);
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
+    IF _now IS NULL THEN
+        _now := extract(epoch FROM clock_timestamp()) * 1000;
+        _steady := _now;
+    END IF;
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.ended) OR EXISTS (SELECT 1 FROM {SCHEMA}.control)
+        OR EXISTS (SELECT 1 FROM {SCHEMA}.arrival) OR EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now)
+        OR EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
+        OR EXISTS (SELECT 1 FROM {SCHEMA}.lane WHERE queue = ANY (_queues))
+    THEN
+        RETURN;
+    END IF;
+    first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
+    IF first_due <= _now AND EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now) THEN
+        RETURN;
+    END IF;
+    next_tick := (
+        SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1
+    );
+    SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE id = _session INTO own;
+    IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR _number <= _unrecorded THEN
+        RETURN;
+    END IF;
+    IF settles = 0 AND cardinality(_started) = 0 AND coalesce(first_due > _now, TRUE)
+        AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), _silent) / 4
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
+        AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
+    THEN
+        RETURN QUERY SELECT
+            first_due, _now, NULL::bigint, NULL::bigint, NULL, NULL, NULL, NULL::bytea, NULL::bytea, NULL::bytea, NULL::bigint,
+            NULL::bigint, NULL::bigint, next_tick, NULL::bigint, 0::bigint;
+        RETURN;
+    END IF;
+    SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE seq = own.seq FOR UPDATE INTO own;
+    IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR (
+        _steady >= own.seen + own.timeout
+        AND EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
+    ) THEN
+        RETURN;
+    END IF;
+    IF settles > 0 THEN
+        _lag := _now - _lag;
+        WITH settled AS (
+            UPDATE {SCHEMA}.job SET
+                state = {DONE}, result = given.result, started = coalesce(given.began + _lag, started),
+                finished = coalesce(given.ended + _lag, _now), attempts = attempts + given.spent,
+                flags = flags & ~{OF_ONE_RUN}, data = coalesce(given.data, job.data), error = NULL, failure = NULL,
+                deferred_since = NULL
+            FROM unnest(_refs, _tokens, _began, _ended, _spent, _results, _data)
+                AS given (seq, token, began, ended, spent, result, data)
+            WHERE job.seq = given.seq AND job.token = given.token AND job.session = own.seq AND job.state = {RUNNING}
+                AND job.flags & {HOOKED} = 0
+            RETURNING job.id
+        )
+        SELECT array_agg(id) FROM settled INTO ids;
+        IF cardinality(ids) IS DISTINCT FROM settles THEN
+            RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'some of these leases are more than plain, or not held';
+        END IF;
+        IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN
+            PERFORM {SCHEMA}.wake('{}', '{}', ids, 0, 0);
+        END IF;
+    END IF;
+    IF cardinality(_started) > 0 THEN
+        UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
+        WHERE seq = ANY (_started) AND session = own.seq AND state = {RUNNING};
+    END IF;
+    IF first_due <= _now AND cardinality(_queues) > 0 THEN
+        share := {DUE_AT_ONCE} / cardinality(_queues);
+        moved := {DUE_AT_ONCE};
+        FOREACH name IN ARRAY _queues LOOP
+            UPDATE {SCHEMA}.job SET state = {READY} WHERE seq = ANY (ARRAY(
+                SELECT seq FROM {SCHEMA}.job
+                WHERE state = {SCHEDULED} AND flags & {LANED} = 0 AND queue = name AND due <= _now
+                ORDER BY due LIMIT share FOR UPDATE SKIP LOCKED
+            ));
+            GET DIAGNOSTICS taken = ROW_COUNT;
+            moved := moved - taken;
+        END LOOP;
+        taken := 0;
+        UPDATE {SCHEMA}.job SET state = {READY} WHERE flags & {LANED} = 0 AND seq = ANY (ARRAY(
+            SELECT seq FROM {SCHEMA}.job WHERE state = {SCHEDULED} AND due <= _now ORDER BY due LIMIT moved FOR UPDATE SKIP LOCKED
+        ));
+        first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
+    END IF;
+    UPDATE {SCHEMA}.session SET
+        seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
+    WHERE seq = own.seq;
+    RETURN QUERY SELECT
+        first_due, _now, NULL::bigint, NULL::bigint, NULL, NULL, NULL, NULL::bytea, NULL::bytea, NULL::bytea, NULL::bigint,
+        NULL::bigint, NULL::bigint, next_tick, NULL::bigint, 1::bigint;
+    FOREACH name IN ARRAY _queues LOOP
+        EXIT WHEN taken >= _slots + _spare;
+        RETURN QUERY
+        WITH head AS MATERIALIZED (
+            SELECT seq FROM {SCHEMA}.job
+            WHERE state = {READY} AND queue = name AND flags & {LANED} = 0
+            ORDER BY priority DESC, due, seq LIMIT _slots + _spare - taken FOR UPDATE SKIP LOCKED
+        ), numbered AS (
+            SELECT seq, row_number() OVER () AS place FROM head
+        ), handed_out AS (
+            UPDATE {SCHEMA}.job SET
+                state = {RUNNING}, token = token + 1, session = own.seq, turn = _number, started = _now,
+                flags = (flags & ~{SPARE}) | CASE WHEN taken + numbered.place > _slots THEN {SPARE} ELSE 0 END
+            FROM numbered WHERE job.seq = numbered.seq
+            RETURNING
+                -priority, due, job.seq, token, id, task, queue, body, options, data, attempts, crashes, max_crashes, created,
+                deferred_since, flags::bigint
+        )
+        SELECT * FROM handed_out ORDER BY 1, 2, 3;
+        GET DIAGNOSTICS moved = ROW_COUNT;
+        taken := taken + moved;
+    END LOOP;
+    IF taken > 0 AND EXISTS (SELECT 1 FROM {SCHEMA}.expiry) THEN
+        UPDATE {SCHEMA}.expiry SET at = NULL FROM {SCHEMA}.job
+        WHERE expiry.job = job.seq AND job.state = {RUNNING} AND job.session = own.seq AND job.turn = _number;
+    END IF;
+END $$;
