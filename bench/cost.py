@@ -18,8 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,11 @@ class Row:
 
 ROWS = {
     "enqueue": Row(4_000, 1.05, drained=False),
-    "enqueue-many": Row(50_000, 1.05, drained=False),
-    "drain": Row(50_000, 1.05),
-    "lanes": Row(10_000, 1.10),
-    "retries": Row(10_000, 1.10),
-    "dependencies": Row(10_000, 1.10),
+    "enqueue-many": Row(40_000, 1.05, drained=False),
+    "drain": Row(40_000, 1.05),
+    "lanes": Row(5_000, 1.10),
+    "retries": Row(5_000, 1.10),
+    "dependencies": Row(5_000, 1.10),
 }
 APP = """
 import os
@@ -130,54 +130,55 @@ def place(tree: Path, url: str | None = None) -> Iterator[Place]:
         yield Place(tree, Path(folder), url or f"sqlite:///{folder}/jobs.db")
 
 
-def idle(tree: Path, row: str, drained: bool, url: str | None = None) -> float:
-    """CPU seconds of a process that has next to nothing to do."""
-    with place(tree, url) as here:
-        put = here.put(row, FEW)
-        return here.drain() if drained else put
+@dataclass(frozen=True)
+class Least:
+    """CPU seconds of a client and of a worker that have next to nothing to do."""
+
+    put: float
+    drain: float
+
+    @classmethod
+    def of(cls, tree: Path, url: str | None = None) -> Least:
+        with place(tree, url) as here:
+            return cls(here.put("drain", FEW), here.drain())
+
+    def of_row(self, row: Row) -> float:
+        return self.drain if row.drained else self.put
 
 
-def on_sqlite(tree: Path, name: str, row: Row) -> dict[str, float]:
-    least = idle(tree, name, row.drained)
-    with place(tree) as here:
-        put = here.put(name, row.calls)
-        return {"SQLite": (here.drain() if row.drained else put) - least}
+def on_sqlite(tree: Path, rows: Mapping[str, Row]) -> Iterator[tuple[str, float]]:
+    least = Least.of(tree)
+    for name, row in rows.items():
+        with place(tree) as here:
+            put = here.put(name, row.calls)
+            yield f"{name}: SQLite", (here.drain() if row.drained else put) - least.of_row(row)
 
 
-def on_redis(tree: Path, name: str, row: Row) -> dict[str, float]:
-    server = Server()
-    try:
-        least = idle(tree, name, row.drained, f"{server.url}?ns=idle")
-        with server.client() as client, place(tree, f"{server.url}?ns=cost") as here:
-            if row.drained:
-                here.put(name, row.calls)
-            before = client.info()
-            spent = (here.drain() if row.drained else here.put(name, row.calls)) - least
-            after = client.info()
-        cpu = sum(after[each] - before[each] for each in ("used_cpu_user", "used_cpu_sys"))
-        commands = after["total_commands_processed"] - before["total_commands_processed"]
-        return {
-            "Redis, process": spent,
-            "Redis, server": cpu,
-            "Redis, process and server": spent + cpu,
-            "Redis, commands": commands,
-        }
-    finally:
-        server.close()
+def on_redis(tree: Path, rows: Mapping[str, Row]) -> Iterator[tuple[str, float]]:
+    with closing(Server()) as server, server.client() as client:
+        least = Least.of(tree, f"{server.url}?ns=idle")
+        for name, row in rows.items():
+            with place(tree, f"{server.url}?ns={name}") as here:
+                if row.drained:
+                    here.put(name, row.calls)
+                before = client.info()
+                spent = here.drain() if row.drained else here.put(name, row.calls)
+                after = client.info()
+            process = spent - least.of_row(row)
+            cpu = sum(after[each] - before[each] for each in ("used_cpu_user", "used_cpu_sys"))
+            yield f"{name}: Redis, process", process
+            yield f"{name}: Redis, server", cpu
+            yield f"{name}: Redis, process and server", process + cpu
+            yield f"{name}: Redis, commands", after["total_commands_processed"] - before["total_commands_processed"]
+            client.flushall()
 
 
-PARTS = {"Redis, process", "Redis, server"}
+PARTS = ("Redis, process", "Redis, server")
 """What has no bar of its own."""
 
 
-def measure(tree: Path, name: str, row: Row) -> dict[str, float]:
-    return on_sqlite(tree, name, row) | on_redis(tree, name, row)
-
-
-def pair(before: tuple[Path, str], now: tuple[Path, str], row: Row, now_first: bool) -> dict[str, float]:
-    """What the second costs as a share of what the first does."""
-    found = {each: measure(*each, row) for each in ((now, before) if now_first else (before, now))}
-    return {what: value / found[before][what] for what, value in found[now].items()}
+def measure(tree: Path, rows: Mapping[str, Row]) -> dict[str, float]:
+    return dict(on_sqlite(tree, rows)) | dict(on_redis(tree, rows))
 
 
 def arguments() -> argparse.Namespace:
@@ -196,24 +197,28 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     asked = arguments()
-    trees = [tree.resolve() for tree in asked.trees]
-    chosen = {"drain": Row(ROWS["drain"].calls, 1 / 0.95)} if asked.headers else {
-        name: ROWS[name] for name in asked.rows.split(",")
-    }  # fmt: skip
-    ratios: dict[tuple[str, str], list[float]] = {}
+    before, now = asked.trees[0].resolve(), asked.trees[-1].resolve()
+    rows = {name: ROWS[name] for name in asked.rows.split(",")}
+    if asked.headers:
+        rows = {"drain": ROWS["drain"], "headers": Row(ROWS["drain"].calls, 1 / 0.95)}
+    ratios: dict[str, list[float]] = {}
     for number in range(asked.pairs):
-        for name, row in chosen.items():
-            now = (trees[-1], "headers" if asked.headers else name)
-            found = pair((trees[0], name), now, row, now_first=number % 2 == 0)
-            for what, ratio in found.items():
-                ratios.setdefault((name, what), []).append(ratio)
-            shown = {what: round(ratio, 3) for what, ratio in found.items()}
-            print(f"  pair {number + 1}, {name}: {shown}", file=sys.stderr, flush=True)
+        if asked.headers:
+            found = measure(now, dict(reversed(rows.items())) if number % 2 else rows)
+            plain = {what.replace("drain:", "headers:"): value for what, value in found.items() if "drain:" in what}
+            pair = {what: value / plain[what] for what, value in found.items() if what.startswith("headers")}
+        else:
+            turns = (before, now) if number % 2 else (now, before)
+            by_tree = {tree: measure(tree, rows) for tree in turns}
+            pair = {what: value / by_tree[before][what] for what, value in by_tree[now].items()}
+        for what, ratio in pair.items():
+            ratios.setdefault(what, []).append(ratio)
+            print(f"  pair {number + 1}, {what}: {ratio:.3f}", file=sys.stderr, flush=True)
     against = "jobs without headers" if asked.headers else "the version before"
     report = Report(f"The cost of a job as a share of {against}: medians of {asked.pairs} pairs")
-    for (name, what), values in ratios.items():
-        bar = None if what in PARTS else chosen[name].bar
-        report.add(f"{name}: {what}", statistics.median(values), "x", bar, at_most=True)
+    for what, values in ratios.items():
+        bar = None if what.endswith(PARTS) else rows[what.partition(":")[0]].bar
+        report.add(what, statistics.median(values), "x", bar, at_most=True)
     return report.show()
 
 

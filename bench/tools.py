@@ -30,11 +30,11 @@ class Report:
         print(f"  {what}: {self.rows[-1][1]} {self.rows[-1][2]} {verdict}", flush=True)
 
     def show(self) -> int:
+        """Print the table as Markdown: docs/figures.md has the last quiet run of each benchmark."""
         print(f"\n{self.title}")
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}\n")
-        widths = [max(len(row[column]) for row in [*self.rows, HEAD]) for column in range(4)]
-        for row in (HEAD, *self.rows):
-            print(f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}")
+        for row in (HEAD, ("---",) * len(HEAD), *self.rows):
+            print(f"| {' | '.join(row)} |")
         return 1 if self.missed else 0
 
 
