@@ -1,4 +1,4 @@
-"""docs/reliability.md names a test for every promise: each of them exists."""
+"""docs/reliability.md names a test for every promise, docs/figures.md has every benchmark: each of them exists."""
 
 from __future__ import annotations
 
@@ -53,3 +53,10 @@ def test_every_promise_has_a_test_that_exists() -> None:
 )
 def test_what_is_not_there_is_found(row: str, found: list[str]) -> None:
     assert list(missing([row])) == found
+
+
+def test_every_benchmark_has_its_place_among_the_figures() -> None:
+    page = (ROOT / "docs" / "figures.md").read_text("utf-8")
+    commands = re.findall(r"python -m (bench\.\w+)", (ROOT / "Makefile").read_text("utf-8"))
+    assert {"bench.sqlite", "bench.growth"} < set(commands)
+    assert [command for command in [*commands, "bench.cost"] if command not in page and command != "bench.peers"] == []

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.peers.measures import CRASH_JOBS, LONG_FILL, PATIENCE, PAYLOAD
 from bench.peers.verdicts import percentile
+from headrace import __version__
 
 HEAD = (
     "queue",
@@ -87,7 +88,8 @@ Written by `make bench-peers`; do not edit. Run it on your machine: it installs 
 own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measures all of them in turn; only the crash
 test runs headrace alone and then all others at once.
 
-* **Run:** `{outcome["command"]}`, {outcome["date"]}, {outcome["seconds"] / 60:.1f} minutes without installing.
+* **Run:** headrace {__version__}, `{outcome["command"]}`, {outcome["date"]},
+  {outcome["seconds"] / 60:.1f} minutes without installing.
 * **Machine:** {machine["cores"]} cores ({machine["processor"]}), {machine["system"]}, Python {machine["python"]}.
 * **Load average** before: {_load(machine["load before"])}; after: {_load(machine["load after"])}. The benchmark itself
   keeps about two processes busy; whatever else the machine did slows all down, though not always all alike.
