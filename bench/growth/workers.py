@@ -64,8 +64,15 @@ def killed(report: Report) -> None:
             found.append(ended_twice(here, app))
             app.close()
     print(f"  of {JOBS:,} jobs, in {KILLS} kills of {PROCESSES} processes: {found}")
+    # What ends while an exchange is under way goes out with the next: for that moment it is at risk, company or not.
+    mean = sum(found) / KILLS / PROCESSES
+    report.add("SQLite: jobs that had ended and ran again, per killed process, on the average", mean, "")
     report.add(
-        "SQLite: jobs that had ended and ran again, per killed process", max(found) / PROCESSES, "", 1, at_most=True
+        "SQLite: jobs that had ended and ran again, per killed process, at worst",
+        max(found) / PROCESSES,
+        "",
+        1,
+        at_most=True,
     )
 
 

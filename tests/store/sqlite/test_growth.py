@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
@@ -32,6 +34,15 @@ def test_an_empty_exchange_costs_no_more_with_many_names(store: SqliteStore) -> 
         cost.append(len(seen.statements))
     few, many = cost
     assert many <= few
+
+
+def test_no_commit_copies_a_long_log_into_the_file(store: SqliteStore, path: Path) -> None:
+    """All others wait for that commit, so the log is copied after 4 MB: its length is what a commit copies at most."""
+    session = Session(store)
+    for _ in range(30):
+        store.run(store.put(jobs(1_000)))
+        session.settle(*session.take(500))
+    assert 3_000_000 < Path(f"{path}-wal").stat().st_size < 6_000_000
 
 
 @pytest.mark.parametrize("round_robin", [False, True])

@@ -21,6 +21,9 @@ MIGRATIONS: dict[int, Callable[[apsw.Connection], None]] = {
 }
 """From a version to the next, each run inside the transaction that records it."""
 
+LOG_PAGES = 2_000
+"""So many pages of the log are copied into the file at a time."""
+
 NOT_OURS = "{} is a SQLite database of another program: choose another file."
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -72,8 +75,10 @@ def set_up(connection: apsw.Connection, pragmas: dict[str, int]) -> None:
     """What every connection needs."""
     connection.set_busy_handler(_Patience())
     connection.execute("PRAGMA cache_size = -16000")
+    # The commit that reaches it copies the log into the file, and all others wait: 4 MB take 10 ms, 15 MB took 40. As
+    # much is written in the end.
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     # What a long reader let grow shrinks again. A log of the usual length stays as it is, to be overwritten.
-    connection.execute("PRAGMA wal_autocheckpoint = 7500")
     connection.execute("PRAGMA journal_size_limit = 16000000")
     for name, value in pragmas.items():
         connection.execute(f"PRAGMA {name} = {int(value)}")
