@@ -15,6 +15,7 @@ from headrace import Headrace, Task, current
 from headrace.errors import HeadraceError, Timeout
 from headrace.records import Kind, Lease, Outcome
 from headrace.values.clock import SystemClock
+from headrace.values.codec import decode_error
 from headrace.worker.resources import Resources
 from headrace.worker.run import Run, perform, perform_async
 
@@ -116,3 +117,18 @@ def test_a_time_out_that_comes_between_two_steps_ends_the_run(app: Headrace, lin
     finally:
         sys.settrace(before)
     assert (outcome.kind, outcome.group, seen) == (Kind.FAILED, "Timeout", [Timeout])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_traceback_begins_with_the_function_of_the_task(app: Headrace, is_async: bool) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def fail_on_the_loop() -> None:
+        raise ValueError("no")
+
+    outcome = perform_here(app, run_of(app.task(name="fail")(fail_on_the_loop if is_async else fail)))
+    assert outcome.error is not None
+    first, *_, last = decode_error(outcome.error).traceback.splitlines()[1:]
+    assert f"in {'fail_on_the_loop' if is_async else 'fail'}" in first
+    assert last == "ValueError: no"

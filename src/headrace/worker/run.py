@@ -241,6 +241,7 @@ def _steps(
         run.began = None
         outcome = release(run)
     except BaseException as error:
+        _leave_out_steps(error)
         outcome = _completed(run, error) if run.is_completed() else conclude(run, error)
     finally:
         reset_current(variable)
@@ -249,6 +250,14 @@ def _steps(
     if outcome.kind is _DONE and logs.jobs_log.isEnabledFor(logs.job_level):
         _log_done(run, outcome)
     return outcome
+
+
+def _leave_out_steps(error: BaseException) -> None:
+    """A traceback begins with the task's function: what called it is the same for all, and each frame costs time."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 class _Broken(Exception):
