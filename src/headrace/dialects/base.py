@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 from headrace.errors import Unsupported
@@ -41,7 +42,9 @@ from headrace.store.urls import HiddenUrl, shown_url
 from headrace.store.wakeup import Pokes
 
 if TYPE_CHECKING:
+    from headrace.app import Headrace
     from headrace.dialects.lease_book import LeaseBook, Session
+    from headrace.task import Task
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Session[Any]")
@@ -59,6 +62,8 @@ class DialectStore:
     """Options that need a facet which the store lacks, and that its wire carries all the same."""
 
     url = HiddenUrl()
+    tasks: Mapping[str, Task[Any, Any]] = MappingProxyType({})
+    """Of the app that is served: their signatures and options say what the wire does not."""
     leases_in_jobs = True
     batch = 500
     put_at_once: int | None = None
@@ -70,6 +75,10 @@ class DialectStore:
     def known(self, answer: Callable[[], T]) -> Operation[T]:
         """An operation that asks the server nothing. Each kind of store has its own."""
         raise NotImplementedError
+
+    def serve(self, app: Headrace) -> None:
+        """Learn the app's tasks, of which there may be more later."""
+        self.tasks = app.tasks
 
     # -- refusals --
 

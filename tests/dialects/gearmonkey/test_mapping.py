@@ -110,12 +110,12 @@ def test_an_input_that_does_not_fit_is_an_error_in_words(function: Any, wire: by
     ],
 )
 def test_what_a_result_looks_like_and_back(function: Any, result: bytes | None, output: bytes) -> None:
-    shapes = Shapes()
-    shapes.tasks = {"t": shape_of(function)[1]}
+    tasks = {"t": shape_of(function)[1]}
+    shapes = Shapes(lambda: tasks)
     found, made = shapes.to_output("t", result)
     assert found == output
     back = shapes.to_result("t", output, made)
-    decode = shapes.tasks["t"].results.decode
+    decode = tasks["t"].results.decode
     assert decode(back) == decode(result)
 
 
@@ -130,12 +130,12 @@ def test_what_a_result_looks_like_and_back(function: Any, result: bytes | None, 
     ],
 )
 def test_a_peers_output_is_read_by_the_annotation(function: Any, output: bytes, value: Any) -> None:
-    shapes = Shapes()
-    shapes.tasks = {"t": shape_of(function)[1]}
-    assert shapes.tasks["t"].results.decode(shapes.to_result("t", output, None)) == value
+    tasks = {"t": shape_of(function)[1]}
+    shapes = Shapes(lambda: tasks)
+    assert tasks["t"].results.decode(shapes.to_result("t", output, None)) == value
 
 
 def test_without_an_app_bytes_pass_as_they_are() -> None:
-    shapes = Shapes()
+    shapes = Shapes(dict)
     assert shapes.to_input("t", b"\xff") == shapes.to_body("t", b"\xff") == b"\xff"
     assert shapes.to_output("t", b"\xff") == (b"\xff", "j")

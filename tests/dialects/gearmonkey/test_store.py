@@ -319,7 +319,7 @@ def test_moving_is_a_failure_in_words() -> None:
     from headrace.dialects.gearmonkey.requests import outcomes
     from headrace.records import Outcome
 
-    packed = outcomes([Outcome(ref=1, token=1, id="a", kind=Kind.MOVED, queue="q")], 0, {}, Shapes())
+    packed = outcomes([Outcome(ref=1, token=1, id="a", kind=Kind.MOVED, queue="q")], 0, {}, Shapes(dict))
     assert b"cannot move" in packed
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from headrace import Headrace, inject
 from headrace.dialects.workkit.arguments import by_name, by_position
-from headrace.dialects.workkit.handlers import Handlers
-from headrace.dialects.workkit.names import likeness, python_name, wire_name
+from headrace.dialects.workkit.handlers import Handlers, likeness, python_name, wire_name
 from headrace.errors import ArgumentsError, ConfigurationError, Unsupported
 from headrace.task import Task
 

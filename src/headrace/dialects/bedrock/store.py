@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -17,7 +17,6 @@ from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.commands import create
 from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction
 from headrace.dialects.bedrock.exchange import Exchanges
-from headrace.dialects.bedrock.mapping import Tasks
 from headrace.dialects.bedrock.sessions import Session
 from headrace.dialects.bedrock.waiter import GetJobsWaiter, PollingWaiter
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
@@ -29,9 +28,6 @@ from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.urls import shown_url
 from headrace.values.clock import Clock, SystemClock
 from headrace.values.durations import milliseconds
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
 
 T = TypeVar("T")
 
@@ -86,13 +82,8 @@ class BedrockStore(OwnerlessStore[Session]):
         others = filter(None, options["failover"].split(","))
         self.client = Client(address, *others, secret=secret, tls=_tls_context(options["tls"], options["ca"]))
         self._clock = clock or SystemClock()
-        self._tasks: Tasks = {}
         self.book = LeaseBook(lambda session: Session(session, self._clock))
-        self.exchanges = Exchanges(self.client, self._clock, lambda: self._tasks, self.book)
-
-    def serve(self, app: Headrace) -> None:
-        """Learn the app's tasks: their names are what to ask for, their time-outs what to allow."""
-        self._tasks = app.tasks
+        self.exchanges = Exchanges(self.client, self._clock, lambda: self.tasks, self.book)
 
     # -- running --
 
@@ -125,7 +116,7 @@ class BedrockStore(OwnerlessStore[Session]):
             return job.priority + DEFAULT_PRIORITY in PRIORITIES
         if option == "lane":
             return job.lane is not None and job.lane.sequence
-        return option == "timeout" and mapping.carries_timeout(job, self._tasks)
+        return option == "timeout" and mapping.carries_timeout(job, self.tasks)
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_options(jobs)
@@ -134,21 +125,21 @@ class BedrockStore(OwnerlessStore[Session]):
         return Requests(lambda: self._put(jobs))
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
-        new = [mapping.creation(job, self._tasks, self.timeout, self._clock.now()) for job in jobs]
+        new = [mapping.creation(job, self.tasks, self.timeout, self._clock.now()) for job in jobs]
         ids = [self.client.run(create(**new[0]))] if len(new) == 1 else self.client.create_jobs(new) if new else []
         return [Put(str(job_id), created=True) for job_id in ids]
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
-        return Requests(lambda: find.get(self.client, ids, self._tasks, self._clock.now()))
+        return Requests(lambda: find.get(self.client, ids, self.tasks, self._clock.now()))
 
     def find(self, wanted: Filter) -> Operation[Page]:
-        return Requests(lambda: find.find(self.client, wanted, self._tasks, self._clock.now()))
+        return Requests(lambda: find.find(self.client, wanted, self.tasks, self._clock.now()))
 
     def counts(self) -> Operation[list[Counts]]:
-        return Requests(lambda: find.counts(self.client, self._tasks, self._clock.now()))
+        return Requests(lambda: find.counts(self.client, self.tasks, self._clock.now()))
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        return Requests(lambda: find.history(self.client, job_id, self._tasks, self._clock.now()))
+        return Requests(lambda: find.history(self.client, job_id, self.tasks, self._clock.now()))
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         """A child is cancelled; any other job that waits is deleted. A worker cannot be told."""

@@ -60,23 +60,12 @@ def _seen(entry: Any, now: int) -> Seen:
         number=int(number),
         status=status.decode(),
         ttl=ttl,
-        state=_state(status, score, state, now),
+        state=records.state_of(status, score, now, cancelled=state == b"cancelled"),
         arrival=int(arrival),
         queue=queue.decode() if queue else name,
         task=task.decode() if task else name,
         group=group.decode() if group else None,
     )
-
-
-def _state(status: bytes, score: bytes | None, state: bytes | None, now: int) -> State:
-    match status:
-        case b"success":
-            return State.DONE
-        case b"error":
-            return State.CANCELLED if state == b"cancelled" else State.FAILED
-        case b"busy":
-            return State.RUNNING
-    return State.SCHEDULED if score and float(score) * 1000 > now else State.READY
 
 
 def find(wanted: Filter, shapes: Shapes) -> Stepwise[Page]:

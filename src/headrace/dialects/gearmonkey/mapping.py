@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -102,18 +103,17 @@ def _is_json(text: bytes) -> bool:
 class Shapes:
     """The shapes of an app's tasks. Without an app, or for a task it does not know, bytes pass as they are."""
 
-    def __init__(self) -> None:
-        self.tasks: Mapping[str, Task[Any, Any]] = {}
-        self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
+    def __init__(self, tasks: Callable[[], Mapping[str, Task[Any, Any]]]) -> None:
+        self._tasks = tasks
+        self._shapes: WeakKeyDictionary[Task[Any, Any], Shape] = WeakKeyDictionary()
 
     def of(self, name: str) -> Shape | None:
-        task = self.tasks.get(name)
+        task = self._tasks().get(name)
         if task is None:
             return None
-        found = self._shapes.get(name)
-        if found is None or found[0] is not task:
-            found = self._shapes[name] = (task, Shape(task))
-        return found[1]
+        if task not in self._shapes:
+            self._shapes[task] = Shape(task)
+        return self._shapes[task]
 
     def to_input(self, task: str, body: bytes) -> bytes:
         shape = self.of(task)

@@ -108,7 +108,7 @@ def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
     (token, attempts, crashes, created, due, _, started, finished, made, *_), worker, rest = _split(record)
     function = name.decode()
     task = rest.task or function
-    state = _state(job, rest, score, now)
+    state = state_of(job.get(b"status"), score, now, cancelled=rest.state == "cancelled")
     output = job.get(b"output", b"")
     error, group = _bytes(rest.error), rest.group
     if state is State.FAILED and not finished:  # a peer's worker has run it
@@ -142,12 +142,12 @@ def snapshot(job_id: str, entry: Any, shapes: Shapes) -> Snapshot:
     )
 
 
-def _state(job: Fields, rest: Rest, score: bytes | None, now: int) -> State:
-    match job.get(b"status"):
+def state_of(status: bytes | None, score: bytes | None, now: int, *, cancelled: bool) -> State:
+    match status:
         case b"success":
             return State.DONE
         case b"error":
-            return State.CANCELLED if rest.state == "cancelled" else State.FAILED
+            return State.CANCELLED if cancelled else State.FAILED
         case b"busy":
             return State.RUNNING
     return State.SCHEDULED if score and float(score) * 1000 > now else State.READY

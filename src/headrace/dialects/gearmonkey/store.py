@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from headrace.dialects.gearmonkey import find, records, requests, waiter
 from headrace.dialects.gearmonkey.doctor import Doctor
@@ -36,9 +36,6 @@ from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.values.clock import Clock
 
-if TYPE_CHECKING:
-    from headrace.app import Headrace
-
 log = logging.getLogger("headrace.gearmonkey")
 
 _VERDICTS = tuple(Verdict)
@@ -65,7 +62,7 @@ class GearMonkeyStore(RedisDialect):
         self.url = url
         place, _ = parse_for("GearMonkey", url, "gearmonkey+redis://localhost:6379/0")
         self.driver = GearMonkeyDriver(place, test_clock(clock))
-        self.shapes = Shapes()
+        self.shapes = Shapes(lambda: self.tasks)
         self.doctor = Doctor(self.driver)
         self._has_room: dict[str, bool] = {}
         self._taken: dict[str, int] = {}
@@ -73,10 +70,6 @@ class GearMonkeyStore(RedisDialect):
         self._runs: dict[Ref, requests.Run] = {}
         """What was handed out here."""
         self._cursor = b"0"
-
-    def serve(self, app: Headrace) -> None:
-        """Learn an app's tasks: their signatures tell how arguments and results look to peers."""
-        self.shapes.tasks = app.tasks
 
     def advice(self) -> list[str]:
         """What an operator should know: about the server, and about jobs and counts that somebody left behind."""

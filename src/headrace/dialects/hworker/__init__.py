@@ -28,6 +28,6 @@ except ModuleNotFoundError as missing:
     raise ConfigurationError(
         "Stores on Redis need the redis package. Install it with: pip install 'headrace[redis]'"
     ) from missing
-from headrace.dialects.hworker.results import Failure, Result, Retry, Success
+from headrace.dialects.hworker.hands import Failure, Result, Retry, Success
 
 __all__ = ["Failure", "Hworker", "HworkerStore", "Result", "Retry", "Success", "create"]

@@ -15,12 +15,10 @@ from redis import exceptions as wire_errors
 
 from headrace.dialects.hworker import requests, wire
 from headrace.dialects.hworker.driver import HworkerDriver
-from headrace.dialects.hworker.hands import Hands
+from headrace.dialects.hworker.hands import Failure, Hands, Result, Retry, Success
 from headrace.dialects.hworker.options import Options
 from headrace.dialects.hworker.payload import Shape
-from headrace.dialects.hworker.renew import keep
-from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record
-from headrace.dialects.hworker.results import Failure, Result, Retry, Success
+from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record, keep
 from headrace.dialects.hworker.sweep import Monitor
 from headrace.dialects.hworker.times import to_datetime
 from headrace.dialects.hworker.waiter import ListWaiter

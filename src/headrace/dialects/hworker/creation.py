@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from headrace.dialects.hworker.api import Hworker, Logger, print_line
 from headrace.dialects.hworker.driver import HworkerDriver, Keys
+from headrace.dialects.hworker.hands import Failure, Retry
 from headrace.dialects.hworker.options import EXAMPLE, FAILED_SIZE, TIMEOUT, Options
-from headrace.dialects.hworker.results import Failure, Retry
 from headrace.errors import ConfigurationError
 from headrace.store.redis.addresses import parse_for
 

@@ -15,8 +15,7 @@ from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.driver import now
 from headrace.dialects.hworker.options import Options
-from headrace.dialects.hworker.renew import keep
-from headrace.dialects.hworker.requests import Record, batches
+from headrace.dialects.hworker.requests import Record, batches, keep
 from headrace.dialects.hworker.sessions import Hold, Resting, Session
 from headrace.dialects.hworker.wire import BrokenEntry, read
 from headrace.dialects.lease_book import LeaseBook

@@ -1,4 +1,4 @@
-"""The thread in which a worker's handler runs: whatever it throws, the worker goes on."""
+"""What a handler says about a job, and the thread in which it runs: whatever it throws, the worker goes on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,28 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from headrace.dialects.hworker.results import Failure, Result, Retry, Success
+from msgspec import Struct
+
+
+class Success(Struct, frozen=True):
+    """Done: it will not run again."""
+
+
+class Retry(Struct, frozen=True):
+    """Run it again: it goes to the back of the queue, and the message is logged. There is no limit and no pause."""
+
+    message: str = ""
+
+
+class Failure(Struct, frozen=True):
+    """Give it up: it goes to the list of failures, and the message is logged. It will not run again."""
+
+    message: str = ""
+
+
+Result: TypeAlias = Success | Retry | Failure
 
 
 class Hands:

@@ -6,7 +6,7 @@
 """
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.errors import LostLockException, QlessException
+from headrace.dialects.qless.driver import LostLockException, QlessException
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.recurring import RecurringJob

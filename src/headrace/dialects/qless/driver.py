@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as wire
 
-from headrace.errors import ConfigurationError, StoreError
+from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.redis.addresses import Place, parse_for
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
@@ -17,7 +17,6 @@ from headrace.store.redis.keys import Keys
 from headrace.store.redis.operation import Reply, Script
 
 from . import scripts
-from .errors import QlessException
 
 T = TypeVar("T")
 
@@ -34,6 +33,14 @@ READS = frozenset(
 """Commands that may be sent again when an answer got lost: a second time does nothing that the first did not."""
 
 _TEXT = re.compile(r"user_script:\d+: (?P<text>.*?)(?: script: [0-9a-f]{40}, on @user_script:\d+\.)?$", re.DOTALL)
+
+
+class QlessException(HeadraceError):
+    """The script refused a command; the text says why."""
+
+
+class LostLockException(QlessException):
+    """The job belongs to somebody else by now. The argument is its jid."""
 
 
 class _QlessKeys(Keys):

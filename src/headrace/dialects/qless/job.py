@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import running
-from .errors import LostLockException, QlessException
+from .driver import LostLockException, QlessException
 
 if TYPE_CHECKING:
     from .client import Client

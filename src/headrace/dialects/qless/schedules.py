@@ -21,7 +21,7 @@ class Schedules(ScriptStore):
     def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
         from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
 
-        new, ours = recurrences.recurrence(record, self._tasks, self._lower_first)
+        new, ours = recurrences.recurrence(record, self.tasks, self._lower_first)
         arguments = [record.name, new, ours, expected]
         return self._script("Schedules.put", arguments, lambda _, done: bool(done), repeatable=False)
 
@@ -41,7 +41,7 @@ class Schedules(ScriptStore):
             return []
         from . import recurrences  # noqa: PLC0415  (the language of schedules takes time to load)
 
-        return [recurrences.record(recurring, self._tasks, self._lower_first) for recurring in found]
+        return [recurrences.record(recurring, self.tasks, self._lower_first) for recurring in found]
 
     def _page(self, after: str, limit: int) -> Stepwise[ScheduleLook]:
         """Qless has no order of recurring jobs by name: all names are looked at."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,9 +18,6 @@ from . import mapping, texts
 from .driver import QlessDriver, open_driver, refusal
 from .scripts import store_script
 
-if TYPE_CHECKING:
-    from headrace.task import Task
-
 T = TypeVar("T")
 
 
@@ -33,8 +30,6 @@ class ScriptStore(RedisDialect):
         self.url = url
         self.driver, options = open_driver(url, source=store_script())
         self._lower_first = options.get("priority") == "lower-first"
-        self._tasks: Mapping[str, Task[Any, Any]] = {}
-        """Of the app that is served: a job's record says how often it may be retried."""
         self._clock = test_clock(clock)
 
     def run(self, operation: Operation[T]) -> T:

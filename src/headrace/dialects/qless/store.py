@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -36,9 +36,6 @@ from .edit import Editing
 from .find import Finding
 from .queues import Queues
 from .schedules import Schedules
-
-if TYPE_CHECKING:
-    from headrace.app import Headrace
 
 _VERDICTS = tuple(Verdict)
 _ALIVE_SECONDS = 120
@@ -76,10 +73,6 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         self._in_hand: dict[tuple[Ref, Token], mapping.Saying] = {}
         """What was handed out here, by hand-outs: a run's words are stored together with its arguments."""
 
-    def serve(self, app: Headrace) -> None:
-        """Learn the app's tasks: a job's record says how often it may be retried, so that is needed when it is put."""
-        self._tasks = app.tasks
-
     # -- clients --
 
     def carries(self, option: str, job: NewJob) -> bool:
@@ -89,7 +82,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         self.refuse_options(jobs)
-        described = [mapping.new_job(job, self._tasks, self._lower_first) for job in jobs]
+        described = [mapping.new_job(job, self.tasks, self._lower_first) for job in jobs]
         limits.check_batch(jobs)
         return self._script("Clients.put", [described], lambda _, __: [Put(job.id, True) for job in jobs])
 

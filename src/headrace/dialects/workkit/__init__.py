@@ -7,8 +7,8 @@
 `Headrace("workkit+redis://127.0.0.1:6379/0?schedule=app-tasks")`.
 """
 
+from .find import Entry
 from .schedule import Schedule, create
 from .store import WorkKitStore
-from .views import Entry
 
 __all__ = ["Entry", "Schedule", "WorkKitStore", "create"]

@@ -1,25 +1,101 @@
-"""Looking at a schedule, in bounded steps. Nothing here changes anything."""
+"""Looking at a schedule, in bounded steps, and its entries as jobs: the little that two keys can tell."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 
-from . import views
+from .arguments import by_name
+from .payload import read_payload
+from .times import as_moment, in_reach
 
 if TYPE_CHECKING:
     from .store import WorkKitStore
 
 PAGE = 200
 """Entries in one step."""
+UNREADABLE = "(unreadable)"
+
+
+class Entry(NamedTuple):
+    """A job of a schedule, as `Schedule.list` shows it."""
+
+    id: str
+    job: str
+    """As it is written: `#'ns/name`, or any other text."""
+    args: list[Any]
+    cron: str
+    next_run: datetime | None
+    """None: it has no entry. A published listener runs it, or died doing so."""
+    running: bool
+    """A listener of ours has leased it; `next_run` is the end of the lease."""
+
+
+def state_of(score: float | None, now: int) -> State:
+    """Run times are whole seconds, ends of leases are not.
+
+    >>> state_of(5_000, 6_000), state_of(7_000, 6_000), state_of(7_001, 6_000), state_of(None, 6_000)
+    (<State.READY: 'ready'>, <State.SCHEDULED: 'scheduled'>, <State.RUNNING: 'running'>, <State.RUNNING: 'running'>)
+    """
+    if score is None:
+        return State.RUNNING
+    if score <= now:
+        return State.READY
+    return State.SCHEDULED if score % 1000 == 0 else State.RUNNING
+
+
+def entry(identity: str, text: bytes, score: float | None, now: int) -> Entry:
+    payload = read_payload(text)
+    moment = None if score is None else as_moment(score)
+    running = score is not None and state_of(score, now) is State.RUNNING
+    if payload is None:
+        return Entry(identity, UNREADABLE, [], "", moment, running)
+    try:
+        args = [json.loads(argument) for argument in payload.arguments]
+    except (ValueError, RecursionError):
+        args = []
+    return Entry(identity, payload.job, args, payload.cron, moment, running)
+
+
+def snapshot(store: WorkKitStore, identity: str, text: bytes, score: float | None) -> Snapshot:
+    """A job for the rest of headrace. What the wire does not carry is nothing, zero or unknown.
+
+    The server's time must be known, as it is after any answer.
+    """
+    payload = read_payload(text)
+    name, body = UNREADABLE, text
+    if payload is not None:
+        name = store.handlers.find(payload.job) or payload.job
+        body = by_name(store.handlers.task(name), payload.arguments)
+    holds = ((session, hold) for session in store.book for hold in session.held.values() if hold.id == identity)
+    holder, hold = next(holds, (None, None))
+    now = store.timekeeper.now()
+    due = hold.due if hold is not None else int(in_reach(score)) if score is not None else now
+    attempts, crashes = store.exchanges.counters(identity)
+    return Snapshot(
+        id=identity,
+        task=name,
+        queue=store.settings.schedule,
+        state=State.RUNNING if hold is not None else state_of(score, now),
+        body=body,
+        created=due,
+        due=due,
+        attempts=attempts if hold is None else hold.attempts,
+        crashes=crashes if hold is None else hold.crashes,
+        max_crashes=3 if hold is None else hold.max_crashes,
+        token=hold.token if hold is not None else 0,
+        worker=holder.name if holder is not None else "",
+    )
 
 
 def get(store: WorkKitStore, ids: Sequence[str]) -> Stepwise[list[Snapshot | None]]:
     found = yield store.wire.get(ids)
-    return [None if one is None else store.snapshot(name, *one) for name, one in zip(ids, found, strict=True)]
+    return [None if one is None else snapshot(store, name, *one) for name, one in zip(ids, found, strict=True)]
 
 
 def find(store: WorkKitStore, wanted: Filter) -> Stepwise[Page]:
@@ -29,7 +105,7 @@ def find(store: WorkKitStore, wanted: Filter) -> Stepwise[Page]:
     while True:
         page = yield store.wire.page(start, PAGE)
         for name, score, text in page:
-            if text and _fits(job := store.snapshot(name, text, score), wanted, store):
+            if text and _fits(job := snapshot(store, name, text, score), wanted, store):
                 if len(jobs) == wanted.limit:
                     return Page(jobs, str(start))
                 jobs.append(job)
@@ -47,20 +123,20 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
     )
 
 
-def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, bytes]]]) -> Stepwise[list[views.Entry]]:
+def entries(store: WorkKitStore, find_orphans: Callable[[], Stepwise[dict[str, bytes]]]) -> Stepwise[list[Entry]]:
     """All jobs, by their next times; those without an entry last."""
-    found: dict[str, views.Entry] = {}
+    found: dict[str, Entry] = {}
     start = 0
     while True:
         page = yield store.wire.page(start, PAGE)
         now = store.timekeeper.now()
-        found.update((name, views.entry(name, text, score, now)) for name, score, text in page if text)
+        found.update((name, entry(name, text, score, now)) for name, score, text in page if text)
         start += PAGE
         if len(page) < PAGE:
             break
     orphans = yield from find_orphans()
     for name, text in orphans.items():
-        found.setdefault(name, views.entry(name, text, None, store.timekeeper.now()))
+        found.setdefault(name, entry(name, text, None, store.timekeeper.now()))
     return list(found.values())
 
 

@@ -22,11 +22,11 @@ from headrace.worker.embedded import Worker
 
 from .address import make_settings, url_of
 from .arguments import by_position
-from .names import wire_name
+from .find import Entry
+from .handlers import wire_name
 from .payload import canonical, job_id
 from .store import WorkKitStore
 from .times import as_milliseconds, as_moment, cron_of, first_time, in_order, read_cron
-from .views import Entry
 from .wire import NewEntry
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
 from headrace.values.clock import Clock
 
-from . import find, views
+from . import find
 from .address import Keys, parse_url
 from .arguments import by_position
 from .driver import ScheduleDriver
 from .exchange import Exchanges
-from .handlers import Handlers
-from .names import wire_name
+from .find import Entry
+from .handlers import Handlers, wire_name
 from .payload import canonical, job_id
 from .sessions import Session
 from .sweep import Orphanage
@@ -72,9 +72,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         self.handlers = Handlers(self.settings.modules)
         self.book = LeaseBook(Session)
         self.exchanges = Exchanges(self, self.book)
-        self._orphanage = Orphanage(
-            self.settings.schedule, self.wire, self.timekeeper, self.settings.repair_after, self.settings.cron_order
-        )
+        self._orphanage = Orphanage(self.settings, self.wire, self.timekeeper)
 
     def serve(self, app: Headrace) -> None:
         """The app whose tasks run here. It says how they are named, and in which order they take arguments."""
@@ -148,20 +146,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         """Jobs that have an entry, by their next time."""
         return Steps(lambda: find.find(self, wanted))
 
-    def snapshot(self, name: str, text: bytes, score: float | None) -> Snapshot:
-        """An entry as a job. The server's time must be known, as it is after any answer."""
-        return views.snapshot(
-            name,
-            text,
-            score,
-            self.timekeeper.now(),
-            schedule=self.settings.schedule,
-            handlers=self.handlers,
-            sessions=self.book,
-            counters=self.exchanges.counters(name),
-        )
-
-    def entries(self) -> Operation[list[views.Entry]]:
+    def entries(self) -> Operation[list[Entry]]:
         """All jobs with their next times, earliest first; those without an entry come last."""
         return Steps(lambda: find.entries(self, self._orphanage.find))
 

@@ -11,6 +11,7 @@ import logging
 from headrace.dialects.on_redis import Stepwise
 from headrace.schedule import ScheduleError
 
+from .address import Settings
 from .payload import read_payload
 from .times import Timekeeper, first_time, read_cron
 from .wire import Wire
@@ -28,13 +29,11 @@ THOROUGH = 3_600_000
 class Orphanage:
     """Looks for orphans now and then, reports them once, and repairs them if that was asked for."""
 
-    def __init__(self, schedule: str, wire: Wire, timekeeper: Timekeeper, repair_after: int | None, order: str) -> None:
-        self._schedule = schedule
+    def __init__(self, settings: Settings, wire: Wire, timekeeper: Timekeeper) -> None:
+        self._settings = settings
         self._wire = wire
         self._timekeeper = timekeeper
-        self._repair_after = repair_after
-        self._order = order
-        self._report_after = REPORT_AFTER if repair_after is None else min(REPORT_AFTER, repair_after)
+        self._report_after = REPORT_AFTER if settings.repair_after is None else min(REPORT_AFTER, settings.repair_after)
         self._pause = self._report_after // LOOKS
         self._looked: int | None = None
         self._thorough = timekeeper.steady()
@@ -57,9 +56,9 @@ class Orphanage:
         self._since = {name: self._since.get(name, now) for name in found}
         self._reported &= set(found)
         self._report(found, now)
-        if self._repair_after is None:
+        if self._settings.repair_after is None:
             return 0
-        ripe = [name for name, since in self._since.items() if now - since >= self._repair_after]
+        ripe = [name for name, since in self._since.items() if now - since >= self._settings.repair_after]
         return (yield from self._repair({name: found[name] for name in ripe}))
 
     def find(self) -> Stepwise[dict[str, bytes]]:
@@ -84,10 +83,12 @@ class Orphanage:
             if now - since >= self._report_after and name not in self._reported:
                 self._reported.add(name)
                 payload = read_payload(found[name])
-                remedy = "" if self._repair_after is not None else " With repair_after=... headrace gives it one."
+                remedy = (
+                    "" if self._settings.repair_after is not None else " With repair_after=... headrace gives it one."
+                )
                 log.warning(
                     "schedule %s: job %s (%s) has had no entry for %d s: who had it out has died, or runs it still.%s",
-                    self._schedule,
+                    self._settings.schedule,
                     name,
                     payload.job if payload else "unreadable",
                     (now - since) // 1000,
@@ -102,7 +103,7 @@ class Orphanage:
             if payload is None:
                 continue
             try:
-                due = first_time(read_cron(payload.cron, self._order), now)
+                due = first_time(read_cron(payload.cron, self._settings.cron_order), now)
             except ScheduleError:
                 continue
             entries.append((name, now // 1000 * 1000 if due is None else due))
@@ -112,5 +113,7 @@ class Orphanage:
         for (name, _), done in zip(entries, repaired, strict=True):
             self._since.pop(name, None)
             if done:
-                log.warning("schedule %s: job %s had lost its entry and is scheduled again", self._schedule, name)
+                log.warning(
+                    "schedule %s: job %s had lost its entry and is scheduled again", self._settings.schedule, name
+                )
         return sum(repaired)

@@ -18,9 +18,9 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from headrace.dialects.qless.client import Client
-from headrace.dialects.qless.errors import LostLockException, QlessException
+from headrace.dialects.qless.driver import LostLockException, QlessException
+from headrace.dialects.qless.events import Listener
 from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.dialects.qless.client import Client
+from headrace.dialects.qless.events import Listener
 from headrace.dialects.qless.job import Job
-from headrace.dialects.qless.listening import Listener
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
 from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, settling, title
