@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from headrace.errors import ConfigurationError
 from headrace.store.redis.addresses import Place, flag, parse_for
@@ -63,22 +64,16 @@ def parse_url(url: str) -> tuple[Place, Options]:
 
 
 def _options(url: str, given: dict[str, str]) -> Options:
-    try:
-        return Options(
-            name=given.get("name", ""),
-            timeout=float(given.get("timeout", TIMEOUT)),
-            failed_size=int(given.get("failed_size", FAILED_SIZE)),
-            failed_key=given.get("failed_key") or None,
-            monitor=_flag("monitor", given.get("monitor", "yes")),
-            keep_alive=_flag("keep_alive", given.get("keep_alive", "yes")),
-            prefetch=int(given["prefetch"]) if "prefetch" in given else None,
-        )
-    except ValueError as error:
-        raise ConfigurationError(f"{shown_url(url)!r}: {error}.") from None
+    values: dict[str, Any] = {"name": ""}
+    for name, text in given.items():
+        try:
+            values[name] = _READ[name](text)
+        except ValueError as error:
+            raise ConfigurationError(f"{shown_url(url)!r}: {name} {error}.") from None
+    return Options(**values)
 
 
-def _flag(name: str, text: str) -> bool:
-    try:
-        return flag(text)
-    except ValueError as error:
-        raise ValueError(f"{name} {error}") from None
+_READ: dict[str, Callable[[str], Any]] = {
+    "name": str, "timeout": float, "failed_size": int, "failed_key": lambda text: text or None, "monitor": flag,
+    "keep_alive": flag, "prefetch": int,
+}  # fmt: skip

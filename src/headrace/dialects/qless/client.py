@@ -78,11 +78,15 @@ class Client:
         return -priority if self.lower_first and priority else priority
 
 
-class Jobs:
-    """`client.jobs`."""
+class _Part:
+    """What a client has."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+
+class Jobs(_Part):
+    """`client.jobs`."""
 
     def __getitem__(self, jid: str) -> Job | RecurringJob | None:
         found = self._client("get", jid)
@@ -119,11 +123,8 @@ class Jobs:
         return {"total": found["total"], "jobs": self.get(*found["jobs"])}
 
 
-class Queues:
+class Queues(_Part):
     """`client.queues`."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     def __getitem__(self, name: str) -> Queue:
         return Queue(name, self._client)
@@ -134,11 +135,8 @@ class Queues:
         return real_list(json.loads(self._client("queues")))
 
 
-class Workers:
+class Workers(_Part):
     """`client.workers`."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
 
     def __getitem__(self, name: str) -> dict[str, list[str]]:
         found = json.loads(self._client("workers", name))

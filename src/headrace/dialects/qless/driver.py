@@ -43,15 +43,6 @@ class LostLockException(QlessException):
     """The job belongs to somebody else by now. The argument is its jid."""
 
 
-class _QlessKeys(Keys):
-    """The script finds its keys by itself."""
-
-    def __init__(self) -> None:
-        super().__init__("ql")
-        self.prefix = "ql:"
-        self.known = ()
-
-
 class QlessDriver(Driver):
     """Sends commands in a thread or on an event loop, reconnects, loads the script where it is missing."""
 
@@ -61,7 +52,9 @@ class QlessDriver(Driver):
                 f"{place.name}: a Qless script finds its keys while it runs, which a cluster does not allow. "
                 "Use a single server, or one that Sentinels look after."
             )
-        super().__init__(place, _QlessKeys())
+        keys = Keys("ql")
+        keys.prefix, keys.known = "ql:", ()  # the script finds its keys by itself
+        super().__init__(place, keys)
         for known in (self.opener._options, self.opener._async_options):
             known.update(options)
         source = source or scripts.script()

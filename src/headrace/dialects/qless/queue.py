@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, overload
 from uuid import uuid4
 
 from .job import Job
@@ -43,9 +44,16 @@ class Queue:
         retries: int | None = None,
         jid: str | None = None,
         depends: Sequence[str] | None = None,
+        *,
+        _command: str = "put",
     ) -> str:
         """Put a job, and answer with its jid. `klass` is a class or its name, `data` whatever JSON can carry."""
-        return self._put("put", klass, data, priority, tags, delay, retries, jid, depends)
+        arguments = (
+            self.worker_name, self.name, jid or uuid4().hex, name_of(klass), json.dumps(data), delay or 0,
+            "priority", self.client.signed(priority or 0), "tags", json.dumps(list(tags)) if tags else "[]",
+            "retries", 5 if retries is None else retries, "depends", json.dumps(list(depends)) if depends else "[]",
+        )  # fmt: skip
+        return str(self.client(_command, *arguments))
 
     def requeue(
         self,
@@ -59,26 +67,7 @@ class Queue:
         depends: Sequence[str] | None = None,
     ) -> str:
         """The same for a job that must exist."""
-        return self._put("requeue", klass, data, priority, tags, delay, retries, jid, depends)
-
-    def _put(
-        self,
-        command: str,
-        klass: type | str,
-        data: Any,
-        priority: float | None,
-        tags: Sequence[str] | None,
-        delay: float | None,
-        retries: int | None,
-        jid: str | None,
-        depends: Sequence[str] | None,
-    ) -> str:
-        arguments = (
-            self.worker_name, self.name, jid or uuid4().hex, name_of(klass), json.dumps(data), delay or 0,
-            "priority", self.client.signed(priority or 0), "tags", json.dumps(list(tags)) if tags else "[]",
-            "retries", 5 if retries is None else retries, "depends", json.dumps(list(depends)) if depends else "[]",
-        )  # fmt: skip
-        return str(self.client(command, *arguments))
+        return self.put(klass, data, priority, tags, delay, retries, jid, depends, _command="requeue")
 
     def recur(
         self,
@@ -169,34 +158,29 @@ class Queue:
         return True
 
 
+class Jids(Protocol):
+    """Lists jids: those from `offset` on, `count` at most."""
+
+    def __call__(self, offset: int = 0, count: int = 25) -> list[str]: ...
+
+
 class QueueJobs:
     """`queue.jobs`: jids by state."""
 
+    running: Jids
+    """Those that workers have, by the end of the lock; those whose locks have ended are `stalled`."""
+    stalled: Jids
+    scheduled: Jids
+    depends: Jids
+    recurring: Jids
+    """Those that occur again and again, by the time of the next occurrence."""
+
     def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+        def jids(state: str, offset: int = 0, count: int = 25) -> list[str]:
+            return list(queue.client("jobs", state, queue.name, offset, count))
 
-    def _jids(self, state: str, offset: int, count: int) -> list[str]:
-        return list(self._queue.client("jobs", state, self._queue.name, offset, count))
-
-    def running(self, offset: int = 0, count: int = 25) -> list[str]:
-        """Those that workers have, by the end of the lock."""
-        return self._jids("running", offset, count)
-
-    def stalled(self, offset: int = 0, count: int = 25) -> list[str]:
-        """Those whose locks have ended."""
-        return self._jids("stalled", offset, count)
-
-    def scheduled(self, offset: int = 0, count: int = 25) -> list[str]:
-        """Those that wait for a time."""
-        return self._jids("scheduled", offset, count)
-
-    def depends(self, offset: int = 0, count: int = 25) -> list[str]:
-        """Those that wait for other jobs."""
-        return self._jids("depends", offset, count)
-
-    def recurring(self, offset: int = 0, count: int = 25) -> list[str]:
-        """Those that occur again and again, by the time of the next occurrence."""
-        return self._jids("recurring", offset, count)
+        for state in ("running", "stalled", "scheduled", "depends", "recurring"):
+            setattr(self, state, partial(jids, state))
 
 
 def name_of(klass: type | str) -> str:

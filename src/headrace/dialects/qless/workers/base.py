@@ -6,12 +6,13 @@ import code
 import itertools
 import json
 import logging
+import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
 from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.wakeup import Pokes, readable
+from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -219,6 +221,28 @@ class Worker:
 
     def _console(self, _: int, frame: FrameType | None) -> None:
         code.interact(f"{type(self).__name__} {self.client.worker_name}", local={"worker": self, "frame": frame})
+
+
+def fork(work: Callable[[], None], name: str) -> int:
+    """A child process that does this, and ends when its parent does. Signals that stop are blocked when it begins."""
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    die_with_parent(parent)  # or another process, started under the same name, would share it
+    status = 1
+    try:
+        work()
+        status = 0
+    except (HeadraceError, OSError) as error:
+        log.error("%s ended: %s", name, error)
+    except BaseException:
+        log.exception("%s ended", name)
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 @contextmanager

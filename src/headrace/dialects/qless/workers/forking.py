@@ -6,7 +6,6 @@ import importlib
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,12 +16,11 @@ from typing import Any
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.workers.base import STOPS, Stopper, Worker, at_once, back_off, names_of, title
+from headrace.dialects.qless.workers.base import STOPS, Stopper, Worker, at_once, back_off, fork, names_of, title
 from headrace.dialects.qless.workers.reading import held_by
 from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import LOST_JOB, SerialWorker
-from headrace.errors import ConfigurationError, HeadraceError
-from headrace.worker.zygote import die_with_parent
+from headrace.errors import ConfigurationError
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -95,27 +93,10 @@ class ForkingWorker:
     def _start(self, number: int, share: list[Job]) -> None:
         # A signal between the fork and what follows would miss the child, or meet it with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        parent = os.getpid()
-        child = -1 if self._stop.is_set() else os.fork()
-        if child:
-            if child > 0:
-                self._children[child] = (number, time.monotonic())
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-            return
-        die_with_parent(parent)  # or another process, started under the same name, would share it
-        status = 1
-        try:
-            self._work(number, share)
-            status = 0
-        except (HeadraceError, OSError) as error:
-            log.error("child %d ended: %s", number, error)
-        except BaseException:
-            log.exception("child %d ended", number)
-        finally:
-            with suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+        if not self._stop.is_set():
+            child = fork(partial(self._work, number, share), f"child {number}")
+            self._children[child] = (number, time.monotonic())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
     def _work(self, number: int, share: list[Job]) -> None:
         directory = self._base / f"sandbox-{number}"

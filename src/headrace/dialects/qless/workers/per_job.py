@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from headrace.dialects.qless.events import Listener
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, settling, title
+from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, fork, settling, title
 from headrace.dialects.qless.workers.sandbox import empty, sandbox
 from headrace.store.wakeup import readable
-from headrace.worker.zygote import die_with_parent
 
 log = logging.getLogger("headrace.qless.worker")
 
@@ -72,36 +71,23 @@ class ForkPerJobWorker(Worker):
     def _start(self, job: Job, number: int) -> None:
         # A signal between the fork and what follows would meet the child with its parent's handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
-        parent = os.getpid()
-        child = os.fork()
-        if child:
-            self._children[child] = (job.jid, number)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-            return
-        die_with_parent(parent)
-        status = 1
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for name in STOPS:
-                # They may come to the whole group: the parent decides, and ends a child by KILL. A function, because
-                # programs that a job starts would inherit it if signals were ignored.
-                signal.signal(name, lambda *_: None)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-            title(f"{job.jid} {job.klass_name}")
-            with settling(job), sandbox(self._sandbox(number)) as directory:
-                job.sandbox = directory
-                os.chdir(directory)
-                process(job, self.options.allowed)
-                self.finish(job)
-            status = 0
-        except BaseException:
-            log.exception("the process of %r ended", job)
-        finally:
-            with suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+        self._children[fork(partial(self._work, job, number), f"the process of {job!r}")] = (job.jid, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+
+    def _work(self, job: Job, number: int) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for name in STOPS:
+            # They may come to the whole group: the parent decides, and ends a child by KILL. A function, because
+            # programs that a job starts would inherit it if signals were ignored.
+            signal.signal(name, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        title(f"{job.jid} {job.klass_name}")
+        with settling(job), sandbox(self._sandbox(number)) as directory:
+            job.sandbox = directory
+            os.chdir(directory)
+            process(job, self.options.allowed)
+            self.finish(job)
 
     def _sandbox(self, number: int) -> Path:
         return self.options.sandbox / f"sandbox-{number}"
