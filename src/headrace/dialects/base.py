@@ -80,8 +80,6 @@ class DialectStore:
         """Learn the app's tasks, of which there may be more later."""
         self.tasks = app.tasks
 
-    # -- refusals --
-
     def refuse(self, what: str) -> NoReturn:
         """Raise the sentence for an option or an operation."""
         raise Unsupported(self.REFUSES[what])
@@ -112,8 +110,6 @@ class DialectStore:
 
     def job_waiter(self, job_id: str) -> Waiter:
         self.refuse("job_waiter")
-
-    # -- defaults --
 
     def advice(self) -> list[str]:
         """What an operator should know, in sentences; none if all is well."""

@@ -60,8 +60,6 @@ class Session(Generic[H]):
         """For people."""
         return self.id if self.info is None else self.info.name
 
-    # -- numbered requests --
-
     def replied(self, number: int) -> ExchangeReply | None:
         """The reply that this number got before, if it got one. `StaleRequest` if a later number did."""
         if number < self._number:
@@ -77,8 +75,6 @@ class Session(Generic[H]):
     def reply(self, number: int, reply: ExchangeReply | None) -> None:
         """Remember the reply to a request; None for a report, whose number only counts."""
         self._number, self._reply = number, reply
-
-    # -- leases --
 
     def hold(self, ref: Ref, lease: H) -> None:
         self.held[ref] = lease
@@ -111,8 +107,6 @@ class Session(Generic[H]):
                 verdicts.append(Verdict.ALREADY if outcome.ref in named else None)
                 named.add(outcome.ref)
         return verdicts
-
-    # -- custody --
 
     def fences(self) -> Mapping[Ref, Sequence[Any]]:
         """By what everything in hand can be given back, for this process or its supervisor."""

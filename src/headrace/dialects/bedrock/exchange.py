@@ -81,8 +81,6 @@ class Exchanges:
         session.reply(number, reply)
         return reply
 
-    # -- settle --
-
     def _settle(self, session: Session, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             hold = session.held.get(outcome.ref)
@@ -172,8 +170,6 @@ class Exchanges:
         if ids:
             self._client.requeue_jobs(ids, decrement_failures=True)
 
-    # -- take --
-
     def _take(self, session: Session, take: Take | None) -> list[Lease]:
         if take is None:
             session.room = 0
@@ -234,8 +230,6 @@ class Exchanges:
             due=mapping.milliseconds_of(found.next_run) or 0,
             spare=spare,
         )
-
-    # -- while jobs run, and at the end --
 
     def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
         """Data of running jobs. Progress and log lines have no place in Bedrock."""

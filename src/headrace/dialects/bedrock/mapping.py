@@ -36,9 +36,6 @@ Parts = dict[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(Parts)
 
 
-# -- names --
-
-
 def wire_name(queue: str, task: str) -> str:
     """What a job of a task is called."""
     return task if queue == "default" else f"{queue}/{task}"
@@ -76,9 +73,6 @@ def name_lists(names: Iterable[str]) -> list[str]:
 def literal(text: str) -> str:
     """A text as a GLOB that matches nothing else."""
     return re.sub(r"([*?[])", r"[\1]", text)
-
-
-# -- new jobs --
 
 
 def check_name(job: NewJob) -> None:
@@ -120,9 +114,6 @@ def _retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
         task = tasks.get(job.task)
         limit = (None if task is None else task.options.timeout) or default
     return f"+{-(-limit // 1000) + MARGIN} SECONDS"
-
-
-# -- jobs in hand --
 
 
 class Found(msgspec.Struct, rename="camel"):
@@ -211,9 +202,6 @@ def time_limit(left: int | None, task: Task[Any, Any] | None) -> int | None:
     if left is not None:
         limits.append(max(left - min(MARGIN * 1000, left // 2), 1))
     return min(limits, default=None)
-
-
-# -- looking --
 
 
 def read_state(state: str, next_run_text: str, now: str) -> State:

@@ -61,8 +61,6 @@ class GetJobsWaiter(BlockingWaiter):
             self._withdraw()
         super().close()
 
-    # -- the request that waits --
-
     def _ask(self) -> bool:
         """Send a request that waits; False if that cannot be done now."""
         names = self._session.names

@@ -82,8 +82,6 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- run --
-
     def run(
         self,
         function: str,
@@ -147,8 +145,6 @@ class Client:
         """`run_many` without blocking the event loop."""
         return await self._driver.arun(_put(_requests(function, inputs, priority, options, scheduled)))
 
-    # -- get and wait --
-
     def get(self, function: str, number: int) -> JobInfo | None:
         """The job as it is now; None if it is unknown or has expired."""
         return self._driver.run(_get(check_function(function), number))
@@ -166,8 +162,6 @@ class Client:
         """`wait` without blocking the event loop."""
         _check_timeout(timeout)
         return await self._driver.arun(Steps(lambda: _wait(check_function(function), number, timeout)))
-
-    # -- events --
 
     def events(self, *functions: str, timeout: float | None = None) -> Iterator[Event]:
         """What happens to jobs of these functions from now on, until nothing did for `timeout` seconds.
@@ -192,9 +186,6 @@ class Client:
             await asyncio.to_thread(listener.connect)
             while (event := await listener.anext(timeout)) is not None:
                 yield event
-
-
-# -- described once, run in a thread or on an event loop --
 
 
 def _request(

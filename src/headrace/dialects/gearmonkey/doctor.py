@@ -103,8 +103,6 @@ class Doctor:
         )
         return found | registered
 
-    # -- in words --
-
     def advice(self) -> list[str]:
         """Sentences on what needs attention; none if all is well."""
         findings = self.examine()

@@ -46,8 +46,6 @@ class Shape:
         self.returns = _kind(hints.get("return", Any))[0]
         self._before = b"{%s:" % _encode(self.name)
 
-    # -- arguments --
-
     def to_input(self, body: bytes) -> bytes:
         """What a peer finds as the job's input."""
         if self.count != 1:

@@ -46,8 +46,6 @@ class Exchanges:
         self._server_now = 0
         self._asked = 0.0
 
-    # -- exchange --
-
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Stepwise[ExchangeReply]:
@@ -153,8 +151,6 @@ class Exchanges:
         """The server's time in milliseconds, from its last answer."""
         return self._server_now + int((time.monotonic() - self._asked) * 1000) if self._server_now else 0
 
-    # -- renew --
-
     def report(self, session: Session, number: int, reports: Sequence[Report]) -> list[bool]:
         """Lines go to the log; data and progress have no place on the wire."""
         for report in reports:
@@ -216,8 +212,6 @@ class Exchanges:
         if not session.resting:
             return None
         return min(session.keep_at, *(job.due for job in session.resting))
-
-    # -- the end --
 
     def close(self, session_id: str, crashed: Sequence[Ref]) -> Stepwise[list[str]]:
         session = self._book.close(session_id)

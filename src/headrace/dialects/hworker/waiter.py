@@ -103,8 +103,6 @@ class ListWaiter(BlockingWaiter):
             ends = [end for end in (deadline, look_at, now + BLOCK_SECONDS) if end is not None]
             readable([self._pokes.reader, *(self._descriptors() if listening else [])], max(min(ends) - now, 0.0))
 
-    # -- the connections --
-
     def _news(self) -> bool:
         """Listen, and say whether there is something to hear; now and then yes, where nothing can be heard."""
         if self._look_at is not None:

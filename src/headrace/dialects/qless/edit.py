@@ -20,8 +20,6 @@ from .script_store import ScriptStore
 class Editing(ScriptStore):
     """The facets relations, tags, edit and why."""
 
-    # -- relations --
-
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
         def read(_: float, answer: Any) -> bool:
             if answer.get("cycle") == 1:
@@ -32,8 +30,6 @@ class Editing(ScriptStore):
 
         return self._script("Edit.depend", [job_id, add, remove], read)
 
-    # -- tags --
-
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         return self._yes_or_no("Edit.tag", ids, add, remove, repeatable=True)
 
@@ -42,8 +38,6 @@ class Editing(ScriptStore):
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return self._yes_or_no("Edit.track", ids, on, repeatable=True)
-
-    # -- editing --
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         limits.check_moment(change.run_at, change.delay)
@@ -74,8 +68,6 @@ class Editing(ScriptStore):
             return [mapping.snapshot(job, self._lower_first) for job in jobs or [] if job]
 
         return self._script("Edit.peek", [queue, limit], read)
-
-    # -- why --
 
     def circumstances(self, job_id: str) -> Operation[Circumstances | None]:
         def read(now: float, found: Any) -> Circumstances | None:

@@ -16,8 +16,6 @@ from .script_store import ScriptStore
 class Queues(ScriptStore):
     """The facets queue controls, statistics and settings."""
 
-    # -- queues --
-
     def controls(self) -> Operation[list[QueueControl]]:
         """Qless notes that a queue is paused, not by whom or since when."""
 
@@ -41,8 +39,6 @@ class Queues(ScriptStore):
         value = None if running is None else str(running)
         return self._script("Edit.settings", [[[f"{queue}-max-concurrency", value]]], lambda _, __: None)
 
-    # -- statistics --
-
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         date = day * mapping.DAY_SECONDS
         return self._script("Edit.stats", [queue, date], lambda _, found: mapping.day_stats(queue, day, found))
@@ -53,8 +49,6 @@ class Queues(ScriptStore):
             return sorted(counted, key=lambda found: (-found[1], found[0]))[:limit]
 
         return self._script("Edit.failures", [], read)
-
-    # -- settings --
 
     absent_settings = options.ABSENT
 

@@ -45,9 +45,6 @@ _LAST = 253_402_300_800
 _UTC = ZoneInfo("UTC")
 
 
-# -- rules and intervals ---------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1024)
 def interval_of(rule: str) -> int:
     """The seconds between the ticks of a rule; `Unsupported` if they are not always the same.
@@ -110,9 +107,6 @@ def rule_of(seconds: float) -> str:
             if isinstance(rule, Elapsed) or _even(rule) == seconds:
                 return str(rule)
     return str(Elapsed(int(seconds), _UTC, _EPOCH))
-
-
-# -- schedules as recurring jobs ---------------------------------------------------------------------------
 
 
 def recurrence(
@@ -197,9 +191,6 @@ def _backlog(definition: Definition, seconds: int) -> int:
         return 0
     missed = definition.limit if definition.misfire is Misfire.ALL else 1
     return missed + definition.grace // (seconds * 1000)
-
-
-# -- recurring jobs as schedules ---------------------------------------------------------------------------
 
 
 def record(found: dict[str, Any], tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> ScheduleRecord:

@@ -199,8 +199,6 @@ class Exchanges:
         self._last_token = token + (token % 1000 == 0)
         return self._last_token
 
-    # -- outcomes --
-
     def _judge(self, session: Session, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], list[Asked]]:
         """What can be said without asking, and what is to be asked."""
         verdicts: dict[int, Verdict] = {}
@@ -261,8 +259,6 @@ class Exchanges:
                 self._counters[hold.id] = attempts, crashes
         while len(self._counters) > COUNTED:
             del self._counters[next(iter(self._counters))]
-
-    # -- leases --
 
     def _accept(
         self, session: Session, claims: Sequence[Claim], token: int, queue: str

@@ -48,9 +48,6 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode() if isinstance(value, Mapping | list | tuple) else str(value)
 
 
-# -- the commands --
-
-
 def _nothing(reply: Reply) -> None:
     return None
 

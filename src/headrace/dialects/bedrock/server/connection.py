@@ -63,8 +63,6 @@ class Connection(asyncio.Protocol):
         self.stopped = False
         """The server stops: nothing more is read."""
 
-    # -- what asyncio tells --
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
@@ -117,8 +115,6 @@ class Connection(asyncio.Protocol):
             self._server.put_back(self._undelivered)
             self._undelivered = []
         self._server.left(self)
-
-    # -- for the server --
 
     @property
     def busy(self) -> bool:

@@ -138,9 +138,6 @@ def _get(server: Server, batch: Batch, connection: Connection | None, request: R
     return None
 
 
-# -- what is not about jobs --
-
-
 def _other(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:
     if request.verb == "query" or request.line[:6].lower() == "query:":
         _query(server, batch, connection, request, last)
@@ -205,9 +202,6 @@ def _status(server: Server) -> str:
         "waitingCount": len(server.waits),
     }
     return msgspec.json.encode(status).decode()
-
-
-# -- queries --
 
 
 def _query(server: Server, batch: Batch, connection: Connection | None, request: Request, last: bool) -> None:

@@ -77,8 +77,6 @@ class Queries:
         batch.finish()
         self._server.wake(connection)
 
-    # -- queries that write --
-
     def _write(self, batch: Batch, connection: Connection, query: Query) -> None:
         """A query has turned out to write."""
         options = self._server.options

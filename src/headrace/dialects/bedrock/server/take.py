@@ -170,9 +170,6 @@ def _start(tx: Transaction, row: Row) -> None:
         tx.run("count_try", row.job_id, _tries(row) + 1, row.next_run if scheduled else None)
 
 
-# -- the next jobs in line --
-
-
 def literal_prefix(pattern: str) -> str:
     """What every name begins with that matches a GLOB pattern.
 

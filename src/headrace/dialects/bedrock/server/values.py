@@ -65,8 +65,6 @@ def read_priority(text: str) -> int:
     return priority
 
 
-# -- writing --
-
 _encode = msgspec.json.Encoder().encode
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -126,9 +124,6 @@ def is_json(text: str) -> bool:
 def render_object(members: Iterable[tuple[str, str]]) -> str:
     """An object of members that are JSON already, in the order given."""
     return "{" + ",".join([f'"{name}":{value}' for name, value in members]) + "}"
-
-
-# -- what is in a job's data --
 
 
 def read_data(text: str) -> dict[str, Any]:

@@ -71,8 +71,6 @@ class Waits:
             if timer is not None:
                 timer.cancel()
 
-    # -- jobs that have become runnable --
-
     def serve(self, batch: Batch, tx: Transaction) -> None:
         """Let waiters try. A hand-out may itself make jobs runnable: they follow when it is done."""
         while tx.runnable or tx.woken:
@@ -93,8 +91,6 @@ class Waits:
         if found is not None:
             self.answer(batch, waiter, found)
         return found is not None
-
-    # -- the clock --
 
     def set_timers(self) -> None:
         loop = self._server.loop

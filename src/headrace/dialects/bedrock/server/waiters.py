@@ -93,8 +93,6 @@ class Waiters:
             found.append(waiter)
         return found
 
-    # -- the index --
-
     def _index(self, wish: Wish) -> None:
         for table, key in self._places(wish):
             wishes = table.get(key)
