@@ -57,7 +57,6 @@ class Session(Generic[H]):
 
     @property
     def name(self) -> str:
-        """For people."""
         return self.id if self.info is None else self.info.name
 
     def replied(self, number: int) -> ExchangeReply | None:
@@ -87,7 +86,6 @@ class Session(Generic[H]):
             del self._settled[next(iter(self._settled))]
 
     def lose(self, ref: Ref) -> None:
-        """The job is no longer ours."""
         self.held.pop(ref, None)
 
     def forget(self, ref: Ref) -> None:

@@ -133,7 +133,6 @@ class Exchanges:
         return Verdict.OK
 
     def _end(self, hold: Hold, outcome: Outcome) -> list[Call[None]]:
-        """The requests that report the end of a run."""
         job_id = hold.found.job_id
         if outcome.kind is Kind.DONE:
             return [commands.finish_job(job_id)]
@@ -166,7 +165,6 @@ class Exchanges:
         return None, write_moment(self._clock.now() + outcome.delay if outcome.at is None else outcome.at)
 
     def _give_back(self, ids: Sequence[int]) -> None:
-        """Back in line, with the try undone."""
         if ids:
             self._client.requeue_jobs(ids, decrement_failures=True)
 
@@ -194,7 +192,6 @@ class Exchanges:
         return [self._lease(session, found, spare=place >= take.slots) for place, found in enumerate(jobs)]
 
     def _names(self, session: Session, queues: Sequence[str]) -> list[str]:
-        """All names that the worker's tasks have in these queues."""
         tasks = sorted(self._tasks() or (() if session.info is None else session.info.tasks))
         names = [mapping.wire_name(queue, task) for queue in queues for task in tasks]
         return mapping.name_lists(name for name in names if "," not in name)

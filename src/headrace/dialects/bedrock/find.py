@@ -41,7 +41,6 @@ def get(client: Client, ids: Sequence[str], tasks: Tasks, now: int) -> list[Snap
 
 
 def find(client: Client, wanted: Filter, tasks: Tasks, now: int) -> Page:
-    """Newest first, a page at a time."""
     if wanted.group is not None:
         return Page([], None)  # Bedrock keeps no reasons
     conditions = []
@@ -69,7 +68,6 @@ def _of_queue(queue: str, tasks: Tasks) -> str:
 
 
 def counts(client: Client, tasks: Tasks, now: int) -> list[Counts]:
-    """How many jobs are where."""
     moment = _quote(write_moment(now))
     sql = f"SELECT CAST(name AS BLOB), state, nextRun <= {moment}, count(*) FROM jobs GROUP BY 1, 2, 3"  # noqa: S608  (quoted)
     by_queue: dict[str, dict[State, int]] = {}

@@ -37,7 +37,6 @@ _objects = msgspec.json.Decoder(Parts)
 
 
 def wire_name(queue: str, task: str) -> str:
-    """What a job of a task is called."""
     return task if queue == "default" else f"{queue}/{task}"
 
 
@@ -76,7 +75,6 @@ def literal(text: str) -> str:
 
 
 def check_name(job: NewJob) -> None:
-    """Refuse a name that Bedrock cannot carry."""
     name = wire_name(job.queue, job.task)
     if len(name.encode()) > 255 or "," in name or name != name.strip(" "):
         raise Unsupported(f"{name!r} cannot be a Bedrock job's name: up to 255 bytes, no comma, no spaces at the ends.")
@@ -175,7 +173,6 @@ def read_tries(parts: Parts) -> int:
 
 
 def parameters_of(task: Task[Any, Any]) -> frozenset[str]:
-    """The names of a task's arguments."""
     return frozenset(inspect.signature(task.function).parameters) - set(task.arguments.injected)
 
 
@@ -205,7 +202,6 @@ def time_limit(left: int | None, task: Task[Any, Any] | None) -> int | None:
 
 
 def read_state(state: str, next_run_text: str, now: str) -> State:
-    """A Bedrock state in headrace's words."""
     due = next_run_text <= now
     if state == "QUEUED":
         return State.READY if due else State.SCHEDULED
@@ -225,6 +221,5 @@ STATES = {
 
 
 def milliseconds_of(text: Any) -> int | None:
-    """A time of Bedrock's as headrace has them."""
     moment = read_moment(text)
     return None if moment is None else round(moment.timestamp() * 1000)

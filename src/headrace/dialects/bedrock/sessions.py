@@ -57,7 +57,6 @@ class Session(lease_book.Session[Hold]):
         """The verdicts of the request that is under way, by the places of its outcomes."""
 
     def lay_aside(self, jobs: Sequence[Found]) -> None:
-        """Keep jobs that came while waiting."""
         self.arrived += jobs
         self.write_down()
 
@@ -67,11 +66,9 @@ class Session(lease_book.Session[Hold]):
         return None if left is None else self._clock.steady() + max(left - 2_000, left * 3 // 4)
 
     def is_over(self, hold: Hold) -> bool:
-        """Whether others may have a job by now."""
         return hold.ends is not None and self._clock.steady() >= hold.ends
 
     def current(self, ref: Ref, token: Token) -> Hold | None:
-        """A lease that is in hand, and not over."""
         hold = self.held.get(ref)
         return None if hold is None or hold.token != token or self.is_over(hold) else hold
 

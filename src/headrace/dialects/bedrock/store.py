@@ -103,7 +103,6 @@ class BedrockStore(OwnerlessStore[Session]):
         self.client.close()
 
     def advice(self) -> list[str]:
-        """What an operator should know, in sentences; none if all is well."""
         try:
             return find.advice(self.client)
         except BedrockError as error:

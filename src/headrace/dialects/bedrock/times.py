@@ -62,12 +62,10 @@ def shift(modifier: str, moment: datetime) -> str | None:
 
 
 def is_repeat(text: str) -> bool:
-    """Whether a repeat rule can be read."""
     return _reads(parse_repeat, text)
 
 
 def is_modifier(text: str) -> bool:
-    """Whether a `retryAfter` can be read."""
     return _reads(parse_modifier, text)
 
 

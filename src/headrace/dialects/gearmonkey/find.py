@@ -41,7 +41,6 @@ def get(ids: Sequence[str], shapes: Shapes) -> Script[list[Snapshot | None]]:
 
 
 def walk() -> Stepwise[list[Seen]]:
-    """All jobs, of whatever function."""
     cursor = b"0"
     found: dict[tuple[bytes, bytes], Seen] = {}
     while True:

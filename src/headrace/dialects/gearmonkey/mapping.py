@@ -122,7 +122,6 @@ class Shapes:
         return given if shape is None else shape.to_body(given)
 
     def reader(self, task: str) -> Callable[[bytes], bytes]:
-        """`to_body` of one task, for many inputs."""
         shape = self.of(task)
         return (lambda given: given) if shape is None else shape.to_body
 

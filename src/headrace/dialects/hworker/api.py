@@ -40,7 +40,6 @@ Logger = Callable[[str, str], object]
 
 
 def print_line(name: str, message: str) -> None:
-    """The default logger: standard output."""
     print(f"{name}: {message}", flush=True)  # noqa: T201
 
 

@@ -28,17 +28,14 @@ class Catalogue:
         self._counted = -1
 
     def learn(self, tasks: Mapping[str, Task[Any, Any]]) -> None:
-        """The app's tasks, of which there may be more later."""
         self._tasks = tasks
         self._counted = -1
 
     def name_of(self, queue: str) -> str:
-        """The name on the wire."""
         return self._default if queue == DEFAULT else queue
 
     @property
     def names(self) -> list[str]:
-        """All queues that this program has to do with."""
         tasks = () if self._tasks is None else tuple(self._tasks.values())
         return list(dict.fromkeys([self._default, *(self.name_of(task.options.queue) for task in tasks)]))
 

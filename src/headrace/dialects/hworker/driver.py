@@ -42,7 +42,6 @@ class Keys:
         return f"{self.prefix}wake-{session}"
 
     def expected_type(self, key: str) -> str | None:
-        """What should be at a key of ours; None for a key that is not."""
         if key == self._failed_key:
             return KINDS["failed"]
         return KINDS.get(key.removeprefix(self.prefix).partition("-")[0])
@@ -72,5 +71,4 @@ class HworkerDriver(DialectDriver):
 
 
 def now() -> Script[int]:
-    """The server's time in milliseconds."""
     return Script("now", (), lambda reply, _: int(reply) // 1000)

@@ -34,7 +34,6 @@ class Entry(NamedTuple):
 
 
 def get(catalogue: Catalogue, ids: Sequence[str]) -> Stepwise[list[Snapshot | None]]:
-    """Snapshots in the order of the ids."""
     found = yield from _locate(catalogue, ids)
     return [snapshot(catalogue, found[job_id]) if job_id in found else None for job_id in ids]
 
@@ -109,7 +108,6 @@ def _may_be_at(catalogue: Catalogue, wanted: Filter, name: str, kind: int) -> bo
 
 
 def counts(catalogue: Catalogue) -> Stepwise[list[Counts]]:
-    """How many jobs are where; queues without any are left out."""
     names = sorted(catalogue.names)
     numbers = yield requests.counts(names)
     answer = []

@@ -46,7 +46,6 @@ class Hands:
         self._work.put([job])
 
     def wait(self, seconds: float) -> Result | None:
-        """The result, or None if it takes longer."""
         try:
             return self._done.get(timeout=seconds)
         except queue.Empty:

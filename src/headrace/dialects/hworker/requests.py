@@ -127,8 +127,6 @@ def remove(name: str, raw: bytes, kinds: Sequence[int], *, again: bool = False) 
 
 
 def counts(names: Sequence[str]) -> Script[list[tuple[int, int, int, int]]]:
-    """How many jobs are waiting, in progress, broken and failed, for each queue."""
-
     def read(reply: Reply, _: bool) -> list[tuple[int, int, int, int]]:
         return list(zip(*(iter(reply),) * 4, strict=True))
 
@@ -136,12 +134,10 @@ def counts(names: Sequence[str]) -> Script[list[tuple[int, int, int, int]]]:
 
 
 def destroy(name: str) -> Script[int]:
-    """Delete the four keys."""
     return Script("destroy", (), lambda reply, _: int(reply), keys=(name,))
 
 
 def walk(name: str, kind: int, needles: Sequence[bytes] = ()) -> Stepwise[Looked]:
-    """All entries at one key."""
     found: list[tuple[bytes, bytes]] = []
     left = -1
     while True:

@@ -70,5 +70,4 @@ class Session(lease_book.Session[Hold]):
                 self.held[ref] = hold
 
     def due(self, now: int) -> list[Resting]:
-        """Resting jobs whose time has come."""
         return [job for job in self.resting if job.due <= now]

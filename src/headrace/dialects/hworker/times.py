@@ -51,12 +51,10 @@ def _zone(text: str) -> timezone:
 
 
 def to_milliseconds(value: bytes) -> int | None:
-    """The same in the unit of the rest of headrace."""
     read = read_time(value)
     return None if read is None else read // 10**9
 
 
 def to_datetime(value: bytes) -> datetime | None:
-    """The same for people."""
     read = read_time(value)
     return None if read is None else _EPOCH + timedelta(microseconds=read // 10**6)

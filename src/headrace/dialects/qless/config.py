@@ -29,7 +29,6 @@ class Config(MutableMapping[str, Any]):
         return _value(self._client("config.get", option))
 
     def get(self, option: str, default: Any = None) -> Any:
-        """An option's value, or a default of your own."""
         value = self[option]
         return default if value is None else value
 
@@ -49,7 +48,6 @@ class Config(MutableMapping[str, Any]):
         return len(self.all)
 
     def pop(self, option: str, default: Any = None) -> Any:
-        """An option's value; it is unset then."""
         value = self.get(option, default)
         del self[option]
         return value

@@ -77,7 +77,6 @@ class Events:
         self._callbacks[name] = function
 
     def off(self, name: str) -> None:
-        """Call nothing any more when this happens."""
         self._callbacks.pop(name, None)
 
     def listen(self) -> None:

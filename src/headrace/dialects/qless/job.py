@@ -31,12 +31,10 @@ class BaseJob:
 
     @property
     def klass(self) -> Any:
-        """The class, imported on use."""
         return running.find_class(self.klass_name)
 
     @property
     def queue(self) -> Queue:
-        """The queue it is in."""
         return self.client.queues[self.queue_name]
 
 

@@ -108,7 +108,6 @@ def split(data: str, said: str | bool | None) -> tuple[bytes, bytes | None, tupl
 
 
 def new_job(job: NewJob, tasks: Mapping[str, Task[Any, Any]], lower_first: bool) -> dict[str, Any]:
-    """A job as the store's script takes it."""
     told = {
         "jid": job.id,
         "klass": job.task,
@@ -193,7 +192,6 @@ def _after(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
-    """What became of a run, as the store's script takes it."""
     told: dict[str, Any] = {
         "jid": settled.id,
         "token": settled.token,
@@ -222,7 +220,6 @@ def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
 
 
 def report(said: Report, saying: Saying | None, steady: int) -> dict[str, Any]:
-    """What a run said, as the store's script takes it."""
     told: dict[str, Any] = {
         "jid": said.id,
         "token": said.token,
@@ -238,7 +235,6 @@ def report(said: Report, saying: Saying | None, steady: int) -> dict[str, Any]:
 
 
 def snapshot(job: dict[str, Any], lower_first: bool) -> Snapshot:
-    """A job as it was when it was looked at."""
     body, data, progress = split(job["data"], job["said"])
     history = list(job["history"] or [])
     when = {entry["what"]: milliseconds(entry["when"]) for entry in history}
@@ -309,7 +305,6 @@ def rewritten(job: dict[str, Any], change: Edit) -> dict[str, str]:
 
 
 def circumstances(now: int, found: dict[str, Any], lower_first: bool) -> Circumstances:
-    """What bears on whether a job runs."""
     job = snapshot(found["job"], lower_first)
     limit = found["limit"] or None
     return Circumstances(
@@ -326,7 +321,6 @@ def circumstances(now: int, found: dict[str, Any], lower_first: bool) -> Circums
 
 
 def day_stats(queue: str, day: int, found: dict[str, Any]) -> DayStats:
-    """What `stats` says of a queue and a day."""
     return DayStats(
         queue=queue,
         day=day,
@@ -349,7 +343,6 @@ def _tally(summary: dict[str, Any]) -> Tally:
 
 
 def event(entry: dict[str, Any], first: bool) -> HistoryRecord:
-    """One line of a history."""
     what = str(entry["what"])
     known = EVENTS.get(what)
     detail = str(entry.get("q") or entry.get("group") or "") if known else what

@@ -36,12 +36,10 @@ class RecurringJob(BaseJob):
 
     @property
     def priority(self) -> float:
-        """What its occurrences get."""
         return self._priority
 
     @property
     def next(self) -> float | None:
-        """Time of the next occurrence."""
         score = self.client.driver.command("ZSCORE", f"ql:q:{self.queue_name}-recur", self.jid)
         return None if score is None else float(score)
 

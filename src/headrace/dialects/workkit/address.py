@@ -36,7 +36,6 @@ class Keys(RedisKeys):
         self.channel = f"{schedule}:wake"
 
     def expected_type(self, key: str) -> str | None:
-        """What should be at a key of ours; None for a key that is not."""
         return dict(zip(self.known, ("hash", "zset"), strict=True)).get(key)
 
 

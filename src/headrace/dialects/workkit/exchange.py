@@ -70,7 +70,6 @@ class Exchanges:
     def exchange(
         self, session: Session, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Stepwise[ExchangeReply]:
-        """One numbered exchange."""
         replied = session.replied(number)
         if replied is not None:
             return replied
@@ -190,7 +189,6 @@ class Exchanges:
         return tuple(self._unusable)
 
     def counters(self, identity: str) -> tuple[int, int]:
-        """Attempts and crashes of a job, as far as this process knows."""
         return self._counters.get(identity, (0, 0))
 
     def _later_token(self) -> int:
@@ -250,7 +248,6 @@ class Exchanges:
                 self._counters.pop(hold.id, None)
 
     def _charge(self, hold: Hold, outcome: Outcome) -> None:
-        """Attempts and crashes of a job that goes on."""
         self._counters.pop(hold.id, None)
         if outcome.kind in (Kind.AGAIN, Kind.RELEASED, Kind.CRASHED):
             attempts = hold.attempts + (outcome.charge is Charge.ATTEMPT)

@@ -41,7 +41,6 @@ class Handlers:
         self._counted = -1
 
     def serve(self, app: Headrace) -> None:
-        """The app whose tasks these are."""
         self._app = app
         self._counted = -1
 
@@ -57,7 +56,6 @@ class Handlers:
         return self._likenesses
 
     def task(self, name: str) -> Task[Any, Any] | None:
-        """The task with this name in Python."""
         return None if self._app is None else self._app.tasks.get(name)
 
     def find(self, job: str) -> str | None:

@@ -22,7 +22,6 @@ class Payload(Struct, frozen=True):
 
     @property
     def arguments(self) -> list[bytes]:
-        """Each argument as JSON."""
         return [bytes(argument) for argument in self.args or ()]
 
 

@@ -79,7 +79,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         self.handlers.serve(app)
 
     def advice(self) -> list[str]:
-        """What an operator should know, in sentences; none if all is well."""
         orphans = self.run(self.orphans())
         found = super().advice()
         if orphans:
@@ -197,8 +196,6 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         return ScheduleWaiter(self.driver, self.keys.channel, look, lambda: self.has_room(session))
 
     def sweep(self, *, every: int | None = None) -> Operation[Swept]:
-        """Looks for orphans now and then."""
-
         def work() -> Stepwise[Swept]:
             repaired = (yield from self._orphanage.tend()) if self._orphanage.due else 0
             return Swept(jobs_returned=repaired)

@@ -42,7 +42,6 @@ class Orphanage:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to look."""
         return self._looked is None or self._timekeeper.steady() - self._looked >= self._pause
 
     def tend(self) -> Stepwise[int]:

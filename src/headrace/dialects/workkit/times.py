@@ -121,7 +121,6 @@ class Timekeeper:
         self._last = 0
 
     def told(self, now: int) -> None:
-        """The server has just said what time it is."""
         self._told_at = self._steady()
         self._ahead = now - self._told_at
 

@@ -107,13 +107,11 @@ class Batch:
             self._last_answers.add(connection)
 
     def hand_out(self, connection: Connection, found: HandOut) -> None:
-        """These jobs go with the answers to a connection."""
         self._handed_out.setdefault(connection, []).extend(found.ids)
 
     def reply(
         self, connection: Connection, status: str, headers: Headers = (), body: str = "", *, last: bool = False
     ) -> None:
-        """Answer with the headers that every answer has."""
         common = [("commitCount", str(self.commits)), ("nodeName", self._server.options.node_name)]
         closing = [("Connection", "close")] if last else []
         self.answer(connection, compose(status, [*common, *headers, *closing], body.encode()), last=last)

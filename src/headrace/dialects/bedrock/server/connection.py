@@ -122,11 +122,9 @@ class Connection(asyncio.Protocol):
         return self.waiter is not None or self.query is not None or self._paused or self.closing
 
     def next_request(self) -> Request | None:
-        """The next complete request; raises `Unreadable`."""
         return self._parser.next()
 
     def forget(self) -> None:
-        """Throw away what has arrived: it will never be a request."""
         self._parser = Parser(self._server.options.limits)
         self._account()
 
@@ -149,13 +147,11 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close when everything has been written."""
         self.closing = True
         if not self.lost:
             self._transport.close()
 
     def stop_reading(self) -> None:
-        """What has arrived is enough."""
         self.stopped = True
         if not self.lost:
             self._transport.pause_reading()

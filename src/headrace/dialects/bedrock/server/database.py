@@ -10,7 +10,7 @@ import apsw
 
 from headrace.dialects.bedrock.server.statements import SQL
 from headrace.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreReadOnly, StoreUnavailable
-from headrace.store.sqlite.opening import NETWORK_FILE_SYSTEMS, mount_of
+from headrace.store.sqlite.opening import NOT_OURS, check_file_system, set_journal
 
 APPLICATION_ID = 0x68_72_62_6A  # "hrbj": what tells this file from a native store's
 SCHEMA_VERSION = 1
@@ -37,18 +37,13 @@ class Database:
         connection.set_busy_timeout(10_000)
         # Without this a statement is compiled again whenever other values are bound to it, in search of a better plan.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        # Small pages: a commit writes whole pages to the log, and a job is a tenth of one.
-        connection.execute("PRAGMA page_size = 2048")
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0]
-        if mode != "wal":
-            raise StoreUnavailable(f"{self.path}: this file system cannot hold a write-ahead log (mode {mode}).")
+        set_journal(connection, self.path)
         connection.execute(f"PRAGMA synchronous = {'FULL' if full_sync else 'NORMAL'}")
         connection.execute("PRAGMA cache_size = -64000")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         return connection
 
     def read_only(self) -> apsw.Connection:
-        """Another connection to the same file that cannot write to it."""
         connection = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
         connection.set_busy_timeout(1_000)
         connection.execute("PRAGMA query_only = 1")
@@ -66,15 +61,7 @@ class Database:
 
 def _keep_others_out(path: Path) -> int:
     """Two servers on one file would not wake each other's waiters. The lock goes with the process."""
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise StoreUnavailable(f"Cannot open {path}: the folder {folder} does not exist. Create it first.")
-    point, kind, _ = mount_of(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise StoreUnavailable(
-            f"{path} is on a network file system ({kind} at {point}), where SQLite's write-ahead log loses data. "
-            "Use a local disk."
-        )
+    check_file_system(str(path), True, "/proc/self/mounts")
     try:
         lock = os.open(f"{path}-server", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -88,14 +75,13 @@ def _keep_others_out(path: Path) -> int:
 
 
 def _prepare(connection: apsw.Connection) -> None:
-    """Create the schema, or check that it is ours."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchall()[0]
         (application,) = connection.execute("PRAGMA application_id").fetchall()[0]
         tables = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
         if application != APPLICATION_ID and (version or tables):
-            raise StoreCorrupt(f"{connection.filename} is a SQLite database of another program: choose another file.")
+            raise StoreCorrupt(NOT_OURS.format(connection.filename))
         assert isinstance(version, int)
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(

@@ -23,7 +23,6 @@ MOST_IDS = 100_000
 
 
 def update_job(tx: Transaction, request: Request) -> Answer:
-    """Replace a job's data, and perhaps when and how it runs."""
     job_id = read_job_id(request.get("jobid"))
     data = request.get("data")
     if not data:
@@ -83,7 +82,6 @@ def cancel_job(tx: Transaction, request: Request) -> Answer:
 
 
 def requeue_jobs(tx: Transaction, request: Request) -> Answer:
-    """Put jobs back in line, whatever state they are in."""
     ids = [read_integer(entry) for entry in read_list(request.get("jobids"))]
     if len(ids) > MOST_IDS:
         raise Refused("402 Malformed jobIDs", ("error", f"more than {MOST_IDS} ids"))

@@ -39,7 +39,6 @@ WATCH_EVERY = 200
 
 
 def query_job(tx: Transaction, request: Request) -> Answer:
-    """A job's state and data."""
     row = tx.job(read_job_id(request.get("jobid")))
     return render_object([*describe(row), ("state", render(row.state))])
 
@@ -70,7 +69,6 @@ class Query:
         """The connection is closed after the answer."""
 
     def limit(self, seconds: float) -> None:
-        """It may take so long from now on."""
         self.deadline = time.monotonic() + seconds
 
 

@@ -38,7 +38,6 @@ def serve(
 
 
 def read_secret(path: str) -> str:
-    """The text of a file, without blanks at its ends."""
     secret = Path(path).read_text(encoding="utf-8").strip()
     if len(secret) < SHORTEST_SECRET:
         raise ConfigurationError(f"The secret in {path} is shorter than {SHORTEST_SECRET} characters.")

@@ -24,7 +24,6 @@ def create_job(tx: Transaction, request: Request) -> Answer:
 
 
 def create_jobs(tx: Transaction, request: Request) -> Answer:
-    """Several at once: all or none."""
     identifiers = [_create(tx, element) for element in _elements(request)]
     return f'{{"jobIDs":[{",".join(map(str, identifiers))}]}}'
 

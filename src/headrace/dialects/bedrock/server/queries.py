@@ -57,7 +57,6 @@ class Queries:
         self._server.loop.call_soon_threadsafe(self._answer, connection, query, answer)
 
     def _reader(self) -> Reader:
-        """A connection for this thread to use for a while."""
         try:
             return self._readers.pop()
         except IndexError:
@@ -78,7 +77,6 @@ class Queries:
         self._server.wake(connection)
 
     def _write(self, batch: Batch, connection: Connection, query: Query) -> None:
-        """A query has turned out to write."""
         options = self._server.options
         refusal = () if options.allow_write_query else (("error", "read-only"),)
         try:

@@ -32,13 +32,11 @@ class Request:
         """When it was complete, on the server's monotonic clock."""
 
     def get(self, name: str) -> str:
-        """A header's value; empty when it is absent."""
         if name in self.malformed:
             raise _malformed(name)
         return self.headers.get(name, "")
 
     def find(self, name: str) -> str | None:
-        """A header's value, or None when it is not set."""
         if name in self.malformed:
             raise _malformed(name)
         return self.headers.get(name)
@@ -83,7 +81,6 @@ class Parser:
 
     @property
     def buffered(self) -> int:
-        """How many bytes are held."""
         return len(self._buffer) - self._start
 
     def feed(self, data: bytes) -> None:
@@ -151,7 +148,6 @@ class Parser:
 
 
 def parse_head(head: bytes) -> Request:
-    """Read a method line and the header lines after it."""
     try:
         text = head.decode()
         plain = "\\" not in text and "\0" not in text

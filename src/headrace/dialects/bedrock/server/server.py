@@ -133,7 +133,6 @@ class Server:
             await asyncio.sleep(0.005)
 
     def now(self) -> float:
-        """The clock of time-outs."""
         return self.loop.time()
 
     # -- clients come and go --
@@ -149,7 +148,6 @@ class Server:
         self._connections.discard(connection)
 
     def wake(self, connection: Connection) -> None:
-        """A client may have something to do."""
         if not connection.scheduled and not connection.closing:
             connection.scheduled = True
             self._active.append(connection)

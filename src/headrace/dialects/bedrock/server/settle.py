@@ -52,7 +52,6 @@ def finish_job(tx: Transaction, request: Request) -> Answer:
 
 
 def retry_job(tx: Transaction, request: Request) -> Answer:
-    """The run is over, and there shall be another."""
     row = _check(tx, request)
     _delete_ended(tx, row.job_id, _states_of_children(tx, row.job_id))
     data, repeating = _new_data(tx, row, request)
@@ -68,7 +67,6 @@ def retry_job(tx: Transaction, request: Request) -> Answer:
 
 
 def fail_job(tx: Transaction, request: Request) -> Answer:
-    """The worker gives up on it."""
     row = tx.job(read_job_id(request.get("jobid")))
     if row.state not in RUNNING_STATES:
         raise Refused("405 Can only fail RUNNING or RUNQUEUED jobs")

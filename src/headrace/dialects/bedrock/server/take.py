@@ -198,7 +198,6 @@ def next_in_line(tx: Transaction, wish: Wish, count: int) -> list[Row]:
 
 
 def _first(count: int, lines: Sequence[Iterable[Row]]) -> list[Row]:
-    """The first of several lines together."""
     if len(lines) == 1:
         return list(lines[0])
     rows = sorted(itertools.chain.from_iterable(lines), key=lambda row: (-row.priority, row.next_run, row.job_id))
@@ -227,7 +226,6 @@ def _by_names(tx: Transaction, wish: Wish, kind: int, names: Sequence[str | byte
 
 
 def _line_of(tx: Transaction, wish: Wish, kind: int, name: str | bytes) -> Iterator[Row]:
-    """The due jobs of one name, in order."""
     for priority in _priorities(tx, wish, "top_priority_of_name", kind, name):
         yield from map(read_row, tx.stream("due_of_name", kind, name, priority, tx.now))
 

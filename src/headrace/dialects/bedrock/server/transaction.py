@@ -93,11 +93,9 @@ class Transaction:
         """Any job may have become runnable: all waiters should try."""
 
     def run(self, statement: str, *values: Any) -> None:
-        """Execute a statement by its name."""
         self.execute(SQL[statement], values)
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
-        """All rows of a query by its name."""
         return self.execute(SQL[statement], values).fetchall()
 
     def stream(self, statement: str, *values: Any) -> Iterator[Any]:
@@ -109,12 +107,10 @@ class Transaction:
             cursor.close()
 
     def first(self, statement: str, *values: Any) -> Any:
-        """The first row of a query by its name, or None."""
         rows = self.execute(SQL[statement], values).fetchall()
         return rows[0] if rows else None
 
     def value(self, statement: str, *values: Any) -> Any:
-        """The first column of the first row, or None."""
         row = self.first(statement, *values)
         return None if row is None else row[0]
 
@@ -127,7 +123,6 @@ class Transaction:
         return None if row is None else read_row(row)
 
     def job(self, job_id: int) -> Row:
-        """A job that a request names by its id."""
         row = self.find(job_id)
         if row is None:
             raise Refused("404 No job with this jobID")

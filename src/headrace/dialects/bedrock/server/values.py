@@ -58,7 +58,6 @@ def read_job_id(text: str) -> int:
 
 
 def read_priority(text: str) -> int:
-    """One of the six priorities there are."""
     priority = read_integer(text)
     if priority not in PRIORITIES:
         raise Refused("402 Invalid priority value")
@@ -113,7 +112,6 @@ def _render_by_looks(text: str) -> str:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is JSON; too deep counts as not."""
     try:
         _is_json(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -45,7 +45,6 @@ class Waits:
         self._waiters.add(waiter)
 
     def withdraw(self, waiter: Waiter) -> None:
-        """A waiter's client has left: it takes no job."""
         self._waiters.remove(waiter)
         waiter.connection.waiter = None
 
@@ -61,7 +60,6 @@ class Waits:
         self._server.wake(connection)
 
     def end(self, batch: Batch) -> None:
-        """The server stops: all waits are over."""
         for waiter in self._waiters:
             self._waiters.remove(waiter)
             self.answer(batch, waiter, Refused("303 Timeout"), last=True)
@@ -82,7 +80,6 @@ class Waits:
                     gone.connection.waiter = None
 
     def _try(self, batch: Batch, waiter: Waiter) -> bool:
-        """Whether a waiter has been answered."""
         try:
             found = batch.run(lambda tx: get_jobs(tx, waiter.wanted))
         except Refused as refused:

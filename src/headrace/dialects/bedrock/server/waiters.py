@@ -79,13 +79,11 @@ class Waiters:
         return waiter.number in self._lines.get(waiter.wanted.wish, ())
 
     def next_deadline(self) -> float | None:
-        """When the next one runs out of time."""
         while self._deadlines and not self._waits(self._deadlines[0][2]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def expired(self, now: float) -> list[Waiter]:
-        """Those that have run out of time, removed."""
         found = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             waiter = self._deadlines[0][2]
@@ -120,7 +118,6 @@ class Waiters:
         return [(self._by_pattern, wish.names[0])]
 
     def wishes_for(self, names: Iterable[str], matches: Callable[[str, str], bool]) -> set[Wish]:
-        """The wishes that jobs of these names may fulfil."""
         found: set[Wish] = set()
         for name in dict.fromkeys(names):
             found |= self._by_name.get(name, _NONE)

@@ -9,10 +9,7 @@
 --@include prelude record held session take
 
 local wanted = cmsgpack.unpack(ARGV[6])
-local session, number = guard(ARGV[2], not wanted), tonumber(ARGV[3])
-if number < session.number then
-  fail('STALE', 'request ' .. ARGV[3] .. ' of session ' .. ARGV[2] .. ' comes after ' .. digits(session.number))
-end
+local session, number, repeated = numbered(ARGV[2], ARGV[3], not wanted)
 for _, fn in ipairs(session.functions) do
   check_function(fn)
 end
@@ -34,14 +31,11 @@ local function taken_before()
   return leases
 end
 
-local repeated = number == session.number
 mark_seen(session, number)
 note_started(session.id, cmsgpack.unpack(ARGV[5]))
 local verdicts, leases, dropped = {}, {}, {}
 if repeated then
-  for i = 1, #session.verdicts do
-    verdicts[i] = tonumber(session.verdicts:sub(i, i))
-  end
+  verdicts, leases = answered(session), taken_before()
 elseif ARGV[4] ~= '' then
   -- Set up only where there is something to settle: one who was just woken is handed its job sooner.
 --@include settle
@@ -50,9 +44,7 @@ end
 if not repeated and (verdicts[1] or session.verdicts ~= '') then
   call('HSET', session_key(session.id), 'verdicts', table.concat(verdicts))
 end
-if repeated then
-  leases = taken_before()
-elseif wanted then
+if wanted and not repeated then
   leases, dropped = take(session, number, wanted)
 end
 local next_due = -1

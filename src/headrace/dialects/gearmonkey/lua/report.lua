@@ -6,18 +6,12 @@
 -- Answers  1 per report that was recorded, 0 where the lease is gone
 --@include prelude record held session
 
-local session, number = guard(ARGV[2]), tonumber(ARGV[3])
-if number < session.number then
-  fail('STALE', 'request ' .. ARGV[3] .. ' of session ' .. ARGV[2] .. ' comes after ' .. digits(session.number))
-end
+local session, number, repeated = numbered(ARGV[2], ARGV[3])
 mark_seen(session, number)
-local answers = {}
-if number == session.number then
-  for i = 1, #session.verdicts do
-    answers[i] = tonumber(session.verdicts:sub(i, i))
-  end
-  return answers
+if repeated then
+  return answered(session)
 end
+local answers = {}
 for i, report in ipairs(cmsgpack.unpack(ARGV[4])) do
   local fn, id = locate(report[3])
   local place = fn and place_of(fn, id) or ''

@@ -37,6 +37,24 @@ local function guard(id, settles)
   return session
 end
 
+-- The session of a numbered request, its number, and whether that was answered before.
+local function numbered(id, text, settles)
+  local session, number = guard(id, settles), tonumber(text)
+  if number < session.number then
+    fail('STALE', 'request ' .. text .. ' of session ' .. id .. ' comes after ' .. digits(session.number))
+  end
+  return session, number, number == session.number
+end
+
+-- What such a request was answered before.
+local function answered(session)
+  local answers = {}
+  for i = 1, #session.verdicts do
+    answers[i] = tonumber(session.verdicts:sub(i, i))
+  end
+  return answers
+end
+
 -- "On worker start: INCR count:{FN}", and a member that tells which of those counted are ours.
 local function register(session)
   for _, fn in ipairs(session.functions) do

@@ -18,13 +18,9 @@ end
 
 -- All listed defaults, overlaid with everything stored.
 function Config.all()
-  local found = {}
+  local found = Qless.Values.hash('ql:config')
   for option, value in pairs(Config.defaults) do
-    found[option] = value
-  end
-  local stored_pairs = call('HGETALL', 'ql:config')
-  for i = 1, #stored_pairs, 2 do
-    found[stored_pairs[i]] = stored_pairs[i + 1]
+    found[option] = found[option] or value
   end
   return found
 end

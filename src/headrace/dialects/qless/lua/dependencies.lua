@@ -14,18 +14,19 @@ function Dependencies.unsatisfied(jid, jids)
   return found
 end
 
-function Dependencies.add(jid, jids)
+local function change(command, jid, jids)
   for _, other in ipairs(jids) do
-    call('SADD', 'ql:j:' .. jid .. '-dependencies', other)
-    call('SADD', 'ql:j:' .. other .. '-dependents', jid)
+    call(command, 'ql:j:' .. jid .. '-dependencies', other)
+    call(command, 'ql:j:' .. other .. '-dependents', jid)
   end
 end
 
+function Dependencies.add(jid, jids)
+  change('SADD', jid, jids)
+end
+
 function Dependencies.remove(jid, jids)
-  for _, other in ipairs(jids) do
-    call('SREM', 'ql:j:' .. jid .. '-dependencies', other)
-    call('SREM', 'ql:j:' .. other .. '-dependents', jid)
-  end
+  change('SREM', jid, jids)
 end
 
 -- A job has nothing left to wait for: into the line, or to the time that was kept aside for it.

@@ -45,6 +45,15 @@ function Values.is_deep(value, level)
   return false
 end
 
+-- A hash as a table of its fields.
+function Values.hash(key)
+  local found, flat = {}, call('HGETALL', key)
+  for i = 1, #flat, 2 do
+    found[flat[i]] = flat[i + 1]
+  end
+  return found
+end
+
 -- Call a command with a key and a list of values of any length, `CHUNK` at a time.
 function Values.call_with(command, key, values)
   for first = 1, #values, Qless.CHUNK do

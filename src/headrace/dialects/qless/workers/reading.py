@@ -22,7 +22,6 @@ class Unreadable(Exception):
 
 
 def popped(client: Client, queue: str) -> Job | None:
-    """The next job of a queue."""
     reply = client("pop", queue, client.worker_name, 1)
     try:
         jobs = json.loads(reply)

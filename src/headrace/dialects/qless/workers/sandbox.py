@@ -23,7 +23,6 @@ def empty(directory: Path) -> None:
 
 @contextmanager
 def sandbox(directory: Path) -> Iterator[str]:
-    """A directory for the length of a job."""
     empty(directory)
     try:
         yield str(directory)

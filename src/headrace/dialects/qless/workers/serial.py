@@ -49,7 +49,6 @@ class SerialWorker(Worker):
             listener.close()
 
     def work(self, job: Job) -> None:
-        """Run one job."""
         title(f"{job.jid} {job.klass_name}")
         self._jid = job.jid
         with settling(job), sandbox(self.options.sandbox) as directory:

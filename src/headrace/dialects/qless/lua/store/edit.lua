@@ -126,9 +126,9 @@ end
 -- controls
 -- Reply: JSON {paused, limits}: names of queues, and numbers by name.
 function Edit.controls()
-  local limits, stored = {}, call('HGETALL', 'ql:config')
-  for i = 1, #stored, 2 do
-    local queue, limit = string.match(stored[i], '^(.+)%-max%-concurrency$'), option(stored[i + 1])
+  local limits = {}
+  for name, value in pairs(Qless.Values.hash('ql:config')) do
+    local queue, limit = string.match(name, '^(.+)%-max%-concurrency$'), option(value)
     if queue and limit and limit > 0 then
       limits[queue] = math.floor(limit)
     end
@@ -246,9 +246,5 @@ function Edit.settings(_, changes)
       Qless.Config.unset(change[1])
     end
   end
-  local found, stored = {}, call('HGETALL', 'ql:config')
-  for i = 1, #stored, 2 do
-    found[stored[i]] = stored[i + 1]
-  end
-  return found
+  return Qless.Values.hash('ql:config')
 end
