@@ -34,6 +34,7 @@ Tasks = Mapping[str, Task[Any, Any]]
 Parts = dict[str, msgspec.Raw]
 
 _objects = msgspec.json.Decoder(Parts)
+_encode = msgspec.json.encode
 
 
 def wire_name(queue: str, task: str) -> str:
@@ -174,10 +175,6 @@ def read_tries(parts: Parts) -> int:
 
 def parameters_of(task: Task[Any, Any]) -> frozenset[str]:
     return frozenset(inspect.signature(task.function).parameters) - set(task.arguments.injected)
-
-
-def _encode(parts: Parts) -> bytes:
-    return msgspec.json.encode(parts)
 
 
 def time_left(found: Found, now: int) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
+from math import inf
 from typing import NamedTuple
 
 from headrace.dialects.gearmonkey.protocol import channel
@@ -52,22 +53,20 @@ class Listener(Subscription):
 
     def next(self, timeout: float | None) -> Event | None:
         """The next event; None if there was none in time."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = inf if timeout is None else time.monotonic() + timeout
         while not self._read():
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            if (left := end - time.monotonic()) <= 0:
                 return None
-            readable(self.descriptors, left)
+            readable(self.descriptors, None if left == inf else left)
         return self._events.popleft()
 
     async def anext(self, timeout: float | None) -> Event | None:
         """The same on an event loop."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = inf if timeout is None else time.monotonic() + timeout
         while not await asyncio.to_thread(self._read):
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            if (left := end - time.monotonic()) <= 0:
                 return None
-            await areadable(self.descriptors, left)
+            await areadable(self.descriptors, None if left == inf else left)
         return self._events.popleft()
 
     def _read(self) -> bool:

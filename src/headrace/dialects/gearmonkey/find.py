@@ -52,19 +52,11 @@ def walk() -> Stepwise[list[Seen]]:
 
 
 def _seen(entry: Any, now: int) -> Seen:
-    function, number, status, ttl, score, arrival, state, queue, task, group = entry
+    function, number, status, ttl, score, arrival, said, *words = entry
+    state = records.state_of(status, score, now, cancelled=said == b"cancelled")
+    queue, task, group = (word.decode() if word else None for word in words)
     name = function.decode()
-    return Seen(
-        function=name,
-        number=int(number),
-        status=status.decode(),
-        ttl=ttl,
-        state=records.state_of(status, score, now, cancelled=state == b"cancelled"),
-        arrival=int(arrival),
-        queue=queue.decode() if queue else name,
-        task=task.decode() if task else name,
-        group=group.decode() if group else None,
-    )
+    return Seen(name, int(number), status.decode(), ttl, state, int(arrival), queue or name, task or name, group)
 
 
 def find(wanted: Filter, shapes: Shapes) -> Stepwise[Page]:

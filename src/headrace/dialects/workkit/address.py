@@ -13,7 +13,7 @@ from headrace.store.urls import shown_url
 from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_name
 
-from .times import PUBLISHED, check_order
+from .times import ORDERS, PUBLISHED
 
 EXAMPLE = "workkit+redis://localhost:6379/0?schedule=app-tasks"
 PREFIX = "workkit+"
@@ -86,12 +86,14 @@ def make_settings(
     length = milliseconds(lease, "lease")
     if length < SHORTEST_LEASE:
         raise ConfigurationError(f"lease must be at least 2 seconds, not {lease!r}: it is renewed while a job runs.")
+    if cron_order not in ORDERS:
+        raise ConfigurationError(f"cron_order is {' or '.join(map(repr, ORDERS))}, not {cron_order!r}.")
     return Settings(
         schedule=check_name("schedule", schedule),
         lease=length,
         repair_after=None if repair_after is None else milliseconds(repair_after, "repair_after"),
         modules=modules,
-        cron_order=check_order(cron_order),
+        cron_order=cron_order,
     )
 
 

@@ -168,9 +168,7 @@ class Exchanges:
         given_back = []
         for start in range(0, len(settlements), 500):
             some = settlements[start : start + 500]
-            reply = yield self._store.wire.exchange(
-                some, lease=0, wanted=0, offset=0, likenesses=b"", skip=(), last_token=0, again=False
-            )
+            reply = yield self._store.wire.exchange(some)
             ours = (Answer.OK, Answer.AS_WISHED)
             given_back += [one.id for one, answer in zip(some, reply.answers, strict=True) if answer in ours]
         if session.custody is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from headrace.errors import ConfigurationError
 from headrace.schedule import Calendar, ScheduleError, parse_cron7
 from headrace.values.clock import Clock, SystemClock
 from headrace.values.durations import LATEST
@@ -84,12 +83,6 @@ def in_order(cron: str, order: str) -> str:
         return cron
     year, month, day, weekday, hour, minute, second = cron.split()
     return " ".join((second, minute, hour, month, day, weekday, year))
-
-
-def check_order(order: str) -> str:
-    if order not in ORDERS:
-        raise ConfigurationError(f"cron_order is {' or '.join(map(repr, ORDERS))}, not {order!r}.")
-    return order
 
 
 def first_time(cron: Calendar, now: int) -> int | None:

@@ -29,18 +29,13 @@ class Warnings:
     def passed_over(self, jobs: Sequence[tuple[str, str]]) -> None:
         """Due jobs that have no handler here."""
         for identity, job in jobs:
-            if self._fresh(identity):
-                what = f"{shown(job)} is not known here" if job else "it is not a job that can be read"
-                self._say(identity, what)
+            self.unusable(identity, f"{shown(job)} is not known here" if job else "it is not a job that can be read")
 
     def unusable(self, identity: str, reason: str) -> None:
         """A due job that has a handler and can't be run all the same."""
         if self._fresh(identity):
-            self._say(identity, reason)
-
-    def _say(self, identity: str, reason: str) -> None:
-        name = identity if identity.isalnum() else shown(identity)
-        log.warning("schedule %s: job %s is left for others: %s", self._schedule, name, reason)
+            name = identity if identity.isalnum() else shown(identity)
+            log.warning("schedule %s: job %s is left for others: %s", self._schedule, name, reason)
 
     def _fresh(self, identity: str) -> bool:
         now = time.monotonic()

@@ -104,13 +104,13 @@ class Wire:
         self,
         settlements: Sequence[Settlement],
         *,
-        lease: int,
-        wanted: int,
-        offset: int,
-        likenesses: bytes,
-        skip: Sequence[str],
-        last_token: int,
-        again: bool,
+        lease: int = 0,
+        wanted: int = 0,
+        offset: int = 0,
+        likenesses: bytes = b"",
+        skip: Sequence[str] = (),
+        last_token: int = 0,
+        again: bool = False,
     ) -> Script[Exchanged]:
         """`again`: the same settlements may have arrived before."""
         numbers = (b"%d" % lease, b"%d" % wanted, b"%d" % offset)

@@ -7,8 +7,8 @@ import encodings.idna  # noqa: F401  (else the first connect imports it, which a
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.dialects.bedrock.client import commands
@@ -115,14 +115,9 @@ class Client(Commands):
 
     def _ask(self, host: Host, call: Call[Any]) -> Reply:
         connection = self.connect(host)
-        try:
+        with _or_else(connection.close, NoAnswer):
             connection.settimeout(self._timeout + call.patience / 1000)
             reply = _exchange(connection, call)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, OSError):
-                raise NoAnswer(str(error)) from error
-            raise
         if reply.headers.get("Connection") == "close":
             connection.close()
         else:
@@ -147,7 +142,7 @@ class Client(Commands):
             connection = socket.create_connection(host, CONNECT_SECONDS)
         except OSError as error:
             raise NotSent(str(error)) from error
-        try:
+        with _or_else(lambda: connection.close(), NotSent):  # noqa: PLW0108  (the one that it is by then)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.settimeout(GREETING_SECONDS)
             if self._tls is not None:
@@ -158,11 +153,6 @@ class Client(Commands):
                 with suppress(StopIteration):
                     while True:
                         call = steps.send(_exchange(connection, call))
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, OSError):
-                raise NotSent(str(error)) from error
-            raise
         return connection
 
     def give_back(self, host: Host, connection: socket.socket) -> None:
@@ -204,14 +194,10 @@ class AsyncClient(Commands):
 
     async def _ask(self, host: Host, call: Call[Any]) -> Reply:
         reader, writer = await self._connect(host)
-        try:
+        # Also when this task is cancelled: a waiting GetJob must take nothing more.
+        with _or_else(writer.transport.abort, NoAnswer):
             async with asyncio.timeout(self._timeout + call.patience / 1000):
                 reply = await _exchange_async(reader, writer, call)
-        except BaseException as error:
-            writer.transport.abort()  # also when this task is cancelled: a waiting GetJob must take nothing more
-            if isinstance(error, OSError):
-                raise NoAnswer(str(error)) from error
-            raise
         if reply.headers.get("Connection") == "close":
             writer.close()
         else:
@@ -230,7 +216,7 @@ class AsyncClient(Commands):
                 reader, writer = await asyncio.open_connection(host.name, host.port, ssl=self._tls)
         except OSError as error:
             raise NotSent(str(error)) from error
-        try:
+        with _or_else(writer.transport.abort, NotSent):
             if self._log_in is not None:
                 steps = self._log_in()
                 call = next(steps)
@@ -238,11 +224,6 @@ class AsyncClient(Commands):
                     with suppress(StopIteration):
                         while True:
                             call = steps.send(await _exchange_async(reader, writer, call))
-        except BaseException as error:
-            writer.transport.abort()
-            if isinstance(error, OSError):
-                raise NotSent(str(error)) from error
-            raise
         return reader, writer
 
     async def close(self) -> None:
@@ -256,6 +237,18 @@ class AsyncClient(Commands):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+@contextmanager
+def _or_else(hang_up: Callable[[], object], problem: type[NotSent | NoAnswer]) -> Iterator[None]:
+    """Whatever goes wrong ends the connection; what the network does to it is a problem of this kind."""
+    try:
+        yield
+    except BaseException as error:
+        hang_up()
+        if isinstance(error, OSError):
+            raise problem(str(error)) from error
+        raise
 
 
 def _exchange(connection: socket.socket, call: Call[Any]) -> Reply:

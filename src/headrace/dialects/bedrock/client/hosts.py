@@ -45,14 +45,10 @@ class Hosts:
         for host in self.in_order():
             try:
                 reply = yield host
-            except NotSent as error:
+            except (NotSent, NoAnswer) as error:
                 problem = error
-                self._shun(host)
-                continue
-            except NoAnswer as error:
-                problem = error
-                self._shun(host)
-                if call.idempotent:
+                self._shunned[host] = time.monotonic() + SHUN_SECONDS
+                if call.idempotent or isinstance(error, NotSent):
                     continue
                 raise MaybeApplied(
                     f"The connection to {host.name}:{host.port} broke before the answer to {call.verb} came: "
@@ -65,6 +61,3 @@ class Hosts:
             return refusal
         where = ", ".join(f"{host.name}:{host.port}" for host in self._hosts)
         raise StoreUnavailable(f"No Bedrock server answers at {where}: {problem}.") from problem
-
-    def _shun(self, host: Host) -> None:
-        self._shunned[host] = time.monotonic() + SHUN_SECONDS

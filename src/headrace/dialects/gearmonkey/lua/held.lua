@@ -84,12 +84,11 @@ end
 
 -- The record, wherever it is.
 local function current_blob(fn, number)
-  local held
   if call('HGET', job_key(fn, number), 'status') == 'busy' then
-    local _, found = holder_of(fn, number)
-    held = found
+    local _, held = holder_of(fn, number)
+    return held and held.blob or read_blob(fn, number)
   end
-  return held and held.blob or read_blob(fn, number)
+  return read_blob(fn, number)
 end
 
 -- A list per key, made when it is first asked for.
