@@ -111,6 +111,32 @@ class DialectStore:
     def job_waiter(self, job_id: str) -> Waiter:
         self.refuse("job_waiter")
 
+    _exchange: Callable[..., Operation[ExchangeReply]]
+    """`exchange` and `renew` of a dialect, which get all arguments by position."""
+    _renew: Callable[..., Operation[Renewal]]
+
+    def exchange(
+        self,
+        session: str,
+        number: int,
+        outcomes: Sequence[Outcome] = (),
+        take: Take | None = None,
+        *,
+        steady: int = 0,
+        started: Sequence[Ref] = (),
+    ) -> Operation[ExchangeReply]:
+        return self._exchange(session, number, outcomes, take, steady, started)
+
+    def renew(
+        self,
+        session: str,
+        held: Sequence[tuple[Ref, Token, str]] = (),
+        *,
+        started: Sequence[Ref] = (),
+        complete: int | None = None,
+    ) -> Operation[Renewal]:
+        return self._renew(session, held, started, complete)
+
     def advice(self) -> list[str]:
         """What an operator should know, in sentences; none if all is well."""
         return []
@@ -172,29 +198,13 @@ class OwnerlessStore(DialectStore, Generic[S]):
         """An operation of several requests. Each kind of store has its own."""
         raise NotImplementedError
 
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
-    ) -> Operation[ExchangeReply]:
+    def _exchange(self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, *_: object) -> Any:
         return self.work(lambda: self.exchanges.exchange(self.book.get(session), number, outcomes, take))
 
     def report(self, session: str, number: int, reports: Sequence[Report], *, steady: int = 0) -> Operation[list[bool]]:
         return self.known(lambda: self.exchanges.report(self.book.get(session), number, reports))
 
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
+    def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]], *_: object) -> Operation[Renewal]:
         return self.work(lambda: self.exchanges.renew(self.book.get(session), held))
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:

@@ -121,15 +121,14 @@ class GearMonkeyStore(RedisDialect):
     def open(self, session: SessionInfo) -> Operation[int]:
         return Script("open", requests.introduction(session), lambda reply, _: int(reply))
 
-    def exchange(
+    def _exchange(
         self,
         session: str,
         number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
+        outcomes: Sequence[Outcome],
+        take: Take | None,
+        steady: int,
+        started: Sequence[Ref],
     ) -> Operation[ExchangeReply]:
         def read(reply: Reply, _: bool) -> ExchangeReply:
             now, due, verdicts, entries, dropped = reply
@@ -159,13 +158,8 @@ class GearMonkeyStore(RedisDialect):
         arguments = (session.encode(), b"%d" % number, requests.reports(reports))
         return Script("report", arguments, lambda reply, _: [bool(code) for code in reply])
 
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
+    def _renew(
+        self, session: str, held: Sequence[tuple[Ref, Token, str]], started: Sequence[Ref], complete: int | None
     ) -> Operation[Renewal]:
         def read(reply: Reply, _: bool) -> Renewal:
             now, codes, strays = reply

@@ -104,19 +104,12 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         arguments = [session.id, worker_name(session.id), msgspec.json.encode(session).decode()]
         return self._script("Sessions.open", arguments, lambda now, _: mapping.milliseconds(now))
 
-    def exchange(
-        self,
-        session: str,
-        number: int,
-        outcomes: Sequence[Outcome] = (),
-        take: Take | None = None,
-        *,
-        steady: int = 0,
-        started: Sequence[Ref] = (),
+    def _exchange(
+        self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, *_: object
     ) -> Operation[ExchangeReply]:
-        return Steps(lambda: self._turn(session, number, outcomes, take))
+        return Steps(lambda: self._settle_and_take(session, number, outcomes, take))
 
-    def _turn(
+    def _settle_and_take(
         self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None
     ) -> Stepwise[ExchangeReply]:
         if take is not None and any(map(is_glob, take.queues)):
@@ -127,13 +120,13 @@ class QlessStore(Finding, Editing, Queues, Schedules):
                 named |= dict.fromkeys(filter(matcher(wanted), known) if is_glob(wanted) else [wanted])
             take = replace(take, queues=tuple(named))
         unreadable: list[Any] = []
-        turn: ExchangeReply = yield self._exchange(session, number, outcomes, take, unreadable)
+        reply: ExchangeReply = yield self._step(session, number, outcomes, take, unreadable)
         if unreadable:
             # Nobody could run them, and nobody would settle them: they fail, and the others go on.
             yield self._script("Exchange.quarantine", [session, unreadable], lambda _, __: None)
-        return turn
+        return reply
 
-    def _exchange(
+    def _step(
         self, session: str, number: int, outcomes: Sequence[Outcome], take: Take | None, unreadable: list[Any]
     ) -> Script[ExchangeReply]:
         def read(now: float, answer: Any) -> ExchangeReply:
@@ -171,14 +164,7 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         told = [mapping.report(said, self._in_hand.get((said.ref, said.token)), steady) for said in reports]
         return self._script("Exchange.report", [session, number, told], lambda _, answers: list(map(bool, answers)))
 
-    def renew(
-        self,
-        session: str,
-        held: Sequence[tuple[Ref, Token, str]] = (),
-        *,
-        started: Sequence[Ref] = (),
-        complete: int | None = None,
-    ) -> Operation[Renewal]:
+    def _renew(self, session: str, held: Sequence[tuple[Ref, Token, str]], *_: object) -> Operation[Renewal]:
         def read(now: float, answer: Any) -> Renewal:
             lost = [job_id for code, (_, _, job_id) in zip(answer["codes"] or [], held, strict=True) if code]
             ends = answer.get("ends")

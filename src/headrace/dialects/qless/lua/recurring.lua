@@ -117,17 +117,11 @@ function Recurring.existing(command, jid)
   return record
 end
 
--- Tags are for the jobs to come: no index knows the recurring job itself.
-function Recurring.tag(jid, tags)
-  local all = Qless.Tags.with(Recurring.existing('Recur', jid).tags, tags)
-  call('HSET', 'ql:r:' .. jid, 'tags', cjson.encode(all))
-  return all
-end
-
-function Recurring.untag(jid, tags)
-  local left = Qless.Tags.without(Recurring.existing('Recur', jid).tags, tags)
-  call('HSET', 'ql:r:' .. jid, 'tags', cjson.encode(left))
-  return left
+-- Tags are for the jobs to come: no index knows the recurring job itself. `change` is `with` or `without` (some).
+function Recurring.retag(jid, change, tags)
+  local changed = Qless.Tags[change](Recurring.existing('Recur', jid).tags, tags)
+  call('HSET', 'ql:r:' .. jid, 'tags', cjson.encode(changed))
+  return changed
 end
 
 -- No more occurrences. Jobs that came of it stay.

@@ -304,12 +304,12 @@ end
 
 -- recur.tag jid tag ... Reply: JSON list of all its tags.
 commands['recur.tag'] = function(_, arguments)
-  return cjson.encode(Qless.Recurring.tag(required('RecurTag', 'jid', arguments[1]), from(arguments, 2)))
+  return cjson.encode(Qless.Recurring.retag(required('RecurTag', 'jid', arguments[1]), 'with', from(arguments, 2)))
 end
 
 -- recur.untag jid tag ... Reply: JSON list of the tags left.
 commands['recur.untag'] = function(_, arguments)
-  return cjson.encode(Qless.Recurring.untag(required('RecurUntag', 'jid', arguments[1]), from(arguments, 2)))
+  return cjson.encode(Qless.Recurring.retag(required('RecurUntag', 'jid', arguments[1]), 'without', from(arguments, 2)))
 end
 
 -- unrecur jid. Reply: 1.

@@ -71,10 +71,12 @@ function Edit.depend(now, jid, add, remove)
   return {done = true}
 end
 
+-- Act on those jobs that there are, with their states. A list, 1 for those where that was done.
 local function each(jids, act)
   local answers = {}
   for i, jid in ipairs(jids) do
-    answers[i] = act(jid) and 1 or 0
+    local state = call('HGET', 'ql:j:' .. jid, 'state')
+    answers[i] = state and act(jid, state) and 1 or 0
   end
   return answers
 end
@@ -83,11 +85,8 @@ end
 -- Reply: a list, 1 for jobs that there are. A tag that is both removed and added stays.
 function Edit.tag(now, jids, add, remove)
   return each(jids, function(jid)
-    if call('HGET', 'ql:j:' .. jid, 'state') then
-      Qless.Change.untag(jid, Qless.Tags.without(remove, add))
-      Qless.Change.tag(now, jid, add)
-      return true
-    end
+    Qless.Change.untag(jid, Qless.Tags.without(remove, add))
+    return Qless.Change.tag(now, jid, add)
   end)
 end
 
@@ -112,14 +111,7 @@ end
 -- Reply: a list, 1 for jobs that there are.
 function Edit.track(now, jids, on)
   return each(jids, function(jid)
-    if call('HGET', 'ql:j:' .. jid, 'state') then
-      if on then
-        Qless.Tracking.track(now, jid)
-      else
-        Qless.Tracking.untrack(jid)
-      end
-      return true
-    end
+    return on and Qless.Tracking.track(now, jid) or Qless.Tracking.untrack(jid)
   end)
 end
 
@@ -176,8 +168,8 @@ end
 -- take_back jids
 -- Reply: a list, 1 for those that were running.
 function Edit.take_back(now, jids)
-  return each(jids, function(jid)
-    if call('HGET', 'ql:j:' .. jid, 'state') == 'running' then
+  return each(jids, function(jid, state)
+    if state == 'running' then
       Qless.Change.time_out(now, {jid})
       return true
     end
