@@ -73,6 +73,13 @@ NAMES_OF_WORKERS = {
 }
 """Names that have another meaning elsewhere."""
 
+NAMES_OF_DIALECTS = {
+    "Command": "a script that is sent as it is (`command`)",
+    "Request": "a script with `keys`",
+    "Work": "`Requests` (bedrock), `Stepwise` (a generator of scripts), `Working` (a function of a worker's)",
+}
+"""One kind of operation per store. In bedrock/server a request is what a client sends."""
+
 
 def test_no_module_is_where_it_was() -> None:
     back = {old: new for old, new in MODULES.items() if (SOURCE / f"{old}.py").exists()}
@@ -85,6 +92,9 @@ def test_no_name_comes_back() -> None:
     files = [path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py")]
     assert dict(used(NAMES, files)) == {}
     assert dict(used(NAMES_OF_WORKERS, (SOURCE / "worker").rglob("*.py"))) == {}
+    server = SOURCE / "dialects" / "bedrock" / "server"
+    dialects = [path for path in (SOURCE / "dialects").rglob("*.py") if server not in path.parents]
+    assert dict(used(NAMES_OF_DIALECTS, dialects)) == {}
 
 
 def used(given_up: dict[str, str], files: Iterable[Path]) -> Iterator[tuple[str, str]]:
