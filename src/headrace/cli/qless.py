@@ -109,7 +109,7 @@ def worker_command(
     """
     from headrace.dialects.qless import Client
     from headrace.dialects.qless.workers import ForkPerJobWorker
-    from headrace.dialects.qless.workers.sandbox import BASE
+    from headrace.dialects.qless.workers.base import BASE
 
     client = Client(host, hostname=name)
     try:
@@ -136,7 +136,7 @@ def _worker(
     client: Client, workdir: Path, *, queues: tuple[str, ...], coroutines: int, fork_per_job: bool, **common: Any
 ) -> ForkPerJobWorker | ForkingWorker:
     from headrace.dialects.qless.workers import CoroutineWorker, ForkingWorker, ForkPerJobWorker
-    from headrace.dialects.qless.workers.sandbox import BASE
+    from headrace.dialects.qless.workers.base import BASE
 
     if coroutines and fork_per_job:
         raise click.UsageError("--coroutines share a process, --fork-per-job gives each job its own: choose one.")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.dialects.hworker import wire
 from headrace.dialects.hworker.driver import HworkerDriver
-from headrace.dialects.hworker.times import read_time, to_datetime
+from headrace.dialects.hworker.wire import read_time, to_datetime
 from headrace.errors import StoreCorrupt
 from headrace.store.redis.operation import Script
 from processes import SOURCE

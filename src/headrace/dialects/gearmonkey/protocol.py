@@ -51,10 +51,6 @@ class Status(StrEnum):
     SUCCESS = "success"
     ERROR = "error"
 
-    @property
-    def final(self) -> bool:
-        return self in (Status.SUCCESS, Status.ERROR)
-
 
 def check_function(name: object) -> str:
     """A function's name: any text but none. Colons are allowed.

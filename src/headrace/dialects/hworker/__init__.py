@@ -19,8 +19,7 @@ from __future__ import annotations
 from headrace.errors import ConfigurationError
 
 try:
-    from headrace.dialects.hworker.api import Hworker
-    from headrace.dialects.hworker.creation import create
+    from headrace.dialects.hworker.api import Hworker, create
     from headrace.dialects.hworker.store import HworkerStore
 except ModuleNotFoundError as missing:
     if missing.name != "redis":

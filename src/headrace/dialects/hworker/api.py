@@ -1,28 +1,31 @@
-"""hworker's own interface: a name, a handler, and threads of yours that work and monitor."""
+"""hworker's own interface: `create`, with a name and a handler, and threads of yours that work and monitor."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
+import typing
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from redis import exceptions as wire_errors
 
 from headrace.dialects.hworker import requests, wire
-from headrace.dialects.hworker.driver import HworkerDriver
+from headrace.dialects.hworker.driver import HworkerDriver, Keys
 from headrace.dialects.hworker.hands import Failure, Hands, Result, Retry, Success
-from headrace.dialects.hworker.options import Options
+from headrace.dialects.hworker.options import EXAMPLE, FAILED_SIZE, TIMEOUT, Options
 from headrace.dialects.hworker.payload import Shape
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, Record, keep
 from headrace.dialects.hworker.sweep import Monitor
-from headrace.dialects.hworker.times import to_datetime
 from headrace.dialects.hworker.waiter import ListWaiter
-from headrace.errors import MaybeApplied, StoreError
+from headrace.dialects.hworker.wire import to_datetime
+from headrace.errors import ConfigurationError, MaybeApplied, StoreError
+from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Script, Steps
 from headrace.values.clock import SystemClock
 from headrace.values.codec import Arguments
@@ -31,6 +34,7 @@ J = TypeVar("J")
 S = TypeVar("S")
 T = TypeVar("T")
 
+URL = "redis://localhost:6379/0"
 PAUSE = 0.01
 """Seconds after anything but a clean success, as in released peers."""
 LOOK_AGAIN = 5.0
@@ -316,3 +320,72 @@ def _arguments(name: str, job_type: Any) -> Arguments:
 
 def _shown(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
+
+
+def create(
+    name: str,
+    handler: Callable[[S, J], Any],
+    *,
+    state: S,
+    connection: str | Hworker[Any, Any] = URL,
+    timeout: float = TIMEOUT,
+    exceptions: Literal["fail", "retry"] = "fail",
+    failed_size: int = FAILED_SIZE,
+    failed_key: str | None = None,
+    logger: Logger = print_line,
+    debug: bool = False,
+    job_type: Any = None,
+    keep_alive: bool = True,
+    prefetch: int = 1,
+) -> Hworker[S, J]:
+    """A queue with this name, whose jobs `handler(state, job)` runs. Nothing is connected before it is used.
+
+    The handler returns `Success()` (or nothing), `Retry(message)` or `Failure(message)`; what it throws counts as one
+    of the latter two, as `exceptions` says. `job_type` is what payloads must fit (if not given, the annotation of the
+    handler's second parameter): one that does not is broken.
+
+    `connection`: a URL, or another queue whose connections to share. `timeout` (seconds) is the monitor's; a job that
+    runs longer is kept alive, unless `keep_alive` is False. `failed_size` bounds the list of failures, and `failed_key`
+    is another key for it. `prefetch`: how many jobs a worker may take at once; with 1 it takes none before it can run
+    it. `logger` gets the queue's name and a line; `debug` tells it of every job.
+
+    >>> from headrace.dialects.hworker import Success
+    >>> mail = create("mail", lambda state, job: Success(), state=None, timeout=30)
+    >>> mail.name, mail.options.timeout
+    ('mail', 30)
+    """
+    if exceptions not in ("fail", "retry"):
+        raise ConfigurationError(f"exceptions is 'fail' or 'retry', not {exceptions!r}.")
+    options = Options(
+        name=name,
+        timeout=timeout,
+        failed_size=failed_size,
+        failed_key=failed_key,
+        keep_alive=keep_alive,
+        prefetch=prefetch,
+    ).check()
+    return Hworker(
+        _driver(connection, Keys(failed_key)),
+        handler,
+        state,
+        options,
+        exceptions=Failure if exceptions == "fail" else Retry,
+        job_type=_job_type(handler) if job_type is None else job_type,
+        logger=logger,
+        debug=debug,
+    )
+
+
+def _driver(connection: str | Hworker[Any, Any], keys: Keys) -> HworkerDriver:
+    if isinstance(connection, Hworker):
+        return connection._driver.with_keys(keys)
+    return HworkerDriver(parse_for("hworker", connection, EXAMPLE)[0], keys)
+
+
+def _job_type(handler: Callable[..., Any]) -> Any:
+    try:
+        hints = typing.get_type_hints(handler)
+        parameters = list(inspect.signature(handler).parameters)
+    except (TypeError, ValueError, NameError):
+        return Any
+    return hints.get(parameters[1], Any) if len(parameters) > 1 else Any

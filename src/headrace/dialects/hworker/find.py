@@ -11,8 +11,7 @@ import msgspec
 from headrace.dialects.hworker import requests
 from headrace.dialects.hworker.catalogue import Catalogue
 from headrace.dialects.hworker.requests import BROKEN, FAILED, JOBS, PROGRESS, entries, remove, walk
-from headrace.dialects.hworker.times import to_milliseconds
-from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read
+from headrace.dialects.hworker.wire import PHANTOM, BrokenEntry, read, to_milliseconds
 from headrace.dialects.on_redis import Stepwise
 from headrace.records import Counts, Filter, Page, Snapshot, State
 

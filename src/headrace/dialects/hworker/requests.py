@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headrace.dialects.hworker.times import read_time
+from headrace.dialects.hworker.wire import read_time
 from headrace.dialects.on_redis import Stepwise
 from headrace.store.redis.operation import Reply, Script
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.dialects.hworker.requests import PROGRESS, Record, batches, entries, give_back
-from headrace.dialects.hworker.times import read_time
-from headrace.dialects.hworker.wire import PHANTOM
+from headrace.dialects.hworker.wire import PHANTOM, read_time
 from headrace.dialects.on_redis import Stepwise
 
 

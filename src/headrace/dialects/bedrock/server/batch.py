@@ -140,8 +140,6 @@ class Batch:
             return
         self._server.commit_count = self.commits
         self._send()
-        for act in self.after_commit:
-            act()
 
     def _commit(self) -> None:
         if self._transaction is None:
@@ -160,8 +158,6 @@ class Batch:
         failure = compose("500 Unhandled Exception", headers)
         self._answers = {connection: [failure] * len(answers) for connection, answers in self._answers.items()}
         self._send()
-        for act in self.after_commit:
-            act()
 
     def _send(self) -> None:
         for connection, answers in self._answers.items():
@@ -169,3 +165,5 @@ class Batch:
             connection.send(data, self._handed_out.get(connection, []))
             if connection in self._last_answers:
                 connection.close()
+        for act in self.after_commit:
+            act()

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -25,7 +26,6 @@ from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import failed_by
 from headrace.dialects.qless.workers.reading import Unreadable, held_by, popped
-from headrace.dialects.qless.workers.sandbox import BASE
 from headrace.errors import ConfigurationError, HeadraceError, StoreError
 from headrace.store.wakeup import Pokes, readable
 from headrace.worker.zygote import die_with_parent
@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 LOSSES = frozenset({"canceled", "lock_lost", "put"})
 """Events that say that a worker has lost a job."""
+
+BASE = "qless-py-workers"
+"""Beneath the base directory. The name is the one that existing installations have."""
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """Signals that say: finish and stop."""
@@ -254,6 +257,25 @@ def settling(job: Job) -> Iterator[None]:
         log.warning("%r could not be settled: %s", job, error)
     except Exception:
         log.exception("%r could not be settled", job)
+
+
+def empty(directory: Path) -> None:
+    """Remove what is in a directory, and make it if there is none."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+@contextmanager
+def sandbox(directory: Path) -> Iterator[str]:
+    empty(directory)
+    try:
+        yield str(directory)
+    finally:
+        empty(directory)
 
 
 def back_off(failures: int) -> float:

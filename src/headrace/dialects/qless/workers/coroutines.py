@@ -15,8 +15,7 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import begin, go_on
-from headrace.dialects.qless.workers.base import Worker, at_once, settling, title
-from headrace.dialects.qless.workers.sandbox import sandbox
+from headrace.dialects.qless.workers.base import Worker, at_once, sandbox, settling, title
 
 log = logging.getLogger("headrace.qless.worker")
 

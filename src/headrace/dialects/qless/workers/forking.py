@@ -16,9 +16,19 @@ from typing import Any
 from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
-from headrace.dialects.qless.workers.base import STOPS, Stopper, Worker, at_once, back_off, fork, names_of, title
+from headrace.dialects.qless.workers.base import (
+    BASE,
+    STOPS,
+    Stopper,
+    Worker,
+    at_once,
+    back_off,
+    empty,
+    fork,
+    names_of,
+    title,
+)
 from headrace.dialects.qless.workers.reading import held_by
-from headrace.dialects.qless.workers.sandbox import BASE, empty
 from headrace.dialects.qless.workers.serial import LOST_JOB, SerialWorker
 from headrace.errors import ConfigurationError
 

@@ -16,8 +16,7 @@ from headrace.dialects.qless.events import Listener
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, fork, settling, title
-from headrace.dialects.qless.workers.sandbox import empty, sandbox
+from headrace.dialects.qless.workers.base import STOPS, Worker, at_once, empty, fork, sandbox, settling, title
 from headrace.store.wakeup import readable
 
 log = logging.getLogger("headrace.qless.worker")

@@ -10,8 +10,7 @@ from headrace.dialects.qless.client import Client
 from headrace.dialects.qless.job import Job
 from headrace.dialects.qless.queue import Queue
 from headrace.dialects.qless.running import process
-from headrace.dialects.qless.workers.base import Worker, settling, title
-from headrace.dialects.qless.workers.sandbox import sandbox
+from headrace.dialects.qless.workers.base import Worker, sandbox, settling, title
 
 LOST_JOB = 3
 """Exit code of a process that ended because its job was lost."""
