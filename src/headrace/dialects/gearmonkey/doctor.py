@@ -20,6 +20,11 @@ from headrace.dialects.gearmonkey.driver import GearMonkeyDriver, command
 from headrace.dialects.gearmonkey.protocol import SIDE, Status
 from headrace.store.redis.operation import Script, Steps
 
+STRANDED = {
+    Status.IDLE: "wait in no queue: a client or a worker died between two steps. Repair puts them in line.",
+    Status.BUSY: "are busy and not in a headrace worker's hands: a peer's worker runs them, or has died. Repair with "
+    "orphan_after, longer than any such job, puts them in line.",
+}
 SETTLED = 2.0
 """Seconds for which an idle job must have been in no queue: a client's next step takes no longer."""
 
@@ -106,21 +111,12 @@ class Doctor:
     def advice(self) -> list[str]:
         """Sentences on what needs attention; none if all is well."""
         findings = self.examine()
-        sentences = []
         by_kind: dict[tuple[str, Status], list[int]] = defaultdict(list)
         for job in findings.stranded:
             by_kind[job.function, job.status].append(job.number)
-        for (function, status), numbers in by_kind.items():
-            if status is Status.IDLE:
-                sentences.append(
-                    f"{_jobs(numbers)} of {function!r} wait in no queue: a client or a worker died between two steps. "
-                    "Repair puts them in line."
-                )
-            else:
-                sentences.append(
-                    f"{_jobs(numbers)} of {function!r} are busy and not in a headrace worker's hands: a peer's worker "
-                    "runs them, or has died. Repair with orphan_after, longer than any such job, puts them in line."
-                )
+        sentences = [
+            f"{_jobs(numbers)} of {function!r} {STRANDED[status]}" for (function, status), numbers in by_kind.items()
+        ]
         halves: dict[str, list[int]] = defaultdict(list)
         for function, number in findings.half_finished:
             halves[function].append(number)

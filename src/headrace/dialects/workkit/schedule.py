@@ -30,8 +30,6 @@ from .times import as_milliseconds, as_moment, cron_of, first_time, in_order, re
 from .wire import NewEntry
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from headrace.dialects.on_redis import Stepwise
 
 log = logging.getLogger("headrace.workkit")
@@ -99,9 +97,7 @@ class Schedule:
     def __enter__(self) -> Schedule:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

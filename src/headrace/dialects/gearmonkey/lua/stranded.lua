@@ -7,16 +7,15 @@
 
 local fn, orphans = ARGV[2], SIDE .. ARGV[2] .. ':orphans'
 local at_home = {}
-for _, number in ipairs(call('ZRANGE', queue_key(fn, 'scheduled'), 0, -1)) do
-  at_home[number] = true
-end
-for level = 2, 4 do
-  for _, number in ipairs(call('LRANGE', queue_key(fn, LEVELS[level]), 0, -1)) do
-    at_home[number] = true
+local function note(command, key)
+  for _, member in ipairs(call(command, key, 0, -1)) do
+    at_home[member:match(':(%d+)$') or member] = true
   end
 end
-for _, lease in ipairs(call('ZRANGE', leases_key(fn), 0, -1)) do
-  at_home[lease:match('(%d+)$')] = true
+note('ZRANGE', leases_key(fn))
+note('ZRANGE', queue_key(fn, 'scheduled'))
+for level = 2, 4 do
+  note('LRANGE', queue_key(fn, LEVELS[level]))
 end
 local found = {}
 for i = 3, #ARGV do
