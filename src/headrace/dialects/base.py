@@ -1,7 +1,7 @@
 """What the stores of all dialects have in common. A new dialect starts from here and copies nothing.
 
 A dialect is a store on the wire of another job system. Its class derives from `DialectStore` and adds what its wire
-has: `put`, `get`, `find`, `counts`, `cancel`, `delete`, `open`, `exchange`, `report`, `renew`, `close_session` and
+has: `put`, `get`, `find`, `counts`, `cancel`, `delete`, `open`, `_exchange`, `report`, `_renew`, `close_session` and
 `waiter`. Everything else has a default here. Three variants:
 
 * `DialectStore`: the wire keeps sessions (GearMonkey, Qless).

@@ -17,7 +17,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -103,15 +102,16 @@ class Shapes:
 
     def __init__(self, tasks: Callable[[], Mapping[str, Task[Any, Any]]]) -> None:
         self._tasks = tasks
-        self._shapes: WeakKeyDictionary[Task[Any, Any], Shape] = WeakKeyDictionary()
+        self._shapes: dict[str, tuple[Task[Any, Any], Shape]] = {}
 
     def of(self, name: str) -> Shape | None:
         task = self._tasks().get(name)
         if task is None:
             return None
-        if task not in self._shapes:
-            self._shapes[task] = Shape(task)
-        return self._shapes[task]
+        found = self._shapes.get(name)
+        if found is None or found[0] is not task:
+            found = self._shapes[name] = (task, Shape(task))
+        return found[1]
 
     def to_input(self, task: str, body: bytes) -> bytes:
         shape = self.of(task)

@@ -356,14 +356,7 @@ def create(
     """
     if exceptions not in ("fail", "retry"):
         raise ConfigurationError(f"exceptions is 'fail' or 'retry', not {exceptions!r}.")
-    options = Options(
-        name=name,
-        timeout=timeout,
-        failed_size=failed_size,
-        failed_key=failed_key,
-        keep_alive=keep_alive,
-        prefetch=prefetch,
-    ).check()
+    options = Options(name, timeout, failed_size, failed_key, keep_alive=keep_alive, prefetch=prefetch).check()
     return Hworker(
         _driver(connection, Keys(failed_key)),
         handler,

@@ -30,7 +30,7 @@ local function set_of(lines)
   return set
 end
 
--- The same for all spellings of a name, as `likeness` in names.py.
+-- The same for all spellings of a name, as `likeness` in handlers.py.
 local function is_known(job, known)
   local name = string.gsub(job, "^#'", '')
   name = string.gsub(string.gsub(name, '%-', '_'), '/', ':')
