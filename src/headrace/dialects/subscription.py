@@ -1,8 +1,4 @@
-"""What is published on channels of a Redis server: as messages to read, or as news that ends a wait.
-
-`Subscription` reads messages one by one, for the dialects' own interfaces. `MessageWaiter` is a store's waiter: the
-Redis store's own, which decides by the text of each message whether it is news.
-"""
+"""What is published on channels of a Redis server, message by message."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any
 from headrace.store.redis.connections import pack
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.troubles import BROKEN
-from headrace.store.redis.wakeup import PING_SECONDS, RedisWaiter
+from headrace.store.redis.wakeup import PING_SECONDS
 
 Message = tuple[str, str]
 """Channel and text. Bytes that are not UTF-8 survive as surrogates."""
@@ -55,7 +51,7 @@ class Subscription:
         found: list[Message] = []
         try:
             while self._connection.can_read(0):
-                found += _messages(self._connection.read_response())
+                found += messages(self._connection.read_response())
                 self._tested = time.monotonic()
         except BROKEN:
             if not found:  # else the next call raises it
@@ -73,7 +69,7 @@ class Subscription:
         found: list[Message] = []
         self._connection.send_packed_command([pack(b"PING", b"end")], check_health=False)
         while (reply := self._connection.read_response()) != [b"pong", b"end"]:
-            found += _messages(reply)
+            found += messages(reply)
         return found
 
     def hang_up(self) -> None:
@@ -82,41 +78,11 @@ class Subscription:
             self._connection = None
 
 
-def _messages(reply: Sequence[bytes]) -> list[Message]:
+def messages(reply: Sequence[bytes]) -> list[Message]:
     """The message that a reply is; none if it confirms something."""
     if reply[0] != b"message":
         return []
     return [(reply[1].decode(), reply[2].decode(errors="surrogateescape"))]
-
-
-class MessageWaiter(RedisWaiter):
-    """A waiter for messages that `_is_for_us`. It looks again every `seconds`, for what is not published."""
-
-    def __init__(self, driver: Driver, channels: Sequence[str], seconds: float) -> None:
-        super().__init__(driver, "", None, lambda: True)
-        self._channels = channels
-        self._seconds = seconds
-        self._tail = b""
-
-    def _is_for_us(self, channel: str, text: str) -> bool:
-        """Whether a message is news."""
-        raise NotImplementedError
-
-    def arm(self) -> None:
-        self._asked = time.monotonic()  # arming comes before a look
-        super().arm()
-
-    def _ask_seconds(self) -> float:
-        return self._seconds
-
-    def _topics(self) -> Sequence[str]:
-        self._tail = b""
-        return self._channels
-
-    def _is_news(self, said: bytes) -> bool:
-        replies, self._tail = split_replies(self._tail + said)
-        found = [message for reply in replies for message in _messages(reply)]
-        return sum(self._is_for_us(*message) for message in found) > 0  # all of them are judged
 
 
 _ARRAY = re.compile(rb"\*(\d+)\r\n")

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.dialects.subscription import MessageWaiter
+from headrace.dialects.subscription import messages, split_replies
+from headrace.store.redis.wakeup import RedisWaiter
 from headrace.values.glob import any_fits
 
 from .driver import QlessDriver
@@ -26,13 +27,31 @@ HINT_PAUSE = 0.05
 Message = dict[str, Any]
 
 
-class QlessWaiter(MessageWaiter):
+class QlessWaiter(RedisWaiter):
     """A waiter. `judge` says of a message on a channel whether it is news (2), may be (1), or not (0)."""
 
     def __init__(self, driver: QlessDriver, channels: Sequence[str], judge: Callable[[str, Message], int]) -> None:
-        super().__init__(driver, channels, LOOK_AGAIN)
+        super().__init__(driver, "", None, lambda: True)
+        self._channels = channels
         self._judge = judge
         self._hinted = 0.0
+        self._tail = b""
+
+    def arm(self) -> None:
+        self._asked = time.monotonic()  # arming comes before a look
+        super().arm()
+
+    def _ask_seconds(self) -> float:
+        return LOOK_AGAIN
+
+    def _topics(self) -> Sequence[str]:
+        self._tail = b""
+        return self._channels
+
+    def _is_news(self, received: bytes) -> bool:
+        replies, self._tail = split_replies(self._tail + received)
+        found = [message for reply in replies for message in messages(reply)]
+        return sum(self._is_for_us(*message) for message in found) > 0  # all of them are judged
 
     def _is_for_us(self, channel: str, text: str) -> bool:
         try:
