@@ -19,14 +19,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.callers import OnPostgres, configure, engine
+from app.callers import OnPostgres, configure, confirm, engine
 from headrace import (
     ConfigurationError,
     Headrace,
     Job,
+    NotCommitted,
     State,
     StoreError,
     StoreReadOnly,
+    StoreUnavailable,
     UniqueBusy,
 )
 from processes import environment, eventually
@@ -48,12 +50,6 @@ def other(shop: OnPostgres) -> Iterator[Any]:
     """Another connection to the same database."""
     with shop.connect() as connection:
         yield connection
-
-
-@pytest.fixture
-def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.store.postgres.within.UNIQUE_WAIT", 200)
-    monkeypatch.setattr("headrace.store.postgres.database.UNIQUE_WAIT", 200)
 
 
 @contextmanager
@@ -102,17 +98,35 @@ def test_a_twin_that_is_rolled_back_was_none(shop: OnPostgres, other: Any) -> No
     assert shop.states() == [State.READY]
 
 
-@pytest.mark.usefixtures("short_wait")
-def test_a_twin_that_stays_open_is_waited_for_no_longer_than_that(shop: OnPostgres, other: Any) -> None:
+def test_a_twin_that_stays_open_is_waited_for_so_long(shop: OnPostgres, other: Any) -> None:
     twin(shop, shop.connection)
+    impatient = Headrace(f"{shop.app.url}&unique_wait=0.2")
+    call = impatient.task(name="confirm")(confirm).using
     other.execute("INSERT INTO purchase VALUES (1)")
+    began = time.monotonic()
     with pytest.raises(UniqueBusy, match="keep transactions short"):
-        twin(shop, other)
+        call(unique=True, connection=other).enqueue(1)
+    assert 0.2 <= time.monotonic() - began < 1.9
     other.execute("INSERT INTO purchase VALUES (2)")
     other.commit()
     assert shop.purchases() == 2
     with pytest.raises(UniqueBusy, match="keep transactions short"):
-        shop.confirm.using(unique=True).enqueue(1)
+        call(unique=True).enqueue(1)
+    impatient.close()
+
+
+def test_by_default_a_twin_is_waited_for_two_seconds(shop: OnPostgres, other: Any) -> None:
+    twin(shop, shop.connection)
+    began = time.monotonic()
+    with pytest.raises(UniqueBusy):
+        twin(shop, other)
+    assert 2 <= time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("wait", ["soon", "-1", "0", ""])
+def test_a_wait_that_is_none(wait: str) -> None:
+    with pytest.raises(ConfigurationError, match="unique_wait is a number of seconds above 0"):
+        Headrace(f"postgresql:///shop?unique_wait={wait}").failures()
 
 
 def test_a_put_of_the_stores_own_waits_for_a_twin_and_keeps_no_other_from_working(shop: OnPostgres) -> None:
@@ -347,6 +361,24 @@ def test_a_transaction_that_only_reads_is_told_in_words(shop: OnPostgres) -> Non
     shop.execute("SELECT 1")
 
 
+def test_a_connection_that_is_cut_is_told_in_words(shop: OnPostgres) -> None:
+    job = shop.confirm.using(connection=shop.connection).enqueue(1)
+    shop.outside(f"SELECT pg_terminate_backend({shop.connection.info.backend_pid})")
+    with pytest.raises(StoreUnavailable, match="the server ended your transaction"):
+        shop.confirm.using(connection=shop.connection).enqueue(2)
+    with pytest.raises(NotCommitted):
+        job.refresh()
+    assert shop.states() == []
+
+
+def test_an_engine_in_autocommit_mode(shop: OnPostgres) -> None:
+    """SQLAlchemy tells the mode of a connection only if it was set for that one."""
+    autocommit = engine(shop.url).execution_options(isolation_level="AUTOCOMMIT")
+    with autocommit.connect() as connection:
+        shop.confirm.using(connection=connection).enqueue(1)
+    assert shop.results() == [1]
+
+
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_stricter_isolation(shop: OnPostgres, level: str) -> None:
     shop.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
@@ -410,6 +442,7 @@ def test_options_in_sql(shop: OnPostgres) -> None:
     assert shop.app.job(enqueue(shop, '{"run_after": 3600}')).state is State.SCHEDULED
     later = shop.app.job(enqueue(shop, '{"run_after": "2031-01-01T00:00:00Z", "queue": "mail", "sequence": "s"}'))
     assert (later.queue, later.run_after.year) == ("mail", 2031)
+    assert shop.app.job(enqueue(shop, '{"expires": 0.001}')).snapshot.expires is not None
     shop.app.worker().run_until_empty()
     assert child.refresh().state is State.DONE
 

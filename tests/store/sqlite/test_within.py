@@ -62,6 +62,15 @@ def test_the_other_copy_of_sqlite_is_refused_with_the_reason(shop: OnSqlite, tmp
     connection.close()
 
 
+def test_libraries_that_use_the_other_copy_are_refused_with_the_reason(shop: OnSqlite) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    with (
+        sqlalchemy.create_engine("sqlite://").connect() as connection,
+        pytest.raises(ConfigurationError, match="two copies in one process must not share a file"),
+    ):
+        shop.confirm.using(connection=connection).enqueue(1)
+
+
 def test_another_file_is_refused(shop: OnSqlite, tmp_path: Path) -> None:
     for path, words in ((str(tmp_path / "other.db"), "other.db"), (":memory:", "a database in memory")):
         connection = apsw.Connection(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -9,9 +10,10 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.errors import ConfigurationError
+from headrace.store.postgres.statements import UNIQUE_WAIT
 from headrace.store.urls import shown_url
 
-_OPTIONS = {"schema": "headrace", "prepare": "yes", "connections": "10"}
+_OPTIONS = {"schema": "headrace", "prepare": "yes", "connections": "10", "unique_wait": f"{UNIQUE_WAIT / 1000:g}"}
 _LONGEST_NAME = 63
 
 
@@ -22,6 +24,8 @@ class Address(NamedTuple):
     schema: str
     prepare: bool
     connections: int
+    unique_wait: int
+    """Milliseconds that a put waits for an open transaction that has put a job with the same unique key."""
     name: str
 
 
@@ -33,6 +37,10 @@ def parse(url: str) -> Address:
         raise ConfigurationError(f"{shown_url(url)!r}: prepare is yes or no, not {options['prepare']!r}.")
     if not options["connections"].isdigit() or int(options["connections"]) < 1:
         raise ConfigurationError(f"{shown_url(url)!r}: connections is a number from 1, not {options['connections']!r}.")
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", options["unique_wait"]) or not float(options["unique_wait"]):
+        raise ConfigurationError(
+            f"{shown_url(url)!r}: unique_wait is a number of seconds above 0, not {options['unique_wait']!r}."
+        )
     if not 0 < len(options["schema"].encode()) <= _LONGEST_NAME or options["schema"].startswith("pg_"):
         raise ConfigurationError(
             f"{shown_url(url)!r}: a schema has a name of 1 to {_LONGEST_NAME} bytes that does not begin with pg_."
@@ -45,6 +53,6 @@ def parse(url: str) -> Address:
     known.setdefault("fallback_application_name", "headrace")
     known.setdefault("connect_timeout", "10")
     name = f"PostgreSQL at {shown_url(place)}, schema {options['schema']}"
-    return Address(
-        make_conninfo("", **known), options["schema"], options["prepare"] == "yes", int(options["connections"]), name
-    )
+    wait = round(1000 * float(options["unique_wait"]))
+    numbers = (int(options["connections"]), wait)
+    return Address(make_conninfo("", **known), options["schema"], options["prepare"] == "yes", *numbers, name)

@@ -22,7 +22,7 @@ from headrace.records import Ref
 from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
-from headrace.store.postgres.statements import PUTS, READING, RULES, UNIQUE_WAIT, WRITING
+from headrace.store.postgres.statements import PUTS, READING, RULES, WRITING
 from headrace.store.sql.transaction import Guards, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
@@ -49,6 +49,7 @@ class Database:
         self.schema = address.schema
         self.quoted = sql.Identifier(address.schema).as_string(None)
         self.key = zlib.crc32(f"headrace {address.schema}".encode()) - (1 << 31)
+        self.unique_wait = address.unique_wait
         self.clock = clock
         """A test's; None: the server's."""
         self.repeated = 0
@@ -158,8 +159,8 @@ class Database:
     def _begin_with(self, keys: Sequence[str]) -> str:
         """A twin in a caller's open transaction is waited for before this one has a lock that others wait for."""
         array = sql.Literal(list(keys)).as_string(None)
-        wait = f"SET LOCAL lock_timeout = {UNIQUE_WAIT}; SELECT lock_keys({array}); SET LOCAL lock_timeout TO DEFAULT"
-        return f"{self._begin}; {wait}; {self._locks_and_facts}"
+        wait, back = (f"SET LOCAL lock_timeout TO {value}" for value in (self.unique_wait, "DEFAULT"))
+        return f"{self._begin}; {wait}; SELECT lock_keys({array}); {back}; {self._locks_and_facts}"
 
     def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""

@@ -27,6 +27,8 @@ schema. Rows are locked after these: sessions, then jobs by seq.
 """
 NOT_PLAIN = "HR002"
 """The code of the error by which a function takes back what it has written."""
+NOT_HERE = "HR003"
+"""The code of the error by which a function says that a caller's connection leads to another database."""
 WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
 _CONSTANTS = {
@@ -43,6 +45,7 @@ _CONSTANTS = {
     "DUE_AT_ONCE": DUE_AT_ONCE,
     "OK": f"{Verdict.OK:02x}",
     "NOT_PLAIN": NOT_PLAIN,
+    "NOT_HERE": NOT_HERE,
     "SCHEMA": "{SCHEMA}",  # these two are the store's own
     "KEY": "{KEY}",
 }

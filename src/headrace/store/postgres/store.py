@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from psycopg.errors import LockNotAvailable
 
-from headrace.errors import StoreBusy, UniqueBusy
+from headrace.errors import StoreBusy, StoreReadOnly, UniqueBusy
 from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
@@ -104,20 +105,16 @@ class PostgresStore(SqlStore):
         if not isinstance(operation, Within):
             return super().run(operation)
         call = self._call(operation)
-        try:
+        with within.explained(self.database.where):
             found = calling.run(operation.connection, call)
-        except Exception as error:
-            raise within.explain(self.database.where, error) or error from error
         return cast("T", operation.answer(msgspec.json.decode(found)))
 
     async def arun(self, operation: Operation[T]) -> T:
         if not isinstance(operation, Within):
             return await super().arun(operation)
         call = await asyncio.to_thread(self._call, operation)
-        try:
+        with within.explained(self.database.where):
             found = await calling.arun(operation.connection, call)
-        except Exception as error:
-            raise within.explain(self.database.where, error) or error from error
         return cast("T", operation.answer(msgspec.json.decode(found)))
 
     def _call(self, operation: Within[T]) -> calling.Call:
@@ -126,13 +123,15 @@ class PostgresStore(SqlStore):
         if not self._place:
             self._place = self.run(Step(lambda tx: str(tx.value("place")), writes=False))
         clock = self.database.clock
-        return operation.call(self.database.quoted, place=self._place, now=None if clock is None else clock.now())
+        now = None if clock is None else clock.now()
+        return operation.call(self.database.quoted, place=self._place, now=now, wait=str(self.database.unique_wait))
 
     def _run(self, step: Step[T]) -> T:
         if not step.writes:
             found = self.database.read(lambda tx: None if tx.arrived else (step.work(tx),), self._guards)
             if found is None:
-                self._run(Step(lambda _: None))  # brings in what has arrived
+                with suppress(StoreReadOnly):
+                    self._run(Step(lambda _: None))  # brings in what has arrived
                 found = self.database.read(lambda tx: (step.work(tx),), self._guards)
             return found[0]
         try_read_only = step.try_read_only

@@ -7,7 +7,8 @@ in by the rules, in the next transaction of any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.postgres.calling import Call, check, code_of
-from headrace.store.postgres.statements import UNIQUE_WAIT
+from headrace.store.postgres.statements import NOT_HERE
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction, is_plain
@@ -35,16 +36,18 @@ from headrace.store.sql.transaction import Step, Transaction, is_plain
 T = TypeVar("T")
 
 BUSY = (
-    "Another transaction has enqueued a job with the same unique key, and has been open for 2 seconds since. Nothing "
-    "was enqueued. Try again when it has ended, and keep transactions short."
+    "Another transaction has enqueued a job with the same unique key, and did not end while it was waited for. Nothing "
+    "was enqueued. Try again when it has ended, and keep transactions short. (unique_wait=2, in the URL, is how many "
+    "seconds to wait.)"
 )
 ARRIVALS_AT_ONCE = 200
 """How many jobs that have arrived one transaction brings in: about 50 ms, if all are in lanes."""
 
-_ELSEWHERE = {"HR002", "3F000", "42883", "42P01"}
+_ELSEWHERE = {NOT_HERE, "3F000", "42883", "42P01"}
 _MEANINGS: dict[str, Callable[[str, str], HeadraceError]] = {
     "55P03": lambda _, said: UniqueBusy(BUSY),
     "25P02": lambda _, said: StoreError(f"Your transaction has failed before ({said}): roll it back."),
+    "25P01": lambda _, said: ConfigurationError(f"Your connection begins no transactions ({said}): begin one."),
     "25006": lambda where, said: StoreReadOnly(f"{where}: your transaction only reads ({said})."),
     "42501": lambda where, said: StoreReadOnly(
         f"{where}: the user of your connection lacks a right ({said}). docs/transactions.md lists those it needs."
@@ -92,8 +95,7 @@ def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
         return [Put(clashes.get(job.id, job.id), job.id not in clashes) for job in jobs]
 
     special = any(job.require_worker or job.lane is not None for job in jobs)
-    document = {"plain": plain, "others": others, "wait": str(UNIQUE_WAIT)}
-    return Within(connection, "put_within", document, answer, before if special else None)
+    return Within(connection, "put_within", {"plain": plain, "others": others}, answer, before if special else None)
 
 
 def known(connection: object, ids: Sequence[str]) -> Within[list[bool]]:
@@ -111,9 +113,19 @@ def complete(connection: object, lease: tuple[Ref, Token, str], result: bytes | 
     return Within(connection, "complete_within", {"ref": ref, "token": token, "result": result}, bool)
 
 
-def explain(where: str, error: Exception) -> HeadraceError | None:
-    """What an error of the caller's library means; None: it is no error of a database."""
-    code, said = code_of(error), " ".join(str(error).split())
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Have errors of the caller's library in words. What is no error of a database stays as it is."""
+    try:
+        yield
+    except Exception as error:
+        meaning = _meaning(where, code_of(error), " ".join(str(error).split()))
+        if meaning is None:
+            raise
+        raise meaning from error
+
+
+def _meaning(where: str, code: str, said: str) -> HeadraceError | None:
     if not code:
         return None
     if code in _ELSEWHERE:

@@ -81,7 +81,7 @@ $$;
 CREATE FUNCTION check_place(document jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF document->>'place' IS DISTINCT FROM (SELECT place FROM {SCHEMA}.meta) THEN
-        RAISE EXCEPTION 'this is not the database of the store' USING ERRCODE = 'HR002';
+        RAISE EXCEPTION 'this is not the database of the store' USING ERRCODE = '{NOT_HERE}';
     END IF;
 END $$;
 
@@ -134,10 +134,10 @@ DECLARE
         'retries', check_option(options, 'retries', 'count')::bigint,
         'timeout', trunc(1000 * check_option(options, 'timeout', 'seconds')::numeric),
         'keep_result', check_option(options, 'keep_result', 'flag')::boolean,
-        'headers', check_option(options, 'headers', 'texts')::jsonb,
-        'expires', CASE WHEN options ? 'expires'
-            THEN jsonb_build_object('after', trunc(1000 * check_option(options, 'expires', 'seconds')::numeric)) END
+        'headers', check_option(options, 'headers', 'texts')::jsonb
     ));
+    expires jsonb := CASE WHEN options ? 'expires'
+        THEN jsonb_build_object('after', trunc(1000 * check_option(options, 'expires', 'seconds')::numeric)) END;
     job jsonb;
     plain boolean;
     clashes jsonb;
@@ -160,13 +160,14 @@ BEGIN
         'unique_key', key, 'unique_for', trunc(1000 * check_option(options, 'unique_for', 'seconds')::numeric),
         'replace', coalesce(check_option(options, 'on_clash', 'clash') = 'replace', false),
         'tags', coalesce(check_option(options, 'tags', 'list')::jsonb, '[]'),
-        'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
+        'expires', expires, 'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
         'lane', CASE WHEN lane IS NOT NULL THEN jsonb_build_object(
             'key', lane, 'sequence', options ? 'sequence',
             'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
         ) END
     );
-    plain := key IS NULL AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND length(job->>'body') < {INLINE};
+    plain := key IS NULL AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND expires IS NULL
+        AND length(job->>'body') < {INLINE};
     clashes := insert_jobs(
         CASE WHEN plain THEN jsonb_build_array(job) ELSE '[]' END, CASE WHEN plain THEN '[]' ELSE jsonb_build_array(job) END,
         '{UNIQUE_WAIT}', NULL
