@@ -31,6 +31,7 @@ from headrace import (
     StoreUnavailable,
     UniqueBusy,
 )
+from headrace.store.postgres.wakeup import common_channel
 from processes import environment, eventually
 
 psycopg = pytest.importorskip("psycopg")
@@ -247,7 +248,7 @@ def test_subscribers_hear_of_jobs_when_they_are_committed(shop: OnPostgres) -> N
 
 def test_the_commit_notifies(shop: OnPostgres) -> None:
     with psycopg.connect(shop.url, autocommit=True) as listener:
-        listener.execute(f'LISTEN "headrace.{shop.schema}"')
+        listener.execute(f'LISTEN "{common_channel(shop.schema)}"')
         shop.confirm.using(connection=shop.connection, queue="mail").enqueue(1)
         shop.confirm.using(connection=shop.connection, queue="slow", tags=["red"]).enqueue(1)
         assert list(listener.notifies(timeout=0.1)) == []
@@ -257,8 +258,11 @@ def test_the_commit_notifies(shop: OnPostgres) -> None:
 
 def test_a_sleeping_worker_is_woken_by_the_commit(shop: OnPostgres) -> None:
     waiter = shop.app.store.waiter("w", ["default"])
+    elsewhere = shop.app.store.waiter("v", ["mail"])
     try:
         waiter.arm()
+        elsewhere.arm()
+        assert not elsewhere.wait(0.1)
         shop.confirm.using(connection=shop.connection, tags=["red"]).enqueue(1)
         assert not waiter.wait(0.1)
         woken: list[bool] = []
@@ -269,8 +273,10 @@ def test_a_sleeping_worker_is_woken_by_the_commit(shop: OnPostgres) -> None:
         thread.join()
         assert woken == [True]
         assert time.monotonic() - began < 5
+        assert not elsewhere.wait(0.1)
     finally:
         waiter.close()
+        elsewhere.close()
 
 
 DIES = """
@@ -402,79 +408,6 @@ def test_a_connection_to_another_kind_of_server_is_refused(shop: OnPostgres) -> 
         pytest.raises(ConfigurationError, match="this one is to sqlite"),
     ):
         shop.confirm.using(connection=connection).enqueue(1)
-
-
-# -- SQL -----------------------------------------------------------------------------------------------
-
-
-def test_a_trigger_enqueues(shop: OnPostgres) -> None:
-    shop.outside(
-        f"""
-        CREATE OR REPLACE FUNCTION confirm_purchase() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            PERFORM {shop.schema}.enqueue('confirm', jsonb_build_object('number', new.number));
-            RETURN NULL;
-        END $$;
-        CREATE TRIGGER purchased AFTER INSERT ON public.purchase FOR EACH ROW EXECUTE FUNCTION confirm_purchase()
-        """
-    )
-    try:
-        shop.buy(7)
-        assert shop.states() == []
-        shop.commit()
-        assert shop.results() == [7]
-    finally:
-        shop.outside("DROP TRIGGER purchased ON public.purchase")
-
-
-def enqueue(shop: OnPostgres, options: str, args: str = '{"number": 1}') -> str:
-    statement = f"SELECT {shop.schema}.enqueue('confirm', '{args}', '{options}')"
-    return str(shop.outside(statement)[0][0])
-
-
-def test_options_in_sql(shop: OnPostgres) -> None:
-    parent = enqueue(shop, '{"priority": 3, "max_crashes": 1, "retries": 2, "timeout": 3.5, "headers": {"a": "b"}}')
-    job = shop.app.job(parent)
-    assert (job.snapshot.priority, job.snapshot.max_crashes, job.headers) == (3, 1, {"a": "b"})
-    child = shop.app.job(enqueue(shop, f'{{"after": ["{parent}"], "tags": ["red"], "lane": "a", "limit": 2}}'))
-    assert (child.state, child.tags) == (State.BLOCKED, ("red",))
-    assert enqueue(shop, '{"unique_key": "k"}') == enqueue(shop, '{"unique_key": "k"}')
-    assert shop.confirm.using(unique_key="k").enqueue(1).id == enqueue(shop, '{"unique_key": "k"}')
-    assert shop.app.job(enqueue(shop, '{"run_after": 3600}')).state is State.SCHEDULED
-    later = shop.app.job(enqueue(shop, '{"run_after": "2031-01-01T00:00:00Z", "queue": "mail", "sequence": "s"}'))
-    assert (later.queue, later.run_after.year) == ("mail", 2031)
-    assert shop.app.job(enqueue(shop, '{"expires": 0.001}')).snapshot.expires is not None
-    shop.app.worker().run_until_empty()
-    assert child.refresh().state is State.DONE
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("[]", "options is an object"),
-        ('{"colour": "red"}', "does not know the option colour"),
-        ('{"queue": "a*"}', "is not a value for queue"),
-        ('{"queue": ""}', "is not a value for queue"),
-        ('{"priority": 2000000}', "is not a value for priority"),
-        ('{"max_crashes": 0}', "is not a value for max_crashes"),
-        ('{"timeout": 0}', "is not a value for timeout"),
-        ('{"tags": "red"}', "is not a value for tags"),
-        ('{"headers": {"a": 1}}', "is not a value for headers"),
-        ('{"run_after": -1}', "is not a value for run_after"),
-        ('{"on_clash": "replace"}', "need unique_key"),
-        ('{"if_failed": "run"}', "if_failed needs after"),
-        ('{"limit": 1}', "limit needs lane"),
-        ('{"sequence": "s", "lane": "a"}', "a sequence has no lane"),
-    ],
-)
-def test_wrong_options_in_sql(shop: OnPostgres, options: str, words: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match=words):
-        enqueue(shop, options)
-    assert shop.states() == []
-
-
-def test_wrong_arguments_in_sql(shop: OnPostgres) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="args is an object"):
-        enqueue(shop, "{}", "[1]")
 
 
 # -- the page ------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from headrace.store.postgres.arrays import Texts
 from headrace.store.postgres.database import Connection, Database, abandoned
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
 from headrace.store.wakeup import Pokes, areadable, readable
-from headrace.values.glob import as_regex, is_glob
+from headrace.values.glob import any_fits, as_regex, is_glob
 
 log = logging.getLogger("headrace.store")
 
@@ -95,7 +95,9 @@ class Listener:
 
     def _pass_on(self, channel: str, words: str) -> None:
         if channel == self.common:
-            self._stir_all()
+            for sleeper in list(self._waiters.values()):
+                if any_fits(sleeper.queues, words):
+                    sleeper.wake()
         elif (waiter := self._waiters.get(int(words))) is not None:
             waiter.wake()
 
@@ -119,7 +121,7 @@ class Listener:
 
 
 def common_channel(schema: str) -> str:
-    """Where transactions of programs notify that do not look for sleepers."""
+    """Where callers' transactions, which do not look for sleepers, notify of a queue that has work."""
     return f"headrace {schema}"[:63]
 
 
@@ -145,6 +147,8 @@ class Sleeper:
         self._kind = kind
         self._look = look
         self._pass_on = pass_on
+        self.queues = queues
+        """What a worker serves."""
         self._about = (
             Texts(name for name in queues if not is_glob(name)),
             Texts(f"^(?:{as_regex(name)})$" for name in queues if is_glob(name)),

@@ -1,0 +1,90 @@
+"""The function `enqueue` of the schema: for triggers, psql and programs in other languages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.callers import OnPostgres
+from headrace import State
+
+psycopg = pytest.importorskip("psycopg")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[OnPostgres]:
+    made = OnPostgres(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_trigger_enqueues(shop: OnPostgres) -> None:
+    shop.outside(
+        f"""
+        CREATE OR REPLACE FUNCTION confirm_purchase() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM {shop.schema}.enqueue('confirm', jsonb_build_object('number', new.number));
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER purchased AFTER INSERT ON public.purchase FOR EACH ROW EXECUTE FUNCTION confirm_purchase()
+        """
+    )
+    try:
+        shop.buy(7)
+        assert shop.states() == []
+        shop.commit()
+        assert shop.results() == [7]
+    finally:
+        shop.outside("DROP TRIGGER purchased ON public.purchase")
+
+
+def enqueue(shop: OnPostgres, options: str, args: str = '{"number": 1}') -> str:
+    statement = f"SELECT {shop.schema}.enqueue('confirm', '{args}', '{options}')"
+    return str(shop.outside(statement)[0][0])
+
+
+def test_options_in_sql(shop: OnPostgres) -> None:
+    parent = enqueue(shop, '{"priority": 3, "max_crashes": 1, "retries": 2, "timeout": 3.5, "headers": {"a": "b"}}')
+    job = shop.app.job(parent)
+    assert (job.snapshot.priority, job.snapshot.max_crashes, job.headers) == (3, 1, {"a": "b"})
+    child = shop.app.job(enqueue(shop, f'{{"after": ["{parent}"], "tags": ["red"], "lane": "a", "limit": 2}}'))
+    assert (child.state, child.tags) == (State.BLOCKED, ("red",))
+    assert enqueue(shop, '{"unique_key": "k"}') == enqueue(shop, '{"unique_key": "k"}')
+    assert shop.confirm.using(unique_key="k").enqueue(1).id == enqueue(shop, '{"unique_key": "k"}')
+    assert shop.app.job(enqueue(shop, '{"run_after": 3600}')).state is State.SCHEDULED
+    later = shop.app.job(enqueue(shop, '{"run_after": "2031-01-01T00:00:00Z", "queue": "mail", "sequence": "s"}'))
+    assert (later.queue, later.run_after.year) == ("mail", 2031)
+    assert shop.app.job(enqueue(shop, '{"expires": 0.001}')).snapshot.expires is not None
+    shop.app.worker().run_until_empty()
+    assert child.refresh().state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("[]", "options is an object"),
+        ('{"colour": "red"}', "does not know the option colour"),
+        ('{"queue": "a*"}', "is not a value for queue"),
+        ('{"queue": ""}', "is not a value for queue"),
+        ('{"priority": 2000000}', "is not a value for priority"),
+        ('{"max_crashes": 0}', "is not a value for max_crashes"),
+        ('{"timeout": 0}', "is not a value for timeout"),
+        ('{"tags": "red"}', "is not a value for tags"),
+        ('{"headers": {"a": 1}}', "is not a value for headers"),
+        ('{"run_after": -1}', "is not a value for run_after"),
+        ('{"on_clash": "replace"}', "need unique_key"),
+        ('{"if_failed": "run"}', "if_failed needs after"),
+        ('{"limit": 1}', "limit needs lane"),
+        ('{"sequence": "s", "lane": "a"}', "a sequence has no lane"),
+    ],
+)
+def test_wrong_options_in_sql(shop: OnPostgres, options: str, words: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=words):
+        enqueue(shop, options)
+    assert shop.states() == []
+
+
+def test_wrong_arguments_in_sql(shop: OnPostgres) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="args is an object"):
+        enqueue(shop, "{}", "[1]")
