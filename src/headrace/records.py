@@ -113,11 +113,9 @@ class NewJob(Spec, frozen=True, kw_only=True, gc=False):
     """Ids of jobs that must be done first; `delay` then counts from that moment. One that is not there is done."""
     if_failed: IfFailed = IfFailed.FAIL
     schedule: str | None = None
-    """Name of the schedule that it belongs to."""
     tick: int | None = None
     """Which tick of the schedule it is for: the time that was meant, whatever jitter or lateness made of it."""
     data: bytes | None = None
-    """Data to begin with."""
 
 
 class Put(Struct, frozen=True, gc=False):
@@ -137,6 +135,25 @@ class Take(Struct, frozen=True, gc=False):
     """False: empty the first queue before the next. True: one from each in turn, in the order given."""
     grace: int = 0
     """How many milliseconds this worker needs to start a job of a lane with a rate, if that is more than usual."""
+
+
+class Extras(Struct, frozen=True, kw_only=True, gc=False):
+    """What only some leases have: of jobs that come after others, of schedules, rates, damage, other systems."""
+
+    after: tuple[str, ...] = ()
+    """Ids of the jobs that it came after, or of the children that it waited for."""
+    tick: int | None = None
+    problem: str = ""
+    """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
+    resumed: bool = False
+    """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
+    attempt_limit: int | None = None
+    """How many attempts the store itself allows; None: only the worker counts them."""
+    start_within: int | None = None
+    """Its lane has a rate: it starts within so many milliseconds after the take was sent, or is given back."""
+
+
+NO_EXTRAS = Extras()
 
 
 class Lease(Struct, gc=False):
@@ -161,22 +178,11 @@ class Lease(Struct, gc=False):
     priority: int = 0
     created: int = 0
     due: int = 0
-    """When it was due to run."""
     deferred_since: int | None = None
     """Since when it has been put off because no worker that took it knew its task."""
     spare: bool = False
     cancelled: bool = False
-    after: tuple[str, ...] = ()
-    """Ids of the jobs that it came after, or of the children that it waited for."""
-    tick: int | None = None
-    problem: str = ""
-    """Why it cannot be run: what the store has about it cannot be read. It is to be settled as `BROKEN`."""
-    resumed: bool = False
-    """It has waited for children (`Kind.WAITING`): they are what is in `after`."""
-    attempt_limit: int | None = None
-    """How many attempts the store itself allows; None: only the worker counts them."""
-    start_within: int | None = None
-    """Its lane has a rate: it starts within so many milliseconds after the take was sent, or is given back."""
+    extras: Extras = NO_EXTRAS
 
 
 class Kind(IntEnum):
@@ -226,7 +232,6 @@ class Outcome(Struct, kw_only=True, gc=False):
     error: bytes | None = None
     group: str | None = None
     note: str = ""
-    """A few words for the history."""
     after: tuple[str, ...] = ()
     """For `WAITING`: the jobs to wait for."""
     began: int | None = None
@@ -326,35 +331,40 @@ class HistoryRecord(Struct, frozen=True, gc=False):
     worker: str = ""
 
 
-class Snapshot(Spec, frozen=True, kw_only=True, gc=False):
+class Ran(Spec, frozen=True, kw_only=True, gc=False):
+    """What the runs of a job have come to so far."""
+
+    attempts: int = 0
+    crashes: int = 0
+    token: Token = 0
+    worker: str = ""
+    """Name of the session that runs it, or ran it last."""
+    started: int | None = None
+    finished: int | None = None
+    data: bytes | None = None
+    progress: tuple[float, float] | None = None
+    result: bytes | None = None
+    result_dropped: bool = False
+    """It had a result, which is no longer kept."""
+    error: bytes | None = None
+    group: str | None = None
+    deferred_since: int | None = None
+
+
+class Snapshot(Ran, frozen=True, kw_only=True, gc=False):
     """A job as it was at one moment."""
 
     id: str
     state: State
     created: int
     due: int
-    started: int | None = None
-    finished: int | None = None
-    attempts: int = 0
-    crashes: int = 0
-    token: Token = 0
-    worker: str = ""
-    """Name of the session that runs it, or ran it last."""
-    data: bytes | None = None
-    progress: tuple[float, float] | None = None
-    result: bytes | None = None
-    error: bytes | None = None
-    group: str | None = None
     cancelling: bool = False
     unique_key: str | None = None
-    deferred_since: int | None = None
     after: tuple[str, ...] = ()
     """Ids of the jobs that it came after, or waits for."""
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None
-    result_dropped: bool = False
-    """It had a result, which is no longer kept."""
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -447,7 +457,6 @@ class Definition(Spec, frozen=True, kw_only=True):
     offset: int = 0
     """All ticks are so much later than the rule says."""
     max_runs: int | None = None
-    """How many jobs it puts before it is over."""
     carry_data: bool = False
     """The data that a run leaves is given to the next."""
     declared_by: str | None = None
@@ -465,20 +474,17 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
     name: str
     definition: Definition
     version: int = 0
-    """Grows with every change."""
     created: int = 0
     paused: bool = False
     next: int | None = None
     """When it ticks next. None: never again, or when its job has come to an end (`Definition.follows`)."""
     runs: int = 0
-    """How many jobs it has put."""
     last_tick: int | None = None
     last_job: str | None = None
     started: int | None = None
     finished: int | None = None
     """Where the next time depends on its last job: when that began and ended, until it has been worked out."""
     data: bytes | None = None
-    """What the last run left for the next."""
 
 
 class Tick(Struct, frozen=True, kw_only=True):

@@ -159,7 +159,7 @@ def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: Manua
     job = look(store, "p")
     assert (job.state, job.due) == (State.READY, clock.now())
     again = worker.take_one()
-    assert (again.id, again.after, again.data, again.attempts) == ("p", ("a", "b"), b"D", 0)
+    assert (again.id, again.extras.after, again.data, again.attempts) == ("p", ("a", "b"), b"D", 0)
     assert again.token > lease.token
     assert "waiting" in told(store, "p")
 
@@ -168,17 +168,17 @@ def test_a_job_waits_for_its_children(store: Store, worker: Worker, clock: Manua
 def test_a_lease_says_whether_its_job_has_waited_for_children(store: Store, worker: Worker) -> None:
     put(store, "x")
     put(store, "p", after=("x",))
-    assert not worker.run_one().resumed
+    assert not worker.run_one().extras.resumed
     lease = worker.take_one()
-    assert (lease.after, lease.resumed) == (("x",), False)
+    assert (lease.extras.after, lease.extras.resumed) == (("x",), False)
     put(store, "a")
     worker.settle(lease, Kind.WAITING, after=("a",))
     worker.run_one()
     for kind in (Kind.AGAIN, Kind.RELEASED, Kind.FAILED):
         lease = worker.run_one(kind)
-        assert (lease.after, lease.resumed) == (("a",), True)
+        assert (lease.extras.after, lease.extras.resumed) == (("a",), True)
     store.run(store.revive(["p"]))
-    assert worker.take_one().resumed
+    assert worker.take_one().extras.resumed
 
 
 @pytest.mark.parametrize("end", ["cancel", "delete"])

@@ -39,7 +39,7 @@ def test_a_done_parent_stays_while_its_child_waits_and_runs(store: Store, worker
     assert state(store, "c") is State.READY
     c = worker.take_one()
     assert sweep_later(store, clock) == 0
-    assert [look(store, i).result for i in c.after] == [b"1", b"2"]
+    assert [look(store, i).result for i in c.extras.after] == [b"1", b"2"]
     worker.settle(c)
     assert sweep_later(store, clock) == 3
 
@@ -143,7 +143,7 @@ def test_children_stay_for_the_job_that_waited_for_them(store: Store, worker: Wo
     assert sweep_later(store, clock) == 1
     assert not exists(store, "before")
     lease = worker.take_one()
-    assert (lease.id, lease.after, sweep_later(store, clock)) == ("parent", ("x", "y"), 0)
+    assert (lease.id, lease.extras.after, sweep_later(store, clock)) == ("parent", ("x", "y"), 0)
     worker.settle(lease)
     assert sweep_later(store, clock) == 3
 

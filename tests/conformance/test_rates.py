@@ -131,20 +131,20 @@ def test_a_lease_says_how_soon_it_starts(
 ) -> None:
     put(store, "a", "b", lane=Lane("k", rate=1, per=per))
     (lease,) = take(worker, grace)
-    assert lease.start_within == within
-    assert worker.exchange(take=worker.asks(9), number=worker.number).leases[0].start_within == within
+    assert lease.extras.start_within == within
+    assert worker.exchange(take=worker.asks(9), number=worker.number).leases[0].extras.start_within == within
     assert look(store, "b").due == clock.now() + 2 * within + per
 
 
 def test_only_a_rate_says_how_soon_a_job_starts(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", lane=Lane("k", limit=3))
-    assert worker.take_one().start_within is None
+    assert worker.take_one().extras.start_within is None
     put(store, "b", lane=SLOW)
     lease = worker.take_one()
-    assert lease.start_within == WITHIN
+    assert lease.extras.start_within == WITHIN
     put(store, "c", lane=Lane("k", limit=3))
     worker.settle(lease, Kind.AGAIN)
-    assert {lease.id: lease.start_within for lease in worker.take(9)} == {"b": None, "c": None}
+    assert {lease.id: lease.extras.start_within for lease in worker.take(9)} == {"b": None, "c": None}
 
 
 def test_what_never_started_is_not_counted(store: Store, worker: Worker, clock: ManualClock) -> None:
@@ -190,7 +190,7 @@ def test_a_worker_that_needs_long_does_not_let_later_starts_be_forgotten(
     slow = worker.exchange(take=type(asked)(asked.queues, 1, grace=400)).leases
     clock.advance(10)
     quick = worker.take(9)
-    assert [lease.start_within for lease in (*slow, *quick)] == [400, 395]
+    assert [lease.extras.start_within for lease in (*slow, *quick)] == [400, 395]
     for lease in (*slow, *quick):
         worker.settle(lease)
     store.run(store.delete(["a", "b", "c"]))
@@ -228,12 +228,12 @@ class Delays:
         self.later(self.random.choice((3, 10, 40)), self.send, worker)
 
     def start(self, worker: Worker, lease: Lease, sent: int) -> None:
-        assert lease.start_within is not None
-        if self.clock.now() - sent > lease.start_within:
+        assert lease.extras.start_within is not None
+        if self.clock.now() - sent > lease.extras.start_within:
             self.given_back += 1
             worker.settle(lease, Kind.RELEASED)
         else:  # and from the look at the clock to the first line of the task it takes a moment, too
-            self.starts.append(self.clock.now() + self.random.choice((0, 0, 0, 5, lease.start_within)))
+            self.starts.append(self.clock.now() + self.random.choice((0, 0, 0, 5, lease.extras.start_within)))
             self.left -= 1
             self.later(self.random.choice((50, 120)), self.done, worker, lease, self.clock.steady())
 

@@ -133,9 +133,9 @@ def test_every_tick_gets_one_job_with_its_time(store: Store, worker: Worker, clo
     assert (job.task, job.body, job.priority, job.max_crashes, job.options) == ("task", LARGE, 4, 9, b"O")
     assert len(job.id) == 32
     lease = worker.take_one()
-    assert (lease.id, lease.tick, lease.body) == (job.id, NOON + MINUTE, LARGE)
+    assert (lease.id, lease.extras.tick, lease.body) == (job.id, NOON + MINUTE, LARGE)
     again = worker.exchange(take=worker.asks(1), number=worker.number)
-    assert [lease.tick for lease in again.leases] == [NOON + MINUTE]
+    assert [lease.extras.tick for lease in again.leases] == [NOON + MINUTE]
     record = seen(store)
     assert (record.runs, record.last_tick, record.last_job) == (1, NOON + MINUTE, job.id)
     assert (record.next, record.version) == (NOON + 2 * MINUTE, 2)
@@ -143,7 +143,7 @@ def test_every_tick_gets_one_job_with_its_time(store: Store, worker: Worker, clo
 
 def test_a_job_that_is_no_schedules_has_none(store: Store, worker: Worker) -> None:
     put(store, "a")
-    assert (look(store, "a").schedule, look(store, "a").tick, worker.take_one().tick) == (None, None, None)
+    assert (look(store, "a").schedule, look(store, "a").tick, worker.take_one().extras.tick) == (None, None, None)
 
 
 @pytest.mark.parametrize("data", [b"D", b"", LARGE])
@@ -276,7 +276,7 @@ def test_jobs_of_a_schedule_take_their_turns_in_a_lane(store: Store, worker: Wor
     assert [job.state for job in jobs(store)] == [State.READY, State.BLOCKED]
     (first,) = worker.take(5)
     worker.settle(first)
-    assert [lease.tick for lease in worker.take(5)] == [NOON + MINUTE]
+    assert [lease.extras.tick for lease in worker.take(5)] == [NOON + MINUTE]
     assert [job.lane for job in jobs(store)] == [Lane("k", limit=1)] * 2
 
 
@@ -351,7 +351,7 @@ def test_many_tickers_in_any_order_give_each_tick_one_job_and_never_early(
         assert all(job.tick <= highest for name in names for job in jobs(store, name) if job.state is State.READY)
     worker = Worker(store, clock)
     for lease in worker.take(10_000):
-        assert lease.tick <= highest
+        assert lease.extras.tick <= highest
     tick_all(store)
     for name in names:
         found = ticks(store, name)

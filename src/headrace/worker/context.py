@@ -87,7 +87,7 @@ class Context:
     @property
     def tick(self) -> datetime | None:
         """Which time of its schedule the job is for, however late it runs. None: it is of no schedule."""
-        return as_datetime(self._run.lease.tick)
+        return as_datetime(self._run.lease.extras.tick)
 
     @property
     def data(self) -> Any:
@@ -104,12 +104,12 @@ class Context:
     def after(self) -> list[Job[Any]]:
         """The jobs that this one came after (`using(after=...)`), or that its last run waited for (`WaitFor`)."""
         app = self._app
-        return [app.job(job_id) for job_id in self._run.lease.after]
+        return [app.job(job_id) for job_id in self._run.lease.extras.after]
 
     @property
     def children(self) -> list[Job[Any]]:
         """The jobs that its last run waited for (`WaitFor`); none on the first run."""
-        return self.after if self._run.lease.resumed else []
+        return self.after if self._run.lease.extras.resumed else []
 
     def results(self, failed: WithFailed = "raise") -> list[Any]:
         """What those in `after` returned, in the order in which they are there.
@@ -118,13 +118,13 @@ class Context:
         `JobNotFound`; leave it out ("skip"); or have None in its place ("none").
         """
         store = self._app.store
-        found = [job for ids in thousands(self._run.lease.after) for job in store.run(store.get(ids))]
+        found = [job for ids in thousands(self._run.lease.extras.after) for job in store.run(store.get(ids))]
         return self._returned(found, failed)
 
     async def aresults(self, failed: WithFailed = "raise") -> list[Any]:
         """The same, from async code."""
         store = self._app.store
-        found = [job for ids in thousands(self._run.lease.after) for job in await store.arun(store.get(ids))]
+        found = [job for ids in thousands(self._run.lease.extras.after) for job in await store.arun(store.get(ids))]
         return self._returned(found, failed)
 
     def _returned(self, found: list[Snapshot | None], failed: WithFailed) -> list[Any]:

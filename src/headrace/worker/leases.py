@@ -246,7 +246,7 @@ class Leases:
             self.wake()
 
     def _learn_start(self, run: Run, start_by: int, outcome: Outcome) -> None:
-        self._session.asking.started(start_by - (run.lease.start_within or 0), outcome)
+        self._session.asking.started(start_by - (run.lease.extras.start_within or 0), outcome)
         if self.left is not None and outcome.kind is Kind.RELEASED and outcome.began is None:
             self.left += 1
 
@@ -274,10 +274,10 @@ class Leases:
             run = Run(lease, task, channel)
             if in_jobs:
                 run.sure_until = session.sure_until
-            if lease.start_within is not None:
-                run.start_by = session.asked + lease.start_within
-            if lease.problem:
-                self.outcomes.append(quarantine(run, lease.problem))
+            if lease.extras.start_within is not None:
+                run.start_by = session.asked + lease.extras.start_within
+            if lease.extras.problem:
+                self.outcomes.append(quarantine(run, lease.extras.problem))
             elif task is None:
                 self.outcomes.append(put_off(run, reply.now))
             elif isinstance(executor := choose(lease, task), str):

@@ -132,7 +132,7 @@ def _refusal(run: Run, task: Task[Any, Any], error: BaseException) -> str | None
         retries, bound = ASKED_RETRIES, "a task without retries="
     if run.attempt > retries:
         return f"{bound} allows {f'{retries} of them' if retries else 'none'}"
-    limit = run.lease.attempt_limit
+    limit = run.lease.extras.attempt_limit
     return f"its store allows {limit} attempts in all" if limit is not None and run.attempt >= limit else None
 
 

@@ -170,7 +170,7 @@ class Session:
 
     def find_out_when(self, reply: ExchangeReply) -> None:
         """Leases of a rate that were waited for were handed out some time after the request, by the store's clock."""
-        held = [(lease.ref, lease.token, lease.id) for lease in reply.leases if lease.start_within is not None]
+        held = [(lease.ref, lease.token, lease.id) for lease in reply.leases if lease.extras.start_within is not None]
         if held:
             renewal = self.insist(self.store.renew(self.id, held))
             self.asked = self._sent - (renewal.now - reply.now)

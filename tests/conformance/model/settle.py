@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.errors import StaleRequest
-from headrace.records import ExchangeReply, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
+from headrace.records import ExchangeReply, Extras, Kind, Lease, Outcome, Ref, Report, State, Take, Token, Verdict
 
 from .core import Core, Step
 from .records import Job, Session
@@ -114,5 +114,6 @@ class Exchange(Core):
         return next((job for job in self.jobs.values() if job.ref == ref), None)
 
     def _lease(self, job: Job) -> Lease:
-        same = [name for name in Lease.__struct_fields__ if name not in ("cancelled", "problem", "attempt_limit")]
-        return Lease(**{name: getattr(job, name) for name in same}, cancelled=job.cancelling)
+        extras = Extras(after=job.after, resumed=job.resumed, tick=job.tick, start_within=job.start_within)
+        same = [name for name in Lease.__struct_fields__ if name not in ("cancelled", "extras")]
+        return Lease(**{name: getattr(job, name) for name in same}, cancelled=job.cancelling, extras=extras)

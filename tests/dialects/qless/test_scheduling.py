@@ -108,7 +108,7 @@ def test_an_occurrence_is_the_job_of_its_schedule_whoever_made_it(
     (job,) = store.run(store.find(Filter(schedule="s"))).jobs
     assert (job.id, job.schedule, job.tick, job.body) == (f"{jid}-1", "s", 1_020_000, b'{"n":[]}')
     (lease,) = store.run(store.exchange("s1", 1, (), Take(("q",), 5))).leases
-    assert (lease.id, lease.tick, lease.options) == (f"{jid}-1", 1_020_000, b'{"retries":1,"timeout":5000}')
+    assert (lease.id, lease.extras.tick, lease.options) == (f"{jid}-1", 1_020_000, b'{"retries":1,"timeout":5000}')
     record = seen(store)
     assert (record.runs, record.last_job, record.last_tick, record.next) == (1, f"{jid}-1", 1_020_000, 1_080_000)
 

@@ -24,7 +24,7 @@ def touched(store: RedisStore, clock: ManualClock, program: str, parents: int) -
     worker.exchange([outcome(lease) for lease in leases[1:]])
     assert look(store, child).after == ids
     (lease,) = worker.take(1)
-    assert (lease.id, lease.after) == (child, ids)
+    assert (lease.id, lease.extras.after) == (child, ids)
     worker.settle(lease)
     assert not any(f"{store.keys.prefix}after" in words for words in commands), "that list grows"
     return len(commands), read + sum(len(word) for words in commands for word in words)

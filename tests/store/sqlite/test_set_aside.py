@@ -73,8 +73,8 @@ def work_all(worker: Worker, clock: ManualClock) -> list[str]:
     done: list[str] = []
     for _ in range(10):
         leases = worker.take(10)
-        worker.exchange([outcome(lease, Kind.BROKEN if lease.problem else Kind.DONE) for lease in leases])
-        done += [lease.id for lease in leases if not lease.problem]
+        worker.exchange([outcome(lease, Kind.BROKEN if lease.extras.problem else Kind.DONE) for lease in leases])
+        done += [lease.id for lease in leases if not lease.extras.problem]
         clock.advance(1_000)
     return done
 

@@ -27,6 +27,7 @@ from headrace.options import Overrides
 from headrace.records import (
     Charge,
     ExchangeReply,
+    Extras,
     Kind,
     Lease,
     Outcome,
@@ -221,7 +222,7 @@ class Exchanges:
             options=None if limit is None else _encode(Overrides(timeout=limit)),
             data=data,
             attempts=tries,
-            attempt_limit=MOST_TRIES,
+            extras=Extras(attempt_limit=MOST_TRIES),
             priority=found.priority - DEFAULT_PRIORITY,
             created=mapping.milliseconds_of(found.created) or 0,
             due=mapping.milliseconds_of(found.next_run) or 0,

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.errors import Unsupported
 from headrace.options import decode_overrides
-from headrace.records import Charge, HistoryRecord, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
+from headrace.records import Charge, Extras, HistoryRecord, Kind, Lease, NewJob, Outcome, Report, Snapshot, State
 from headrace.store.facets import Circumstances, DayStats, Edit, QueueControl, Tally
 from headrace.values.codec import decode_error
 
@@ -160,14 +160,16 @@ def lease(job: dict[str, Any], *, spare: bool, lower_first: bool) -> Lease:
         data=data,
         attempts=max(0, whole(job["retries"]) - whole(job["remaining"])),
         max_crashes=whole(job["retries"]) + 1,
-        attempt_limit=whole(job["retries"]) + 1,
         priority=-priority if lower_first else priority,
         created=milliseconds(history[0]["when"]),
         due=milliseconds(history[0]["when"]),
         deferred_since=milliseconds(job["deferred"]) if job["deferred"] else None,
         spare=spare,
-        after=_after(job),
-        tick=milliseconds(history[0]["when"]) if job["spawned_from_jid"] else None,
+        extras=Extras(
+            after=_after(job),
+            tick=milliseconds(history[0]["when"]) if job["spawned_from_jid"] else None,
+            attempt_limit=whole(job["retries"]) + 1,
+        ),
     )
 
 

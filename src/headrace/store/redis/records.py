@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Expiry, HistoryRecord, IfFailed, Lane, Lease, Snapshot
+from headrace.records import Expiry, Extras, HistoryRecord, IfFailed, Lane, Lease, Snapshot
 from headrace.store.facets import EventRecord, LaneSnapshot, QueueControl
 from headrace.store.redis.layout import (
     CANCELLING,
@@ -139,8 +139,9 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
             found.deferred_since = story.deferred_since
         if flags & MORE:
             more = _more(large)
-            found.after, found.tick, found.resumed = _parents(large), more.tick, more.resumed
-            found.start_within = more.start_within
+            found.extras = Extras(
+                after=_parents(large), tick=more.tick, resumed=more.resumed, start_within=more.start_within
+            )
     found.body = large.get(b"b", b"") if flags & LARGE_BODY else record[body_at:end]
     return found
 
@@ -155,7 +156,7 @@ def broken_lease(job_id: bytes, record: bytes, problem: str) -> Lease:
         queue = task = ""
     return Lease(
         arrival_high << 32 | arrival, token, name(job_id), task, queue, b"", None, None, attempts, crashes, max_crashes,
-        priority, problem=problem,
+        priority, extras=Extras(problem=problem),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.records import Lease, Take
+from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
 from headrace.store.facets import QueueControl
 from headrace.store.sql import admission, lanes, queues, relations, schedules
@@ -200,15 +200,25 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
+_WITH_EXTRAS = AFTER | RECURRING | LANED
+
+
+def _extras(tx: Transaction, ref: int, flags: int) -> Extras:
+    return Extras(
+        after=relations.parents(tx, ref) if flags & AFTER else (),
+        tick=schedules.of_job(tx, ref).tick if flags & RECURRING else None,
+        resumed=flags & RESUMED != 0,
+        start_within=lanes.start_within(tx, ref) if flags & LANED else None,
+    )
+
+
 def leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     """From the columns of the statement `line`, in their order."""
     return [
         Lease(
             ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0, relations.parents(tx, ref) if flags & AFTER else (),
-            schedules.of_job(tx, ref).tick if flags & RECURRING else None,
-            resumed=flags & RESUMED != 0, start_within=lanes.start_within(tx, ref) if flags & LANED else None,
+            flags & SPARE != 0, flags & CANCELLING != 0, _extras(tx, ref, flags) if flags & _WITH_EXTRAS else NO_EXTRAS,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
