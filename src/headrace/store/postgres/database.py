@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq, sql
 
 from headrace import crashpoints
-from headrace.errors import MaybeApplied, StoreUnavailable
+from headrace.errors import MaybeApplied
 from headrace.records import Ref
 from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
@@ -32,6 +32,8 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
+CONNECTIONS_TO_TRY = 3
+MAYBE = "{}: the connection broke before the answer came. It may or may not have been done."
 INTRODUCE = frozenset({"control_set", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
 
@@ -93,34 +95,36 @@ class Database:
         adapt(connection)
         return connection
 
-    def borrow(self, work: Callable[[Connection], T], repeatable: Callable[[], bool] = lambda: True) -> T:
-        """Do some work on a connection that no other thread uses. A broken one is not used again.
+    def borrow(self, work: Callable[[Connection], T], unsure: Callable[[], bool] = lambda: False) -> T:
+        """Do some work on a connection that no other thread uses; once more on others if it breaks.
 
-        `repeatable`: whether the work may be done once more on another connection, should this one break.
+        `unsure`: whether the work may have been done although the connection broke, and must not be done twice.
         """
         with self._room:
-            while True:
-                try:
-                    connection, fresh = self._idle.pop(), False
-                except IndexError:
-                    connection, fresh = self.connect(), True
+            for left in reversed(range(CONNECTIONS_TO_TRY)):
+                connection = self._idle.pop() if self._idle else self.connect()
                 try:
                     answer = work(connection)
                 except psycopg.Error as error:
                     broken = connection.broken or connection.closed
                     self._give_back(connection)
-                    if broken and not fresh and repeatable():  # it was idle too long, or the server was restarted
-                        self._forget_idle()
-                        continue
-                    raise troubles.explain(self.where, error) from error
+                    if not broken:
+                        raise troubles.explain(self.where, error) from error
+                    self._forget_idle()  # the server was restarted, or has cut all of them
+                    if unsure():
+                        raise MaybeApplied(MAYBE.format(self.where)) from error
+                    if not left:
+                        raise troubles.explain(self.where, error) from error
                 except Exception:
                     self._give_back(connection)
                     raise
                 except BaseException:  # interrupted, nobody knows where
                     connection.close()
                     raise
-                self._give_back(connection)
-                return answer
+                else:
+                    self._give_back(connection)
+                    return answer
+        raise AssertionError
 
     def _give_back(self, connection: Connection) -> None:
         if connection.info.transaction_status != pq.TransactionStatus.IDLE:
@@ -186,12 +190,7 @@ class Database:
                 crashpoints.reach("commit.after")
             return answer, tx
 
-        try:
-            return self.repeat(lambda: self.borrow(inside, lambda: not committing))
-        except StoreUnavailable as error:
-            if committing:
-                raise MaybeApplied(f"{error} It may or may not have been done.") from error
-            raise
+        return self.repeat(lambda: self.borrow(inside, lambda: committing))
 
     def repeat(self, work: Callable[[], T]) -> T:
         """Again and again, as long as it is rolled back because of others, but not for ever."""

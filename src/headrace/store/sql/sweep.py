@@ -18,7 +18,7 @@ from headrace.store.sql.lanes import Placement
 from headrace.store.sql.put import erase
 from headrace.store.sql.schedules import next_tick
 from headrace.store.sql.settle import take_away
-from headrace.store.sql.transaction import Session, Step, Transaction
+from headrace.store.sql.transaction import Session, Step, Transaction, run_out
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -260,7 +260,10 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
         if returned >= table.LEASES_AT_ONCE:
             more = True
             break
-        if tx.row(Session, "session_get", (session_id,)).closed is None:
+        session = tx.row(Session, "session_get", (session_id,))
+        if session.closed is None:
+            if not run_out(tx, session.seen, session.timeout) and not tx.guards.visibly_dead(session_id):
+                continue  # seen since `dead` looked, where others write at the same time
             given_back = table.close_session(tx, session_id, None, take_away)
             closed += 1
         else:

@@ -49,7 +49,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock({KEY}, {PUTS});
     INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, is_full, stops, queues, patterns, job)
     VALUES (_id, _channel, _pid, _kind, TRUE, _full <> 0, 0, _queues, _patterns, _job)
-    ON CONFLICT (id) DO UPDATE SET armed = TRUE, is_full = _full <> 0
+    ON CONFLICT (id) DO UPDATE SET armed = TRUE, is_full = _full <> 0, pid = _pid
     RETURNING known.stops INTO found;
     RETURN found;
 END $$;
