@@ -332,3 +332,10 @@ def test_a_flushed_script_is_loaded_again(client: Client, qless: Recorder) -> No
     client("queues")
     qless.redis.script_flush()
     assert json.loads(client("queues")) == {}
+
+
+def test_no_password_is_shown() -> None:
+    with closing(Client("redis://:hunter2@localhost/0", hostname="me", password="hunter3")) as client:
+        assert client.url == "redis://:hunter2@localhost/0"
+        assert "hunter" not in repr(client) + repr(vars(client))
+        assert "hunter" not in repr(vars(client.named("other")))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
+
+from headrace.store.urls import HiddenUrl
 
 from .driver import call, open_driver
 from .events import Events
@@ -27,9 +29,12 @@ class Client:
     <Queue mail>
     """
 
+    url = HiddenUrl()
+
     def __init__(self, url: str = "redis://localhost:6379", hostname: str | None = None, **redis_kwargs: Any) -> None:
         self.url = url
-        self._redis_kwargs = redis_kwargs
+        self._open: Callable[[str], Client] = lambda name: Client(url, name, **redis_kwargs)
+        """(`vars()` shows no password of either.)"""
         # Below us replies are bytes, which we decode: they may be in any encoding.
         self.driver, options = open_driver(url, **redis_kwargs | {"decode_responses": False})
         self.lower_first = options.get("priority") == "lower-first"
@@ -50,7 +55,7 @@ class Client:
 
     def named(self, worker_name: str) -> Client:
         """Another client of the same installation, which speaks under another name."""
-        return Client(self.url, worker_name, **self._redis_kwargs)
+        return self._open(worker_name)
 
     def close(self) -> None:
         """Let go of all connections."""
