@@ -34,7 +34,7 @@ FOUND_BY = {
     "PassesTheTurnOnWithARetry": 54,
     "RevivesOverTheKeyOfAnother": 118,
     "SettlesForAnySession": 35,
-    "UsesReferencesAgain": 293,
+    "UsesReferencesAgain": 511,
 }
 """Which history found a mutant that most of them miss. It is played first; if it misses, all are played."""
 
