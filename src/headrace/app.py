@@ -31,6 +31,7 @@ from headrace.transactions import block, connection_for, looking_for, open_block
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
+from headrace.values.signatures import takes_keywords_of
 
 if TYPE_CHECKING:
     from headrace.ops.settings import AppSettings
@@ -322,6 +323,7 @@ class Headrace(StoreHolder, Hooks):
         """A handle on the job with this id. Nothing is looked up before you ask."""
         return Job(self, job_id)
 
+    @takes_keywords_of(query_of)
     def jobs(self, **wanted: Unpack[JobQuery]) -> Iterator[Job[Any]]:
         """Jobs that fit all that is given, newest first, fetched page by page. See `JobQuery`.
 
@@ -337,6 +339,7 @@ class Headrace(StoreHolder, Hooks):
         query = query_of(self.store, **wanted)
         return (Job(self, found.id, snapshot=found) for page in pages(self.store, query) for found in page)
 
+    @takes_keywords_of(query_of)
     def ajobs(self, **wanted: Unpack[JobQuery]) -> AsyncIterator[Job[Any]]:
         """The same for `async for`."""
         query = query_of(self.store, **wanted)
@@ -419,14 +422,14 @@ class Headrace(StoreHolder, Hooks):
 
         return Queue(self, name)
 
+    @takes_keywords_of(filter_of)
     def events(self, *, timeout: Duration | None = None, **wanted: Unpack[EventQuery]) -> Events:
         """What happens to jobs from now on, one event after the other. Without `timeout` it waits for ever.
 
         `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
         done, failed, retried, deferred, released, crashed, moved, waiting, cancelling, cancelled, revived, edited,
-        deleted, lost, taken back. `tracked`: only of tracked jobs. `timeout`: end after so long
-        without an event that fits. An event `missed` says that some were lost: the reader was slow, or the store was
-        away.
+        deleted, lost, taken back. `tracked`: only of tracked jobs. `timeout`: end after so long without an event that
+        fits. An event `missed` says that some were lost: the reader was slow, or the store was away.
 
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task(name="greet")
@@ -440,6 +443,7 @@ class Headrace(StoreHolder, Hooks):
         """
         return Events(self.store, filter_of(**wanted), timeout)
 
+    @takes_keywords_of(filter_of)
     def aevents(self, *, timeout: Duration | None = None, **wanted: Unpack[EventQuery]) -> AsyncEvents:
         """The same for `async for`. It listens from the first step on, or from `async with app.aevents() as events`."""
         return AsyncEvents(self.store, filter_of(**wanted), timeout)

@@ -15,6 +15,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import cli
+from headrace.events import EventQuery, filter_of
 from headrace.job import Job
 from headrace.options import (
     OF_CALL,
@@ -31,6 +32,7 @@ from headrace.options import (
 from headrace.records import Definition, Lease, Spec
 from headrace.schedules import ScheduleEdits
 from headrace.store.facets import Edit
+from headrace.store.paging import JobQuery, query_of
 from headrace.task import Task
 from headrace.worker.context import Context
 
@@ -87,6 +89,21 @@ def test_editing_a_schedule_is_written_out_as_declared() -> None:
     assert set(written) < set(ScheduleEdits.__annotations__)
     for name in editable("schedule"):
         assert written[name] == types_of(JobOptions)[name], name
+
+
+@pytest.mark.parametrize(
+    ("method", "source", "query"),
+    [
+        *((method, query_of, JobQuery) for method in (Headrace.jobs, Headrace.ajobs)),
+        *((method, filter_of, EventQuery) for method in (Headrace.events, Headrace.aevents)),
+    ],
+)
+def test_what_jobs_and_events_are_asked_by_is_written_out(method: Any, source: Any, query: Any) -> None:
+    """In `help()`, as type checkers see it."""
+    shown, meant = (inspect.signature(each).parameters for each in (method, source))
+    keywords = {name: each for name, each in meant.items() if each.kind is each.KEYWORD_ONLY}
+    assert {name: shown[name] for name in shown if name not in {"self", "timeout"}} == keywords
+    assert {name: types_of(source)[name] for name in keywords} == types_of(query)
 
 
 def test_a_task_has_a_value_for_each_of_its_options() -> None:
