@@ -26,10 +26,9 @@ WHOLE_INDEXES = {
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
     "done_since": "counts up to a limit",
-    "done_together": "reads a list that it is given",
-    "drop_blobs": "reads a list that it is given",
-    "drop_results": "reads a list that it is given",
-    "ended_first": "reads the first entry",
+    "ended_some": "reads the first entries",
+    "above": "goes through what it has found",
+    "edges_above": "counts up to a limit",
     "event_any": "reads the first row",
     "event_newest": "looks into a table with a row per table",
     "failures": "counts the failed ones, which are bounded",
@@ -49,6 +48,11 @@ WHOLE_INDEXES = {
 }
 SORTED = {
     "counts": "groups what it counts",
+    "jobs_by_id": "sorts the jobs that it is given",
+    "laned_heads": "sorts the heads of some lanes",
+    "lane_starts": "has few starts of each lane",
+    "lanes_some": "sorts the lanes that it is given",
+    "above": "meets each job once",
     "culprit_first": "sorts the culprits of one job",
     "failures": "sorts the groups by their sizes",
     "stat_flatten": "groups the histograms of a day",
@@ -70,7 +74,8 @@ def plan(store: SqliteStore, name: str) -> list[str]:
 def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: str) -> None:
     steps = plan(store, name)
     if name not in WHOLE_INDEXES:
-        assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
+        given = "VIRTUAL TABLE", "CONSTANT ROW"  # a list that it is given is read whole
+        assert not [step for step in steps if step.startswith("SCAN") and not any(part in step for part in given)]
     if name not in SORTED:
         assert not [step for step in steps if "TEMP B-TREE" in step]
 
@@ -89,11 +94,20 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("schedule_page", "(name>?)"),
         ("recurring_of", "INTEGER PRIMARY KEY (rowid=?)"),
         ("ready_queues", "COVERING INDEX job_ready (queue>?)"),
-        ("head", "INDEX job_ready (queue=?)"),
+        ("ready_line", "INDEX job_ready (queue=?)"),
         ("queue_running", "COVERING INDEX job_held (session=? AND queue=?)"),
         ("edges_down", "INDEX edge_parent (parent=? AND rowid>? AND rowid<?)"),
-        ("has_edges", "COVERING INDEX edge_child (child=?)"),
-        ("laned_head", "COVERING INDEX laned_place (lane=? AND place=?)"),
+        ("waiting", "COVERING INDEX edge_child (child=?)"),
+        ("waiting_besides", "COVERING INDEX edge_child (child=?)"),
+        ("above", "COVERING INDEX edge_child (child=?)"),
+        ("laned_heads", "COVERING INDEX laned_place (lane=? AND place=?)"),
+        ("lanes_some", "(queue=? AND key=?)"),
+        ("lane_starts", "PRIMARY KEY (lane=? AND number>? AND number<?)"),
+        ("jobs_by_id", "(id=?)"),
+        ("jobs_by_seq", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("held_some", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("unspare", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("last_lines", "COVERING INDEX history_job (job=?)"),
         ("laned_ahead", "COVERING INDEX laned_place (lane=? AND place=? AND (rank,due)<(?,?))"),
         ("laned_due", "COVERING INDEX laned_due (due<?)"),
         ("lanes_idle", "INDEX lane_idle (forget_at<?)"),
@@ -105,7 +119,7 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("stat_kept", "PRIMARY KEY (day=? AND queue=?)"),
         ("done", "INTEGER PRIMARY KEY (rowid=?)"),
         ("done_together", "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"),
-        ("settle", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("job_set", "INTEGER PRIMARY KEY (rowid=?)"),
         ("session_get", "(id=?)"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -23,7 +24,7 @@ from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
 from headrace.store.postgres.statements import PUTS, READING, RULES, WRITING
-from headrace.store.sql.transaction import Guards, Transaction
+from headrace.store.sql.transaction import Guards, Outdated, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
 
@@ -198,7 +199,8 @@ class Database:
             try:
                 return work()
             except Exception as error:
-                if not isinstance(error.__cause__, troubles.PASSES) or attempt == ATTEMPTS:
+                passes = isinstance(error, Outdated) or isinstance(error.__cause__, troubles.PASSES)
+                if not passes or attempt == ATTEMPTS:
                     raise
             self.repeated += 1
             time.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
@@ -306,3 +308,9 @@ class PostgresTransaction(Transaction):
 
     def array(self, numbers: Sequence[Ref]) -> object:
         return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)
+
+    def texts(self, texts: Sequence[str]) -> object:
+        return Texts(texts)
+
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
+        return json.dumps(pairs)

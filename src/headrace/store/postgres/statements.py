@@ -54,6 +54,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     # A subquery that locks might be run more than once by a join; an array is made once.
     (r"\bIN \(\s*(SELECT [^()]* /\*skip\*/)\s*\)", r"= ANY (ARRAY(\1))"),
     (r"json_each\(\?(\d+)/\*text\*/\)", r"unnest($\1::text[]) AS each(value)"),
+    (r"json_each\(\?(\d+)/\*pairs\*/\)", r"jsonb_array_elements($\1::jsonb) AS each(value)"),
     (r"json_each\(\?(\d+)\)", r"unnest($\1::bigint[]) AS each(value)"),
     (r"LIMIT \?(\d+)", r"LIMIT nullif($\1, -1)"),
     (r"\?(\d+)", r"$\1"),

@@ -7,7 +7,7 @@ in by the rules, in the next transaction of any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
@@ -157,19 +157,16 @@ def admit(tx: Transaction) -> None:
     """Bring in jobs that have arrived, in the order of their arrival."""
     found = [_Arrival(*row) for row in tx.rows("arrivals", (ARRIVALS_AT_ONCE,))]
     for at, together in groupby(found, itemgetter(1)):
-        puts.bring_in(tx, list(_readable(tx, together)), at)
+        # Their transactions are committed: they are there, whichever jobs have their keys.
+        puts.bring_in(tx, puts.with_free_keys(tx, [_readable(arrival) for arrival in together]), at)
     tx.execute("arrivals_delete", (tx.array([arrival.seq for arrival in found]),))
 
 
-def _readable(tx: Transaction, arrivals: Iterable[_Arrival]) -> Iterable[NewJob]:
-    for arrival in arrivals:
-        try:
-            job = _decode(arrival.job)
-        except ValueError:  # another program has written it: workers say what is wrong with it
-            job = NewJob(id=arrival.id, task="unreadable", body=arrival.job)
-        if job.unique_key is not None and puts.make_way(tx, job) is not None:
-            job = replace(job, unique_key=None)  # its transaction is committed: it is there, whatever has the key
-        yield job
+def _readable(arrival: _Arrival) -> NewJob:
+    try:
+        return _decode(arrival.job)
+    except ValueError:  # another program has written it: workers say what is wrong with it
+        return NewJob(id=arrival.id, task="unreadable", body=arrival.job)
 
 
 def locking(jobs: Sequence[NewJob], operation: Operation[T]) -> Operation[T]:

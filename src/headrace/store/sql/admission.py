@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.records import Expiry
 from headrace.store import limits
-from headrace.store.sql import history, lanes, schedules, stats
+from headrace.store.sql import history, lanes, schedules
 from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
@@ -20,106 +19,93 @@ from headrace.store.sql.codes import (
     READY,
     RECURRING,
     REMOVED,
-    RUNNING,
     SCHEDULED,
 )
-from headrace.store.sql.lanes import Placement, placement
 from headrace.store.sql.transaction import EVERYONE, Transaction
+from headrace.store.sql.working_set import Job, WorkingSet, working
 
 
-def enter(tx: Transaction, job: Placement, due: int, *, was_due: bool = False) -> None:
+def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> None:
     """Where a job that wants to run goes. `was_due`: it is given back, and stands in line whatever the clock says."""
-    later = due > tx.now and not was_due
-    tx.news(job.queue, EVERYONE if later else 1)
-    waits = bool(job.flags & AFTER and tx.rows("has_edges", (job.seq,)))
+    later = due > work.now and not was_due
+    work.tx.news(job.queue, EVERYONE if later else 1)
+    waits = bool(job.flags & AFTER) and work.relations.waits(job.seq)
     if job.flags & EXPIRES:
-        tx.execute("expiry_begin", (job.seq, None if waits else due))
+        work.write("expiry_begin", job.seq, None if waits else due)
     if waits:
-        tx.execute("stand", (job.seq, BLOCKED, due))
+        job.state, job.due = BLOCKED, due
         if job.flags & LANED:
-            lanes.admit(tx, job.seq, job.queue)
+            lanes.admit(work, job)
     elif job.flags & LANED:
-        lanes.enter(tx, job, due, later)
+        lanes.enter(work, job, due, later)
     else:
-        tx.execute("stand", (job.seq, SCHEDULED if later else READY, due))
+        job.state, job.due = SCHEDULED if later else READY, due
 
 
-def end_of_run(tx: Transaction, job: Placement, queue: str, due: int, *, was_due: bool = False) -> None:
-    """A job that ran wants to run again, perhaps in another queue."""
-    change_queue(tx, job, queue)
-    enter(tx, job._replace(queue=queue), due, was_due=was_due)
-
-
-def change_queue(tx: Transaction, job: Placement, queue: str) -> None:
+def change_queue(work: WorkingSet, job: Job, queue: str) -> None:
     """Out of its place in its lane; into the lane of the same key if the queue is another."""
     if job.flags & LANED:
         if queue == job.queue:
-            lanes.step_out(tx, job.seq, queue)
+            lanes.step_out(work, job)
         else:
-            lanes.part(tx, job.seq, job.queue)
-            lanes.join(tx, job.seq, queue)
+            lanes.part(work, job)
+    if queue != job.queue:
+        job.queue = queue
+        if job.flags & LANED:
+            lanes.join(work, job)
 
 
-def ended(tx: Transaction, job: Placement, how: int) -> None:
-    """A job has come to an end: whom does that concern?"""
+def ended(work: WorkingSet, job: Job, how: int) -> None:
+    """A job has come to an end: which others does that concern?"""
     if job.flags & PRECEDES:
-        tx.execute("ended_note", (job.seq, job.id, how))
+        work.write("ended_note", job.seq, job.id, how)
     if job.flags & LANED:
-        lanes.part(tx, job.seq, job.queue)
+        lanes.part(work, job)
     if job.flags & RECURRING:
-        schedules.hear(tx, job.seq)
+        schedules.hear(work, job)
     if job.flags & EXPIRES:
-        tx.execute("expiry_end", (job.seq,))
+        work.write("expiry_end", job.seq)
 
 
-def fail(tx: Transaction, job: Placement, group: str, error: bytes) -> None:
-    """A job fails without a run, or for what its run would wait for."""
-    tx.execute("fail_waiting", (job.seq, tx.now, group, error))
-    if job.state != RUNNING:
-        history.remember_sudden_end(tx, job.seq, "failed", group)
-    tx.happened(job.seq, "failed", group)
-    tx.ended.append(job.id)
-    stats.count(tx, job.queue, tx.now, FAILURES)
-    ended(tx, job, FAILED)
+def fail(work: WorkingSet, job: Job, group: str, error: bytes, *, ran: bool = False) -> None:
+    """A job fails without a run; or, if it `ran`, for what its run would wait for."""
+    job.state, job.finished, job.error, job.failure = FAILED, work.now, error, group
+    if not ran:
+        history.remember_sudden_end(work, job, "failed", group)
+    work.happened(job, "failed", group)
+    work.tx.ended.append(job.id)
+    work.count(job.queue, work.now, FAILURES)
+    ended(work, job, FAILED)
 
 
-def let_expire(tx: Transaction, job: Placement, expires: Expiry) -> None:
+def let_expire(work: WorkingSet, job: Job, expires: Expiry) -> None:
     """By when a job must have started. When it goes into line, `enter` works out when that is."""
-    tx.execute("expiry_put", (job.seq, expires.at, expires.after, expires.at))
+    work.write("expiry_put", job.seq, expires.at, expires.after, expires.at)
+    job.flags |= EXPIRES
 
 
-def expires_no_more(tx: Transaction, job: Placement) -> Placement:
+def expires_no_more(work: WorkingSet, job: Job) -> None:
     """A job has started, or was revived."""
-    tx.execute("expiry_delete", (job.seq,))
-    tx.execute("flag_expires", (job.seq, 0))
-    return job._replace(flags=job.flags & ~EXPIRES)
+    if job.flags & EXPIRES:
+        work.write("expiry_delete", job.seq)
+        job.flags &= ~EXPIRES
 
 
-def expire(tx: Transaction, found: Sequence[tuple[Any, ...]]) -> int:
-    """Fail jobs that have not started in time, from rows of placements. Returns how many these are."""
-    for row in found:
-        fail(tx, Placement(*row), limits.EXPIRED, limits.own_error(limits.NOT_STARTED))
-    return len(found)
+def expire(work: WorkingSet, job: Job) -> None:
+    """A job has not started in time."""
+    fail(work, job, limits.EXPIRED, limits.own_error(limits.NOT_STARTED))
 
 
-def removed(tx: Transaction, seq: int) -> None:
-    """A job is about to be removed, from whatever state."""
-    job = placement(tx, seq)
-    if job.flags & AFTER:
-        tx.execute("edges_delete", (seq,))
-        tx.execute("culprits_delete", (seq,))
-        tx.execute("followers_delete", (seq,))
-        tx.execute("relation_delete", (seq,))
+def remove(work: WorkingSet, job: Job) -> None:
+    """A job goes, from whatever state. If it is done, its durations stay in the statistics."""
     if job.flags & PRECEDES:
-        tx.execute("ended_note", (seq, job.id, DONE if job.state == DONE else REMOVED))
-    if job.flags & LANED:
-        if job.state < DONE:
-            lanes.part(tx, seq, job.queue)
-        tx.execute("laned_delete", (seq,))
-    if job.flags & RECURRING:
-        if job.state < DONE:
-            schedules.hear(tx, seq)
-        tx.execute("delete_recurring", (seq,))
+        work.write("ended_note", job.seq, job.id, DONE if job.state == DONE else REMOVED)
+    if job.state < DONE:
+        if job.flags & LANED:
+            lanes.part(work, job)
+        if job.flags & RECURRING:
+            schedules.hear(work, job)
+    work.remove(job)
 
 
 DUE_AT_ONCE = 1_000
@@ -133,13 +119,22 @@ def promote(tx: Transaction, own: Sequence[str], any_lane: bool) -> None:
     The worker's own queues come first, each with its share, so that none waits behind all others.
     """
     left, of_lanes = DUE_AT_ONCE, LANED_AT_ONCE
+    due: list[int] = []
     for queue in own:
         left -= tx.change("promote_queue", (tx.now, queue, DUE_AT_ONCE // len(own)))
-        if any_lane and of_lanes:
-            share = min(of_lanes, max(1, LANED_AT_ONCE // len(own)))
-            for row in tx.rows("lanes_due", (tx.now, queue, share)):
-                lanes.fall_due(tx, Placement(*row))
-                of_lanes -= 1
+        if any_lane and len(due) < of_lanes:
+            share = min(of_lanes - len(due), max(1, LANED_AT_ONCE // len(own)))
+            due += [seq for (seq,) in tx.rows("lanes_due", (tx.now, queue, share))]
     tx.execute("promote", (tx.now, left))
-    for (seq,) in tx.rows("laned_due", (tx.now, of_lanes)) if any_lane else ():
-        lanes.fall_due(tx, placement(tx, seq))
+    if any_lane:
+        _fall_due(tx, due)
+        _fall_due(tx, [seq for (seq,) in tx.rows("laned_due", (tx.now, of_lanes - len(due)))])
+
+
+def _fall_due(tx: Transaction, seqs: Sequence[int]) -> None:
+    if seqs:
+        with working(tx) as work:
+            jobs = work.load(seqs)
+            work.lanes.load(jobs)
+            for job in jobs:
+                lanes.fall_due(work, job)

@@ -18,8 +18,6 @@ from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.sql import lanes, relations
 from headrace.store.sql import put as puts
-from headrace.store.sql.lanes import find_job
-from headrace.store.sql.relations import KeyHolder
 from headrace.store.sql.transaction import Step, Steps, Transaction, is_plain, run_out
 
 AT_ONCE = 1_000
@@ -184,13 +182,11 @@ def _forget(tx: Transaction, batch: int) -> bool:
 
 def _found(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
     """What became of jobs that another process has brought in."""
-    answers = []
-    for job in jobs:
-        holder = None
-        if job.unique_key is not None and find_job(tx, job.id) is None:
-            holder = tx.maybe_row(KeyHolder, "unique_holder", (job.unique_key,))
-        answers.append(Put(job.id, True) if holder is None else Put(holder.id, False))
-    return answers
+    there = {job_id for _, job_id in tx.rows("seqs", (tx.texts([job.id for job in jobs]),))}
+    lost = [job for job in jobs if job.unique_key is not None and job.id not in there]
+    holders: dict[str, str] = dict(tx.rows("key_holders", (tx.texts([str(job.unique_key) for job in lost]),)))
+    clashes = {job.id: holders[key] for job in lost if (key := job.unique_key) is not None and key in holders}
+    return [Put(clashes[job.id], False) if job.id in clashes else Put(job.id, True) for job in jobs]
 
 
 # -- sweeps ------------------------------------------------------------------------------------------

@@ -3,116 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from headrace.records import Expiry, Kind, Outcome
+from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sql import admission, history, lanes, relations
-from headrace.store.sql.codes import AFTER, DONE, EXPIRES, RUNNING, TRACKED
-from headrace.store.sql.lanes import Placement, find_job
-from headrace.store.sql.settle import set_body, settle
-from headrace.store.sql.transaction import Session, Transaction
+from headrace.store.sql import admission, dependents, history, lanes, relations
+from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED
+from headrace.store.sql.outcomes import Holder, load, set_body, settle
+from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.working_set import Job, WorkingSet, working
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
-    answers = [_edit_one(tx, job_id, change) for job_id in ids]
-    relations.work_off(tx)
+    with working(tx) as work:
+        jobs = [job for job in work.load_ids(ids) if _waits(job)]
+        work.load_around(jobs)
+        work.relations.load(job.seq for job in jobs if job.flags & AFTER)
+        if change.queue is not None:
+            laned = [work.lanes.laned(job.seq).definition for job in jobs if job.flags & LANED]
+            work.lanes.make_all({(change.queue, lane.key): lane for lane in reversed(laned)})
+        answers = [_edit_one(work, job_id, change) for job_id in ids]
+    dependents.work_off(tx)
     return answers
+
+
+def _waits(job: Job) -> bool:
+    return job.state != RUNNING and job.state < DONE
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
     waits = relations.depend(tx, job_id, add, remove)
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return waits
 
 
-def _edit_one(tx: Transaction, job_id: str, change: Edit) -> bool:
-    job = find_job(tx, job_id)
-    if job is None or job.state == RUNNING or job.state >= DONE:
+def _edit_one(work: WorkingSet, job_id: str, change: Edit) -> bool:
+    job = work.find(job_id)
+    if job is None or not _waits(job):
         return False
-    tx.execute("edit", (job.seq, change.queue, change.priority, change.options, change.data))
+    if change.options is not None or change.data is not None:
+        work.write("edit", job.seq, change.options, change.data)
     if change.body is not None:
-        set_body(tx, job.seq, job_id, change.body)
+        set_body(work, job, change.body)
     if change.expires is not None:
-        job = _edit_expiry(tx, job, change.expires)
-    history.edited(tx, job.seq, limits.what_changes(change))
-    if (change.queue, change.priority, change.run_at, change.delay) == (None, None, None, None):
-        return True
+        admission.let_expire(work, job, change.expires)
+        waits = job.flags & AFTER and work.relations.waits(job.seq)
+        work.write("expiry_begin", job.seq, None if waits else lanes.own_due(work, job))
+    moves = (change.queue, change.priority, change.run_at, change.delay) != (None, None, None, None)
+    due = _new_due(work, job, change) if moves else job.due
     queue = change.queue or job.queue
-    due = _new_due(tx, job, change)
-    admission.change_queue(tx, job, queue)
-    priority = job.priority if change.priority is None else change.priority
-    admission.enter(tx, job._replace(queue=queue, priority=priority), due)
+    if moves:
+        admission.change_queue(work, job, queue)
+    if change.priority is not None:
+        job.priority = change.priority
+    history.edited(work, job, limits.what_changes(change))
+    if moves:
+        admission.enter(work, job, due)
     return True
 
 
-def _edit_expiry(tx: Transaction, job: Placement, expires: Expiry) -> Placement:
-    admission.let_expire(tx, job, expires)
-    tx.execute("flag_expires", (job.seq, EXPIRES))
-    waits = job.flags & AFTER and relations.waits(tx, job.seq)
-    tx.execute("expiry_begin", (job.seq, None if waits else lanes.own_due(tx, job)))
-    return job._replace(flags=job.flags | EXPIRES)
-
-
-def _new_due(tx: Transaction, job: Placement, change: Edit) -> int:
+def _new_due(work: WorkingSet, job: Job, change: Edit) -> int:
     if change.run_at is None and change.delay is None:
-        return lanes.own_due(tx, job)
-    if job.flags & AFTER:
-        waits = bool(tx.rows("has_edges", (job.seq,)))
-        tx.execute("relation_delay", (job.seq, change.delay if waits else None))
-    return change.run_at if change.run_at is not None else tx.now + (change.delay or 0)
-
-
-class _Held(NamedTuple):
-    """A job that runs."""
-
-    seq: int
-    token: int
-    session: int
+        return lanes.own_due(work, job)
+    if job.flags & AFTER and (relation := work.relations.get(job.seq)) is not None:
+        relation.delay = change.delay if work.relations.waits(job.seq) else None
+    return change.run_at if change.run_at is not None else work.now + (change.delay or 0)
 
 
 def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = [_take_back_one(tx, job_id) for job_id in ids]
-    relations.work_off(tx)
+    answers = []
+    with working(tx) as work:
+        running = [job for job in work.load_ids(ids) if job.state == RUNNING]
+        outcomes = {job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED) for job in running}
+        load(work, list(outcomes.values()))
+        for job_id in ids:
+            job = work.find(job_id)
+            answers.append(job is not None and job.state == RUNNING and job.session is not None)
+            if job is not None and job.session is not None and answers[-1]:
+                settle(work, Holder(job.session, job.worker or ""), outcomes[job_id], 0, what="taken back")
+                job.token += 1
+                tx.stop = True
+    dependents.work_off(tx)
     return answers
-
-
-def _take_back_one(tx: Transaction, job_id: str) -> bool:
-    held = tx.maybe_row(_Held, "running_by_id", (job_id,))
-    if held is None:
-        return False
-    session = tx.row(Session, "session_by_seq", (held.session,))
-    settle(tx, session, Outcome(ref=held.seq, token=held.token, id=job_id, kind=Kind.RELEASED), 0, what="taken back")
-    tx.execute("bump_token", (held.seq,))
-    tx.stop = True
-    return True
 
 
 def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
     """Change the words on jobs; one that is both removed and added stays."""
-    known = []
-    for job_id in ids:
-        job = find_job(tx, job_id)
-        known.append(job is not None)
-        if job is not None:
-            for word in remove:
-                tx.execute("tag_remove", (job.seq, word))
-            for word in add:
-                tx.execute("tag_add", (job_id, word))
-            tx.execute("tag_mark", (job.seq,))
-    return known
+    with working(tx) as work:
+        jobs = work.load_ids(ids)
+        for statement, words in (("tag_remove", remove), ("tag_add", add)):
+            if words and jobs:
+                tx.change_many(statement, [(job.seq, word) for job in jobs for word in words])
+        tagged = {seq for (seq,) in tx.rows("tagged", (tx.array([job.seq for job in jobs]),))}
+        for job in jobs:
+            job.flags = (job.flags & ~TAGGED) | (TAGGED if job.seq in tagged else 0)
+        return [work.find(job_id) is not None for job_id in ids]
 
 
 def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
-    known = []
-    for job_id in ids:
-        job = find_job(tx, job_id)
-        known.append(job is not None)
-        if job is not None:
-            tx.execute("track" if on else "untrack", (job.seq,))
-            tx.execute("track_mark", (job.seq, TRACKED if on else 0))
-    return known
+    with working(tx) as work:
+        jobs = work.load_ids(ids)
+        for job in jobs:
+            job.flags = (job.flags & ~TRACKED) | (TRACKED if on else 0)
+        if on and jobs:
+            tx.change_many("track", [(job.seq,) for job in jobs])
+        elif jobs:
+            tx.execute("untrack", (tx.array([job.seq for job in jobs]),))
+        return [work.find(job_id) is not None for job_id in ids]
 
 
 def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:

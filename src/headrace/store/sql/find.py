@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from headrace.records import Counts, Expiry, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.store.history import complete_history
-from headrace.store.sql import schedules
 from headrace.store.sql.codes import (
     AFTER,
     BODY,
@@ -27,9 +26,29 @@ from headrace.store.sql.codes import (
     TRACKED,
     UNIQUE,
 )
-from headrace.store.sql.lanes import find_job, laned
-from headrace.store.sql.relations import parents
+from headrace.store.sql.lanes import laned
+from headrace.store.sql.relation_rows import decode
 from headrace.store.sql.transaction import Transaction
+
+
+class Placement(NamedTuple):
+    """Where a job is."""
+
+    seq: int
+    queue: str
+    state: int
+    flags: int
+
+
+def find_job(tx: Transaction, job_id: str) -> Placement | None:
+    return tx.maybe_row(Placement, "placement", (job_id,))
+
+
+class Recurrence(NamedTuple):
+    """The schedule of a job, and its tick."""
+
+    schedule: str
+    tick: int | None
 
 
 class _Found(NamedTuple):
@@ -74,7 +93,7 @@ def _found(
         body = large_value(tx, seq, BODY)
     if flags & LARGE_RESULT:
         result = large_value(tx, seq, RESULT)
-    recurrence = schedules.of_job(tx, seq) if flags & RECURRING else None
+    recurrence = tx.row(Recurrence, "recurring_of", (seq,)) if flags & RECURRING else None
     snapshot = Snapshot(
         id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
         created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
@@ -86,7 +105,7 @@ def _found(
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
         schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
-        after=parents(tx, seq) if flags & AFTER else (),
+        after=decode(tx.value("parents_of", (seq,))) if flags & AFTER else (),
         lane=laned(tx, seq).definition if flags & LANED else None,
         expires=tx.row(StoredExpiry, "expiry_get", (seq,)).definition if flags & EXPIRES else None,
     )  # fmt: skip

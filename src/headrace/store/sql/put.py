@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from headrace.errors import NoWorkers
-from headrace.records import NewJob, Put
+from headrace.records import Lane, NewJob, Put
 from headrace.store import limits
-from headrace.store.sql import admission, history, lanes, relations, schedules, stats
+from headrace.store.sql import admission, dependents, history, lanes, relations
 from headrace.store.sql.codes import (
     AFTER,
     BODY,
@@ -16,21 +18,16 @@ from headrace.store.sql.codes import (
     DONE,
     EXPIRES,
     FAILED,
-    HISTORY,
     LANED,
     LARGE_BODY,
-    LARGE_RESULT,
-    MORE,
-    PRECEDES,
     RECURRING,
     RUNNING,
     TAGGED,
-    TRACKED,
     UNIQUE,
 )
-from headrace.store.sql.lanes import Placement, find_job
 from headrace.store.sql.sessions import live_listeners
-from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction, is_plain, plain_row
+from headrace.store.sql.transaction import EVERYONE, INLINE, Outdated, Transaction, is_plain, plain_row
+from headrace.store.sql.working_set import Job, Recurrence, WorkingSet, working
 
 
 def _row(job: NewJob, now: int) -> tuple[object, ...]:
@@ -61,8 +58,11 @@ def bring_in(tx: Transaction, jobs: Sequence[NewJob], now: int, parents: int = l
     if not tx.listened and all(map(is_plain, jobs)):
         return put_plain(tx, jobs, now)
     _note_work(tx, jobs)
-    answers = [_put_one(tx, job, now, parents) for job in jobs]
-    relations.work_off(tx)
+    answers: list[Put] = []
+    while len(answers) < len(jobs):
+        with working(tx) as work:
+            answers += _put_some(work, jobs[len(answers) :], now, parents)
+    dependents.work_off(tx)
     return answers
 
 
@@ -86,122 +86,167 @@ def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
             raise NoWorkers(f"No live worker listens to queue {queue!r} and knows task {task!r}. Nothing was enqueued.")
 
 
-def _put_one(tx: Transaction, job: NewJob, now: int, parents: int) -> Put:
-    if job.unique_key is not None:
-        if find_job(tx, job.id) is not None:
-            return Put(job.id, True)  # a repeat, whatever has become of the job or its key
-        clash = make_way(tx, job)
-        if clash is not None:
-            return Put(clash, False)
-    if tx.change("put", _row(job, now)):
-        if tx.listened:
-            tx.happened(tx.row(Placement, "placement_by_id", (job.id,)).seq, "created")
-        if len(job.body) > INLINE:
-            tx.execute("blob_put", (job.id, BODY, job.body))
-        for tag in job.tags:
-            tx.execute("tag_add", (job.id, tag))
-        if job.schedule is not None:
-            schedules.note(tx, job)
-        if job.data is not None:
-            tx.execute("set_data", (job.id, job.data))
-        if job.expires is not None or job.lane is not None or relations.is_related(job):
-            place = tx.row(Placement, "placement_by_id", (job.id,))
-            if job.expires is not None:
-                admission.let_expire(tx, place, job.expires)
-            relations.arrive(tx, place, job, parents)
-    if job.unique_key is not None:
-        until = None if job.unique_for is None else now + job.unique_for
-        tx.execute("unique_take", (job.unique_key, until, job.id))
-    return Put(job.id, True)
-
-
-def make_way(tx: Transaction, job: NewJob) -> str | None:
-    """Clear the way for a unique job, or name the job that stands in it."""
-    holder = tx.maybe_row(relations.KeyHolder, "unique_holder", (job.unique_key,))
-    if holder is not None and (holder.state < DONE or (holder.until is not None and holder.until > tx.now)):
-        if not job.replace or holder.state == RUNNING or holder.state >= DONE:
-            return holder.id
-        tx.happened(holder.seq, "deleted", "replaced")
-        remove(tx, holder.seq, holder.state, holder.flags)
-    return None
-
-
-def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = [_cancel_one(tx, job_id) for job_id in ids]
-    relations.work_off(tx)
+def _put_some(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int) -> list[Put]:
+    """Insert the first of these jobs: all of them, but for what has to wait until those are there."""
+    tx = work.tx
+    work.load_ids(job_id for job in jobs for job_id in (job.id, *job.after[:parents]))
+    keys = [job.unique_key for job in jobs if job.unique_key is not None]
+    work.load(holder.job for holder in work.relations.load_holders(keys))
+    replaced: dict[str, Job] = {}
+    answers = _verdicts(work, jobs, replaced)
+    new = [job for job, put in zip(jobs, answers, strict=False) if put.created and work.find(job.id) is None]
+    if new:
+        if tx.change_many("put", [_row(job, now) for job in new]) < len(new):
+            raise Outdated
+        work.load_new([job.id for job in new])
+        _load_around_new(work, new, list(replaced.values()), parents)
+    for job in new:
+        if (other := replaced.get(job.id)) is not None:
+            work.happened(other, "deleted", "replaced")
+            admission.remove(work, other)
+        _arrive(work, job, now, parents)
     return answers
 
 
-def _cancel_one(tx: Transaction, job_id: str) -> bool:
-    job = find_job(tx, job_id)
+def _verdicts(work: WorkingSet, jobs: Sequence[NewJob], replaced: dict[str, Job]) -> list[Put]:
+    """Whether each may be put; one that makes way is added to `replaced`. Ends where an earlier one decides about the
+    next: they have an id or a unique key in common, or the id of a job that makes way."""
+    answers: list[Put] = []
+    seen: set[tuple[str, str]] = set()
+    for job in jobs:
+        marks = {("id", job.id)} if job.unique_key is None else {("id", job.id), ("key", job.unique_key)}
+        if marks & seen:
+            break
+        seen |= marks
+        put = _verdict(work, job, replaced)
+        if (other := replaced.get(job.id)) is not None:
+            seen.add(("id", other.id))
+        answers.append(put)
+    return answers
+
+
+def _verdict(work: WorkingSet, job: NewJob, replaced: dict[str, Job]) -> Put:
+    if job.unique_key is None or work.find(job.id) is not None:  # (a repeat, whatever has become of the job or its key)
+        return Put(job.id, True)
+    for holder in work.relations.load_holders([job.unique_key]):
+        other = work.get(holder.job)
+        if other is not None and (other.state < DONE or (holder.until is not None and holder.until > work.now)):
+            if not job.replace or other.state == RUNNING or other.state >= DONE:
+                return Put(other.id, False)
+            replaced[job.id] = other
+    return Put(job.id, True)
+
+
+def with_free_keys(tx: Transaction, jobs: Sequence[NewJob]) -> list[NewJob]:
+    """The same jobs, which are certain to be put: one that can't have its unique key comes without it."""
+    work = WorkingSet(tx)
+    work.load_ids(job.id for job in jobs)
+    keys = [job.unique_key for job in jobs if job.unique_key is not None]
+    work.load(holder.job for holder in work.relations.load_holders(keys))
+    seen: set[str | None] = {None}
+    found = []
+    for job in jobs:
+        taken = job.unique_key is not None and (job.unique_key in seen and not job.replace)
+        found.append(replace(job, unique_key=None) if taken or not _verdict(work, job, {}).created else job)
+        seen.add(job.unique_key)
+    return found
+
+
+def _load_around_new(work: WorkingSet, jobs: Sequence[NewJob], replaced: Sequence[Job], parents: int) -> None:
+    """All that may change as jobs come in."""
+    meant: dict[tuple[str, str], Lane] = {}
+    for job in jobs:
+        if job.lane is not None:
+            meant.setdefault((job.queue, job.lane.key), job.lane)
+    if meant:
+        work.lanes.make_all(meant)
+        work.lanes.load_lines(meant, frozenset(), 1)
+    failed = [
+        parent.seq
+        for job in jobs
+        for parent_id in job.after[:parents]
+        if (parent := work.find(parent_id)) is not None and parent.state == FAILED
+    ]
+    work.relations.load_failures(failed)
+    work.load_around(replaced)
+
+
+def _arrive(work: WorkingSet, new: NewJob, now: int, parents: int) -> None:
+    """A job has been inserted: what belongs to it is written, and it finds its place."""
+    job = work.find(new.id)
+    assert job is not None
+    work.happened(job, "created")
+    if len(new.body) > INLINE:
+        work.write("blob_put", job.seq, BODY, new.body)
+    for tag in dict.fromkeys(new.tags):
+        work.write("tag_add", job.seq, tag)
+    if new.schedule is not None:
+        work.write("recurring_put", job.seq, new.schedule, new.tick)
+        work.add_recurrence(Recurrence(job.seq, new.schedule, new.tick, new.data))
+    if new.data is not None:
+        work.write("data_set", job.seq, new.data)
+    if new.unique_key is not None:
+        work.write("unique_take", new.unique_key, job.seq, None if new.unique_for is None else now + new.unique_for)
+    if new.expires is not None:
+        admission.let_expire(work, job, new.expires)
+    if new.expires is not None or new.lane is not None or relations.is_related(new):
+        relations.arrive(work, job, new, parents)
+
+
+def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+    with working(tx) as work:
+        jobs = work.load_ids(ids)
+        work.load_around([job for job in jobs if job.state < DONE])
+        work.load_last_lines(job for job in jobs if job.state == FAILED)
+        answers = [_cancel_one(work, job_id) for job_id in ids]
+    dependents.work_off(tx)
+    return answers
+
+
+def _cancel_one(work: WorkingSet, job_id: str) -> bool:
+    job = work.find(job_id)
     if job is None:
         return False
-    seq, state, flags = job.seq, job.state, job.flags
-    if state == RUNNING:
-        tx.execute("cancel_running", (seq,))
-        tx.stop = True
-        if not flags & CANCELLING:
-            tx.happened(seq, "cancelling")
-    elif state == DONE:
+    before = job.state
+    if before == RUNNING:
+        work.tx.stop = True
+        if not job.flags & CANCELLING:
+            job.flags |= CANCELLING
+            work.happened(job, "cancelling")
+    elif before == DONE:
         return False
-    elif state != CANCELLED:
-        if state == FAILED:
-            history.remember_end(tx, seq, "failed")
-        tx.execute("cancel_waiting", (seq, tx.now))
-        history.remember_sudden_end(tx, seq, "cancelled")
-        tx.happened(seq, "cancelled")
-        tx.ended.append(job_id)
-        if state < DONE:
-            admission.ended(tx, job, CANCELLED)
+    elif before != CANCELLED:
+        if before == FAILED:
+            history.remember_end(work, job)
+        job.state, job.finished = CANCELLED, work.now
+        history.remember_sudden_end(work, job, "cancelled")
+        work.happened(job, "cancelled")
+        work.tx.ended.append(job_id)
+        if before < DONE:
+            admission.ended(work, job, CANCELLED)
     return True
 
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
-    answers = [_delete_one(tx, job_id, why) for job_id in ids]
-    relations.work_off(tx)
+    with working(tx) as work:
+        work.load_around([job for job in work.load_ids(ids) if job.state < DONE])
+        answers = [_delete_one(work, job_id, why) for job_id in ids]
+    dependents.work_off(tx)
     return answers
 
 
-def _delete_one(tx: Transaction, job_id: str, why: str) -> bool:
-    job = find_job(tx, job_id)
+def _delete_one(work: WorkingSet, job_id: str, why: str) -> bool:
+    job = work.find(job_id)
     if job is None:
         return False
-    tx.happened(job.seq, "deleted", why)
-    remove(tx, job.seq, job.state, job.flags)
-    tx.ended.append(job_id)
-    tx.stop = tx.stop or job.state == RUNNING
+    work.happened(job, "deleted", why)
+    admission.remove(work, job)
+    work.tx.ended.append(job_id)
+    work.tx.stop = work.tx.stop or job.state == RUNNING
     return True
 
 
-def remove(tx: Transaction, seq: int, state: int, flags: int) -> None:
-    """A job goes; if it is done, its durations stay in the statistics."""
-    if state == DONE:
-        stats.fold(tx, tx.rows("times_of", (seq,)))
-    erase(tx, seq, flags)
-
-
-def erase(tx: Transaction, seq: int, flags: int) -> None:
-    """Remove all trace of a job. Its flags say where there are traces."""
-    if flags & (AFTER | PRECEDES | LANED | RECURRING):
-        admission.removed(tx, seq)
-    tx.execute("delete_job", (seq,))
-    if flags & HISTORY:
-        tx.execute("delete_history", (seq,))
-    if flags & UNIQUE:
-        tx.execute("delete_unique", (seq,))
-    if flags & (LARGE_BODY | LARGE_RESULT):
-        tx.execute("delete_blobs", (seq,))
-    if flags & TAGGED:
-        tx.execute("delete_tags", (seq,))
-    if flags & TRACKED:
-        tx.execute("untrack", (seq,))
-    if flags & MORE:
-        tx.execute("delete_more", (seq,))
-    if flags & EXPIRES:
-        tx.execute("expiry_delete", (seq,))
-
-
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = relations.revive(tx, ids)
-    relations.work_off(tx)
+    answers = dependents.revive(tx, ids)
+    dependents.work_off(tx)
     return answers

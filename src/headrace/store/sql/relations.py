@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.records import IfFailed, NewJob
 from headrace.store import limits
@@ -14,30 +12,19 @@ from headrace.store.sql import admission, history, lanes
 from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
-    CANCELLED,
     DONE,
-    EXPIRES,
     FAIL,
     FAILED,
     LANED,
     PRECEDES,
     REMOVED,
-    REVIVED,
+    RESUMED,
     RUN,
     RUNNING,
-    UNIQUE,
     WAIT,
 )
-from headrace.store.sql.lanes import Placement, find_job, placement
 from headrace.store.sql.transaction import Transaction
-
-
-class _Relation(NamedTuple):
-    """A row of `relation`."""
-
-    parents: str
-    if_failed: int
-    delay: int | None
+from headrace.store.sql.working_set import Job, WorkingSet, working
 
 
 class Ended(NamedTuple):
@@ -48,35 +35,9 @@ class Ended(NamedTuple):
     how: int
 
 
-class _Note(NamedTuple):
-    """A row of `ended`."""
-
-    seq: int
-    parent: int
-    id: str
-    how: int
-    seen: int
-    upto: int
-
-
-class _Failure(NamedTuple):
-    """Why a job has failed, and whether that was because of another one."""
-
-    error: bytes | None
-    passed_on: int
-
-
-class KeyHolder(NamedTuple):
-    """The job that has a unique key."""
-
-    seq: int
-    id: str
-    state: int
-    until: int | None
-    flags: int
-
-
 POLICIES = {IfFailed.WAIT: WAIT, IfFailed.FAIL: FAIL, IfFailed.RUN: RUN}
+OPEN = 0
+"""The parent of an edge that stands for those that are still to be linked."""
 
 
 def is_related(new: NewJob) -> bool:
@@ -84,88 +45,93 @@ def is_related(new: NewJob) -> bool:
     return bool(new.after) or new.if_failed is not IfFailed.FAIL
 
 
-def arrive(tx: Transaction, job: Placement, new: NewJob, parents: int) -> None:
+def arrive(work: WorkingSet, job: Job, new: NewJob, parents: int) -> None:
     """A new job that comes after others, or into a lane, finds its place.
 
     One that comes after more than so many `parents` is blocked until `link` has linked the others to it.
     """
     if new.lane is not None:
-        lanes.arrive(tx, job.seq, new.queue, new.lane)
+        lanes.arrive(work, job, new.lane)
     culprit = None
     if is_related(new):
         policy = POLICIES[new.if_failed]
-        tx.execute("relation_put", (job.seq, _encoded(new.after), policy, None))
-        culprit = _come_after(tx, job.seq, new.after[:parents], policy)
+        work.relations.put(job.seq, new.after, policy)
+        work.relations.set_waiting(job.seq, False)
+        culprit = _come_after(work, job, new.after[:parents], policy)
         if len(new.after) > parents:
-            tx.execute("edge_open", (job.seq,))
-            tx.execute("stand", (job.seq, BLOCKED, job.due))
+            work.write("edge_put", OPEN, job.seq, WAIT)
+            work.relations.set_waiting(job.seq, True)
+            job.state = BLOCKED
             return
-    _find_place(tx, job, new, culprit)
+    _find_place(work, job, new, culprit)
 
 
-def _find_place(tx: Transaction, job: Placement, new: NewJob, culprit: Ended | None) -> None:
+def _find_place(work: WorkingSet, job: Job, new: NewJob, culprit: Ended | None) -> None:
     """All that a new job comes after is known."""
-    if is_related(new) and new.run_at is None and waits(tx, job.seq):
-        tx.execute("relation_delay", (job.seq, new.delay or 0))
+    if is_related(new) and new.run_at is None and work.relations.waits(job.seq):
+        set_delay(work, job, new.delay or 0)
     if culprit is not None:
-        fail_with(tx, job, culprit)
+        fail_with(work, job, culprit)
     else:
-        admission.enter(tx, job, job.due)
+        admission.enter(work, job, job.due)
+
+
+def set_delay(work: WorkingSet, job: Job, delay: int | None) -> None:
+    """How long a job waits from when the last one is met."""
+    relation = work.relations.get(job.seq)
+    if relation is not None:
+        relation.delay = delay
 
 
 def is_arriving(tx: Transaction, job_id: str) -> bool:
     """Whether more parents are to be linked to a job."""
-    job = find_job(tx, job_id)
-    return job is not None and bool(tx.rows("is_open", (job.seq,)))
+    return bool(tx.rows("is_open", (job_id,)))
 
 
 def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
     """Link some more parents to a job that is there, if it still is and `depend` has not removed them."""
-    job = find_job(tx, new.id)
-    if job is None or not is_arriving(tx, new.id):
+    if not is_arriving(tx, new.id):
         return
-    named = set(parents(tx, job.seq))
-    _come_after(tx, job.seq, [i for i in new.after[first:behind] if i in named], POLICIES[new.if_failed])
+    with working(tx) as work:
+        (job,) = work.load_ids([new.id])
+        named = set(parents(work, job))
+        some = [parent for parent in new.after[first:behind] if parent in named]
+        work.load_ids(some)
+        _come_after(work, job, some, POLICIES[new.if_failed])
     if behind >= len(new.after):
         tx.execute("edge_close", (job.seq,))
         if job.state == BLOCKED:
-            _find_place(tx, job, new, tx.maybe_row(Ended, "culprit_first", (job.seq,)))
+            with working(tx) as work:
+                _find_place(work, work.job(job.seq), new, tx.maybe_row(Ended, "culprit_first", (job.seq,)))
 
 
-def _encoded(ids: Sequence[str]) -> str:
-    return msgspec.json.encode(ids).decode()
-
-
-def parents(tx: Transaction, seq: int) -> tuple[str, ...]:
+def parents(work: WorkingSet, job: Job) -> tuple[str, ...]:
     """What a job came after, as it was put or has been changed."""
-    relation = tx.maybe_row(_Relation, "relation_get", (seq,))
-    return msgspec.json.decode(relation.parents, type=tuple[str, ...]) if relation is not None else ()
+    relation = work.relations.get(job.seq)
+    return relation.ids if relation is not None else ()
 
 
-def waits(tx: Transaction, seq: int) -> bool:
-    return bool(tx.rows("has_edges", (seq,)))
-
-
-def _come_after(tx: Transaction, child: int, ids: Sequence[str], policy: int) -> Ended | None:
-    """Let a job wait for others. Answers with the first because of which it fails at once, and how that one ended."""
+def _come_after(work: WorkingSet, child: Job, ids: Sequence[str], policy: int) -> Ended | None:
+    """Let a job wait for others. Returns the first because of which it fails at once, and how that one ended."""
     culprit = None
     for parent_id in ids:
-        parent = find_job(tx, parent_id)
+        parent = work.find(parent_id)
         if parent is None:
             continue
-        _follow(tx, parent.seq, child)
+        follow(work, parent, child)
         if parent.state == DONE or (parent.state > DONE and policy == RUN):
             continue
-        tx.execute("edge_put", (parent.seq, child, policy))
+        work.write("edge_put", parent.seq, child.seq, policy)
+        work.relations.set_waiting(child.seq, True)
         if parent.state > DONE and policy == FAIL:
-            tx.execute("culprit_put", (child, parent.seq))
+            work.write("culprit_put", child.seq, parent.seq)
             culprit = culprit or Ended(parent.seq, parent_id, parent.state)
     return culprit
 
 
-def _follow(tx: Transaction, parent: int, child: int) -> None:
-    tx.execute("follower_put", (parent, child))
-    tx.execute("precede", (parent,))
+def follow(work: WorkingSet, parent: Job, child: Job) -> None:
+    work.write("follower_put", parent.seq, child.seq)
+    parent.flags |= PRECEDES
 
 
 def some_need(tx: Transaction, seq: int, state: int) -> bool:
@@ -187,22 +153,15 @@ def is_needed(tx: Transaction, seq: int, state: int) -> bool:
     return len(found) == limits.FOLLOWERS_IN_A_STEP
 
 
-def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
+def _is_waited_for(work: WorkingSet, ids: Sequence[str], job: Job) -> bool:
     """Whether one of these is the job, or waits for it, by whatever detour."""
-    ahead = [found.seq for job_id in ids if (found := find_job(tx, job_id)) is not None]
-    seen = set(ahead)
-    left = limits.EDGES_TO_CHECK
-    while ahead:
-        other = ahead.pop()
-        if other == job.seq:
-            return True
-        above = tx.rows("edges_up", (other, left + 1))
-        left -= len(above)
-        if left < 0:
-            raise limits.too_deep(job.id)
-        fresh = {parent for (parent,) in above} - seen
-        seen |= fresh
-        ahead += fresh
+    tx, most = work.tx, limits.EDGES_TO_CHECK
+    start = [found.seq for found in work.load_ids(ids)]
+    above = [seq for (seq,) in tx.rows("above", (tx.array(start), most + len(start) + 1))]
+    if job.seq in above:
+        return True
+    if len(above) > most + len(start) or tx.value("edges_above", (tx.array(above), most + 1)) > most:
+        raise limits.too_deep(job.id)
     return False
 
 
@@ -210,225 +169,117 @@ def _is_waited_for(tx: Transaction, ids: Sequence[str], job: Placement) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
-    job = find_job(tx, job_id)
-    if job is None or job.state == RUNNING or job.state >= DONE:
-        return False
-    if add and job.flags & LANED:
-        lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
-        if lane is not None and lane.lane.sequence:
-            raise ConfigurationError(limits.no_dependencies_in(job.queue, lane.lane))
-    for parent_id in add:
-        if _is_waited_for(tx, [parent_id], job):
-            raise limits.cycle(job_id, parent_id)
-    waited = waits(tx, job.seq)
-    policy = _change(tx, job, add, remove)
-    history.edited(tx, job.seq, limits.what_depends(add, remove))
-    job = job._replace(flags=job.flags | AFTER)
-    culprit = _come_after(tx, job.seq, add, policy)
-    still_waits = waits(tx, job.seq)
-    if culprit is not None:
-        fail_with(tx, job, culprit)
-    elif waited and not still_waits:
-        release(tx, job)
-    elif still_waits and not waited:
-        due = lanes.own_due(tx, job)
-        admission.change_queue(tx, job, job.queue)
-        admission.enter(tx, job, due)
+    with working(tx) as work:
+        job = work.find(job_id)
+        if job is None or job.state == RUNNING or job.state >= DONE:
+            return False
+        if add and (sequence := _sequence_of(work, job)):
+            raise ConfigurationError(sequence)
+        work.load_around([job])
+        work.load_ids(add)
+        _check_for_cycles(work, job, add)
+        waited = work.relations.waits(job.seq)
+        policy = _change(work, job, add, remove)
+        history.edited(work, job, limits.what_depends(add, remove))
+        culprit = _come_after(work, job, add, policy)
+        still_waits = work.relations.waits(job.seq)
+        if culprit is not None:
+            fail_with(work, job, culprit)
+        elif waited and not still_waits:
+            release(work, job)
+        elif still_waits and not waited:
+            due = lanes.own_due(work, job)
+            admission.change_queue(work, job, job.queue)
+            admission.enter(work, job, due)
     return True
 
 
-def _change(tx: Transaction, job: Placement, add: Sequence[str], remove: Sequence[str]) -> int:
-    """Change what a job comes after, but for the edges that are new. Answers with its policy."""
-    before = tx.maybe_row(_Relation, "relation_get", (job.seq,))
-    named = [] if before is None else msgspec.json.decode(before.parents, type=list[str])
+def _check_for_cycles(work: WorkingSet, job: Job, add: Sequence[str]) -> None:
+    try:
+        if not _is_waited_for(work, add, job):
+            return
+    except DependencyCycle:
+        pass  # too deep together: one by one
+    for parent_id in add:
+        if _is_waited_for(work, [parent_id], job):
+            raise limits.cycle(job.id, parent_id)
+
+
+def _sequence_of(work: WorkingSet, job: Job) -> str:
+    """Why a job can't wait for others, if it is in a sequence."""
+    if not job.flags & LANED:
+        return ""
+    lane = work.lanes.find(job.queue, work.lanes.laned(job.seq).key)
+    return limits.no_dependencies_in(job.queue, lane.definition) if lane is not None and lane.sequence else ""
+
+
+def _change(work: WorkingSet, job: Job, add: Sequence[str], remove: Sequence[str]) -> int:
+    """Change what a job comes after, but for the edges that are new. Returns its policy."""
+    named = parents(work, job)
     kept = [i for i in named if i not in remove or i in add]
     kept += [i for i in dict.fromkeys(add) if i not in kept]
-    tx.execute("relation_set", (job.seq, _encoded(kept)))
-    tx.execute("flag_after", (job.seq,))
-    for edge, parent_id, _ in tx.rows("edges_named", (job.seq,)):
-        if parent_id in remove and parent_id not in add:
-            tx.execute("edge_delete", (edge,))
+    relation = work.relations.put(job.seq, kept, FAIL)
+    job.flags |= AFTER
+    edges = work.tx.rows("edges_named", (work.tx.array([job.seq]),))
+    dropped = [edge for _, edge, _, parent_id, _ in edges if parent_id in remove and parent_id not in add]
+    for edge in dropped:
+        work.write("edge_delete", edge)
+    if dropped:
+        besides = work.tx.rows("waiting_besides", (work.tx.array([job.seq]), work.tx.array(dropped)))
+        work.relations.set_waiting(job.seq, bool(besides))
     for parent_id in set(remove) - set(add):
-        tx.execute("follower_delete", (parent_id, job.seq))
-    return FAIL if before is None else before.if_failed
+        work.write("follower_delete", parent_id, job.seq)
+    return relation.if_failed
 
 
 # -- children ----------------------------------------------------------------------------------------
 
 
-def wait_for_children(tx: Transaction, job: Placement, ids: Sequence[str]) -> bool:
+def wait_for_children(work: WorkingSet, job: Job, ids: Sequence[str]) -> bool:
     """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
-    why = _why_not_wait(tx, job, ids)
+    why = _why_not_wait(work, job, ids)
     if why:
-        admission.fail(tx, job, limits.DEPENDENCY, limits.own_error(why))
+        admission.fail(work, job, limits.DEPENDENCY, limits.own_error(why), ran=True)
         return False
-    if job.flags & EXPIRES:
-        job = admission.expires_no_more(tx, job)
-    tx.execute("relation_set", (job.seq, _encoded(ids)))
-    tx.execute("flag_resumed", (job.seq,))
-    tx.execute("followers_delete", (job.seq,))
-    _come_after(tx, job.seq, ids, RUN)
-    tx.execute("relation_delay", (job.seq, 0 if waits(tx, job.seq) else None))
-    admission.end_of_run(tx, job._replace(flags=job.flags | AFTER), job.queue, tx.now)
+    admission.expires_no_more(work, job)
+    parents(work, job)
+    relation = work.relations.put(job.seq, ids, FAIL)
+    job.flags |= RESUMED | AFTER
+    work.write("followers_delete", job.seq)
+    _come_after(work, job, ids, RUN)
+    relation.delay = 0 if work.relations.waits(job.seq) else None
+    admission.change_queue(work, job, job.queue)
+    admission.enter(work, job, work.now)
     return True
 
 
-def _why_not_wait(tx: Transaction, job: Placement, ids: Sequence[str]) -> str:
-    if job.flags & LANED:
-        lane = lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key)
-        if lane is not None and lane.lane.sequence:
-            return limits.no_dependencies_in(job.queue, lane.lane)
-    unfinished = [i for i in ids if (found := find_job(tx, i)) is not None and found.state < DONE]
+def _why_not_wait(work: WorkingSet, job: Job, ids: Sequence[str]) -> str:
+    if sequence := _sequence_of(work, job):
+        return sequence
+    unfinished = [found.id for found in work.load_ids(ids) if found.state < DONE]
     try:
-        return limits.WAITS_FOR_ITSELF if _is_waited_for(tx, unfinished, job) else ""
+        return limits.WAITS_FOR_ITSELF if _is_waited_for(work, unfinished, job) else ""
     except DependencyCycle:
         return limits.TOO_DEEP_TO_WAIT
-
-
-def drop_ended(tx: Transaction, seq: int) -> None:
-    """A job that is revived by hand waits for those that are unfinished, and no more for the others."""
-    for edge, _, state in tx.rows("edges_named", (seq,)):
-        if state is None or state >= DONE:
-            tx.execute("edge_delete", (edge,))
-    tx.execute("culprits_delete", (seq,))
-    tx.execute("relation_delay", (seq, None))
-
-
-def follow_again(tx: Transaction, seq: int) -> int:
-    """A revived job may ask for the results of those that it comes after. Answers with how many it names."""
-    named = parents(tx, seq)
-    for parent_id in named:
-        if (parent := find_job(tx, parent_id)) is not None:
-            _follow(tx, parent.seq, seq)
-    return len(named)
 
 
 # -- the two ways out of waiting ----------------------------------------------------------------------
 
 
-def release(tx: Transaction, job: Placement) -> None:
+def release(work: WorkingSet, job: Job) -> None:
     """The last one is met."""
-    delay = tx.row(_Relation, "relation_get", (job.seq,)).delay
-    if delay is not None:
-        tx.execute("relation_delay", (job.seq, None))
-    admission.enter(tx, job, job.due if delay is None else tx.now + delay)
+    relation = work.relations.get(job.seq)
+    assert relation is not None
+    delay, relation.delay = relation.delay, None
+    admission.enter(work, job, job.due if delay is None else work.now + delay)
 
 
-def fail_with(tx: Transaction, job: Placement, parent: Ended) -> None:
+def fail_with(work: WorkingSet, job: Job, parent: Ended) -> None:
     if parent.how == FAILED:
-        failure = tx.maybe_row(_Failure, "failure_of", (parent.seq,)) or _Failure(None, 0)
-        error = limits.failed_with(parent.id, failure.error, passed_on=bool(failure.passed_on))
+        failure = work.relations.failure(parent.seq)
+        error = limits.failed_with(parent.id, failure.error, passed_on=failure.passed_on)
     else:
         words = limits.REMOVED_PARENT if parent.how == REMOVED else limits.CANCELLED_PARENT
         error = limits.own_error(words.format(parent.id))
-    admission.fail(tx, job, limits.DEPENDENCY, error)
-
-
-# -- what has ended, or was revived, in bounded steps ------------------------------------------------
-
-
-def work_off(tx: Transaction) -> bool:
-    """Tell the dependents of what has ended or was revived, a bounded number of them. True: there is more to do."""
-    left = limits.EDGES_IN_A_STEP
-    while (note := tx.maybe_row(_Note, "ended_first")) is not None:
-        if left <= 0:
-            return True
-        seen, parent = note.seen, Ended(note.parent, note.id, note.how)
-        edges = tx.rows("edges_down", (note.parent, seen, note.upto, left + 1))
-        for edge, child, policy, job_id, queue, state, flags, due in edges:
-            if left <= 0:
-                tx.execute("ended_seen", (note.seq, seen))
-                break
-            job = Placement(child, job_id, queue, state, 0, due, flags)
-            left -= 1
-            if note.how == REVIVED:
-                left -= _forgive(tx, job, note.parent)
-            else:
-                _look_at(tx, edge, policy, job, parent)
-            seen = edge
-        else:
-            tx.execute("ended_delete", (note.seq,))
-    return False
-
-
-def _look_at(tx: Transaction, edge: int, policy: int, child: Placement, parent: Ended) -> None:
-    how = parent.how
-    met = how == DONE or policy == RUN
-    fails = not met and (how == REMOVED or policy == FAIL)
-    if met or how == REMOVED:
-        tx.execute("edge_delete", (edge,))
-    if fails:
-        tx.execute("culprit_put", (child.seq, parent.seq))
-    if child.state != BLOCKED:
-        return
-    if fails:
-        fail_with(tx, child, parent)
-    elif not waits(tx, child.seq):
-        release(tx, placement(tx, child.seq))
-
-
-def _forgive(tx: Transaction, child: Placement, parent: int) -> int:
-    """A culprit was revived. Without the last of them, the job that failed with them waits again.
-
-    Answers with what that costs beyond the look itself.
-    """
-    forgiven = tx.change("culprit_delete", (child.seq, parent))
-    if not forgiven or child.state != FAILED or tx.rows("has_culprits", (child.seq,)):
-        return 0
-    if key_is_taken(tx, child):
-        return 0
-    return bring_back(tx, child, child.due)
-
-
-# -- reviving ----------------------------------------------------------------------------------------
-
-
-def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    """In the order of arrival: one that comes after another of them waits for it."""
-    found = {job for job_id in ids if (job := find_job(tx, job_id)) is not None}
-    revived = {job.id for job in sorted(found) if _revive_one(tx, job)}
-    answers = []
-    for job_id in ids:
-        answers.append(job_id in revived)
-        revived.discard(job_id)  # named twice, it had ended only the first time
-    return answers
-
-
-def _revive_one(tx: Transaction, job: Placement) -> bool:
-    if job.state not in (FAILED, CANCELLED) or key_is_taken(tx, job):
-        return False
-    if job.flags & AFTER:
-        drop_ended(tx, job.seq)
-    if job.flags & EXPIRES:
-        job = admission.expires_no_more(tx, job)
-    bring_back(tx, job, tx.now)
-    return True
-
-
-def key_is_taken(tx: Transaction, job: Placement) -> bool:
-    """A job that lost its key to a newer one comes back without it, but not beside it."""
-    if not job.flags & UNIQUE:
-        return False
-    key = tx.value("unique_key_of", (job.seq,))
-    holder = tx.maybe_row(KeyHolder, "unique_holder", (key,))
-    return holder is not None and holder.seq != job.seq and holder.state < DONE
-
-
-def bring_back(tx: Transaction, job: Placement, due: int) -> int:
-    """Into line again, as if it were new. What failed because of it follows.
-
-    Answers with how many jobs it comes after: so many have been looked up.
-    """
-    history.remember_end(tx, job.seq, "failed" if job.state == FAILED else "cancelled")
-    tx.execute("remember", (job.seq, tx.now, "revived", "", ""))
-    tx.execute("revive", (job.seq, due))
-    tx.happened(job.seq, "revived")
-    tx.news(job.queue)
-    named = follow_again(tx, job.seq) if job.flags & AFTER else 0
-    if job.flags & PRECEDES:
-        tx.execute("ended_note", (job.seq, job.id, REVIVED))
-    if job.flags & LANED:
-        lanes.join(tx, job.seq, job.queue)
-    if job.flags & (AFTER | LANED | EXPIRES):
-        admission.enter(tx, placement(tx, job.seq), due)
-    return named
+    work.relations.set_failure(job.seq, error, passed_on=True)
+    admission.fail(work, job, limits.DEPENDENCY, error)

@@ -1,37 +1,48 @@
-"""Schedules: what they are, which are due, their jobs. Each function runs inside one transaction."""
+"""Schedules: what they are, which are due, and what they learn from the ends of their jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.errors import StoreCorrupt
-from headrace.records import Definition, IfFailed, NewJob, Overlap, Ref, ScheduleRecord, Tick
-from headrace.store.facets import ScheduleLook, Ticked
-from headrace.store.sql import lanes, put
-from headrace.store.sql.codes import BLOCKED, DONE, RUNNING
+from headrace.records import Definition, ScheduleRecord
+from headrace.store.facets import ScheduleLook
+from headrace.store.sql.codes import DONE
 from headrace.store.sql.transaction import EVERYONE, Transaction
+from headrace.store.sql.working_set import Job, WorkingSet
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Definition).decode
 
 
 def find(tx: Transaction, name: str) -> ScheduleRecord | None:
-    return tx.maybe_row(_record, "schedule_get", (name,))
+    return next(iter(_some(tx, [name])), None)
+
+
+def _some(tx: Transaction, names: Sequence[str]) -> list[ScheduleRecord]:
+    """Schedules by their names, as far as they are there."""
+    return [_record(*columns) for columns in tx.rows("schedules_some", (tx.texts(names),))]
 
 
 def keep(tx: Transaction, record: ScheduleRecord) -> None:
     """Write a schedule, as its next version. Wakes its queue's workers, as they may have to wake up sooner."""
-    tx.execute(
-        "schedule_put",
-        (
-            record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused),
-            record.next, record.runs, record.last_tick, record.last_job, record.started, record.finished, record.data,
-        ),
+    tx.execute("schedule_put", _columns(record))
+    _tell(tx, record)
+
+
+def _columns(record: ScheduleRecord) -> tuple[object, ...]:
+    """A schedule's next version, as `schedule_put` takes it."""
+    return (
+        record.name, _encode(record.definition), record.version + 1, record.created, int(record.paused), record.next,
+        record.runs, record.last_tick, record.last_job, record.started, record.finished, record.data,
     )  # fmt: skip
+
+
+def _tell(tx: Transaction, record: ScheduleRecord) -> None:
     if record.next is not None and not record.paused:
         tx.news(record.definition.queue, EVERYONE)
 
@@ -47,8 +58,8 @@ def put_schedule(tx: Transaction, record: ScheduleRecord, expected: int | None) 
 
 def schedules(tx: Transaction, names: Sequence[str] | None, after: str, limit: int) -> ScheduleLook:
     if names is not None:
-        found = [find(tx, name) for name in names]
-        return ScheduleLook(now=tx.now, records=[record for record in found if record is not None])
+        found = {record.name: record for record in _some(tx, names)}
+        return ScheduleLook(now=tx.now, records=[found[name] for name in names if name in found])
     return _look(tx, tx.rows("schedule_page", (after, limit + 1)), limit)
 
 
@@ -87,83 +98,29 @@ def _record(
 # -- jobs of schedules -------------------------------------------------------------------------------
 
 
-def note(tx: Transaction, job: NewJob) -> None:
-    """A job that has just been put belongs to a schedule."""
-    tx.execute("recurring_put", (job.id, job.schedule, job.tick))
-
-
-class Recurrence(NamedTuple):
-    """The schedule of a job, and its tick."""
-
-    schedule: str
-    tick: int | None
-
-
-def of_job(tx: Transaction, seq: Ref) -> Recurrence:
-    return tx.row(Recurrence, "recurring_of", (seq,))
-
-
-def hear(tx: Transaction, seq: Ref) -> None:
+def hear(work: WorkingSet, job: Job) -> None:
     """A job of a schedule has come to an end, or is about to be removed before it has."""
-    ((name, job_id, state, started, finished, data),) = tx.rows("recurring_end", (seq,))
-    known = find(tx, name)
-    if known is None or known.last_job != job_id:
+    recurrence = work.recurrence(job)
+    known = _find_all(work).get(recurrence.schedule)
+    if known is None or known.last_job != job.id:
         return
-    ended = state >= DONE
+    ended = job.state >= DONE
     heard = known
-    if known.definition.carry_data and ended and data is not None:
-        heard = replace(heard, data=data)
+    if known.definition.carry_data and ended and recurrence.data is not None:
+        heard = replace(heard, data=recurrence.data)
     if known.definition.follows and known.next is None and known.finished is None:
-        heard = replace(heard, next=tx.now, started=started, finished=finished if ended else tx.now)
+        heard = replace(heard, next=work.now, started=job.started, finished=job.finished if ended else work.now)
     if heard is not known:
-        keep(tx, heard)
+        work.schedules[heard.name] = replace(heard, version=heard.version + 1)
+        work.write("schedule_put", *_columns(heard))
+        _tell(work.tx, heard)
 
 
-# -- ticks -------------------------------------------------------------------------------------------
-
-
-def tick(tx: Transaction, ticks: Sequence[Tick]) -> Ticked:
-    done = [_tick_one(tx, tick) for tick in ticks]
-    return Ticked(now=tx.now, done=done, next_tick=next_tick(tx))
-
-
-def _tick_one(tx: Transaction, tick: Tick) -> bool:
-    known = find(tx, tick.name)
-    if known is None or known.version != tick.version:
-        return False
-    most = known.definition.max_runs
-    runs, last_job = known.runs, known.last_job
-    for job in tick.jobs:
-        if (most is None or runs < most) and _put_job(tx, job, known.definition.overlap, last_job):
-            runs, last_job = runs + 1, job.id
-    keep(
-        tx,
-        replace(
-            known,
-            next=None if most is not None and runs >= most else tick.next,
-            runs=runs,
-            last_tick=known.last_tick if tick.last_tick is None else tick.last_tick,
-            last_job=last_job,
-            started=None,
-            finished=None,
-        ),
-    )
-    return True
-
-
-def _put_job(tx: Transaction, job: NewJob, overlap: Overlap, last_job: str | None) -> bool:
-    """Put the job of a tick, if its schedule's policy lets it in beside the job before."""
-    if lanes.find_job(tx, job.id) is not None or (job.lane is not None and lanes.clashes(tx, job.queue, job.lane)):
-        return False
-    previous = lanes.find_job(tx, last_job)
-    if overlap is not Overlap.ALLOW and previous is not None and previous.state < DONE:
-        if overlap is Overlap.SKIP or (overlap is Overlap.QUEUE and previous.state == BLOCKED):
-            return False
-        if overlap is Overlap.QUEUE:
-            job = replace(job, after=(previous.id,), if_failed=IfFailed.RUN)
-        elif previous.state == RUNNING:
-            put.cancel(tx, [previous.id])
-        else:
-            put.delete(tx, [previous.id], "replaced")
-    put.put(tx, [job])
-    return True
+def _find_all(work: WorkingSet) -> dict[str, ScheduleRecord | None]:
+    """The schedules that jobs of the working set belong to, by name."""
+    missing = [name for name in work.schedule_names() if name not in work.schedules]
+    if missing:
+        work.schedules.update(dict.fromkeys(missing))
+        for record in _some(work.tx, missing):
+            work.schedules[record.name] = record
+    return work.schedules

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from headrace.errors import SessionGone
 from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
 from headrace.store.limits import MOST_STRAYS
-from headrace.store.sql.codes import ALL, SPARE
+from headrace.store.sql.codes import ALL, CANCELLING, SPARE
 from headrace.store.sql.transaction import Session, Transaction, find_session, is_silent, run_out
 from headrace.values.glob import any_fits
 
@@ -42,16 +42,37 @@ def renew_idle(tx: Transaction, session_id: str, held: Held) -> Renewal | None:
 def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], complete: int | None = None) -> Renewal:
     session = find_session(tx, session_id)
     tx.execute("session_seen", (session.seq, tx.steady, tx.now))
-    mark_started(tx, session, started)
+    if started:
+        mark_started(tx, session, started)
     lost: list[str] = []
     cancelled: list[str] = []
+    holds = _held_some(tx, session, [ref for ref, _, _ in held])
     for ref, token, job_id in held:
-        cancelling = tx.maybe_value("lease_state", (ref, token, session.seq))
-        if cancelling is None:
+        lease = holds.get(ref)
+        if lease is None or lease.token != token:
             lost.append(job_id)
-        elif cancelling:
+        elif lease.flags & CANCELLING:
             cancelled.append(job_id)
     return Renewal(tx.now, lost, cancelled, strays=_strays(tx, session, held, complete))
+
+
+class Lease(NamedTuple):
+    """A job that a session holds."""
+
+    ref: Ref
+    token: Token
+    id: str
+    flags: int
+
+
+def _held_some(tx: Transaction, session: Session, refs: Sequence[Ref]) -> dict[Ref, Lease]:
+    """Those of some jobs that a session holds."""
+    rows = tx.rows("held_some", (tx.array(refs), session.seq)) if refs else ()
+    return {lease.ref: lease for lease in (Lease(*columns) for columns in rows)}
+
+
+def _held(tx: Transaction, session: Session, most: int) -> list[Lease]:
+    return [Lease(*columns) for columns in tx.rows("held", (session.seq, most))]
 
 
 def _strays(tx: Transaction, session: Session, held: Held, complete: int | None) -> list[tuple[Ref, Token, str]]:
@@ -59,16 +80,17 @@ def _strays(tx: Transaction, session: Session, held: Held, complete: int | None)
     if complete is None or complete < session.number:
         return []
     known = {ref for ref, _, _ in held}
-    holds = tx.rows("held", (session.seq, ALL))
-    return [(ref, token, job_id) for ref, token, job_id, _ in holds if ref not in known][:MOST_STRAYS]
+    holds = _held(tx, session, ALL)
+    return [(lease.ref, lease.token, lease.id) for lease in holds if lease.ref not in known][:MOST_STRAYS]
 
 
 def mark_started(tx: Transaction, session: Session, started: Sequence[Ref]) -> None:
-    for ref in started:
-        tx.execute("unspare", (ref, session.seq))
+    tx.execute("unspare", (tx.array(started), session.seq))
 
 
-TakeAway = Callable[[Transaction, Session, tuple[Ref, Token, str], bool], None]
+GiveBack = Callable[[Transaction, Session, Sequence[tuple[Lease, bool]], bool], None]
+"""Does to jobs of a session what is to be done when it ends. With each: whether it has crashed. And whether the session
+was lost."""
 
 
 LEASES_AT_ONCE = 100
@@ -77,42 +99,36 @@ _ALL_CHARGED = b"\1"
 """As the answer of a closed session: what is left ends as crashed, unless it is spare."""
 
 
-def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, take_away: TakeAway) -> list[str]:
-    """End a session, and give back the first of its leases and those that have crashed: `give_back` goes on.
-
-    `take_away(tx, session, lease, crashed)` does to each of its jobs what is to be done.
-    """
+def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | None, give_back: GiveBack) -> list[str]:
+    """End a session, and give back the first of its leases and those that have crashed: `go_on` does the rest."""
     session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is not None:
         return []
-    leases = tx.rows("held", (session.seq, LEASES_AT_ONCE))
+    leases = _held(tx, session, LEASES_AT_ONCE)
     if crashed and len(leases) == LEASES_AT_ONCE:
-        guilty = [row for ref in set(crashed) for row in tx.rows("held_one", (ref, session.seq))]
-        leases = sorted({*leases, *guilty})
-    given_back = _give_back(tx, session, leases, None if crashed is None else frozenset(crashed), take_away)
+        leases = sorted({*leases, *_held_some(tx, session, crashed).values()})
+    given_back = _give_back(tx, session, leases, None if crashed is None else frozenset(crashed), give_back)
     tx.execute("session_close", (session.seq, tx.now, _ALL_CHARGED if crashed is None else b""))
     tx.guards.forget(session_id)
     return given_back
 
 
-def give_back(tx: Transaction, session_id: str, take_away: TakeAway) -> list[str]:
+def go_on(tx: Transaction, session_id: str, give_back: GiveBack) -> list[str]:
     """Give back some more of what a closed session still holds."""
     session = tx.maybe_row(Session, "session_get", (session_id,))
     if session is None or session.closed is None:
         return []
     guilty = None if session.answer == _ALL_CHARGED else frozenset[Ref]()
-    return _give_back(tx, session, tx.rows("held", (session.seq, LEASES_AT_ONCE)), guilty, take_away)
+    return _give_back(tx, session, _held(tx, session, LEASES_AT_ONCE), guilty, give_back)
 
 
 def _give_back(
-    tx: Transaction, session: Session, leases: Sequence[Any], guilty: frozenset[Ref] | None, take_away: TakeAway
+    tx: Transaction, session: Session, leases: Sequence[Lease], guilty: frozenset[Ref] | None, give_back: GiveBack
 ) -> list[str]:
-    for ref, token, job_id, flags in leases:
-        charged = not flags & SPARE if guilty is None else ref in guilty
-        if guilty is None:
-            tx.happened(ref, "lost", worker=session.name)
-        take_away(tx, session, (ref, token, job_id), charged)
-    return [job_id for _, _, job_id, _ in leases]
+    charged = [(lease, not lease.flags & SPARE if guilty is None else lease.ref in guilty) for lease in leases]
+    if charged:
+        give_back(tx, session, charged, guilty is None)
+    return [lease.id for lease in leases]
 
 
 def sessions(tx: Transaction) -> list[SessionSnapshot]:

@@ -54,6 +54,7 @@ from headrace.store.sql import (
     sweep,
     why,
 )
+from headrace.store.sql import ticks as ticking
 from headrace.store.sql.take import Names
 from headrace.store.sql.transaction import Step, Steps, Transaction
 
@@ -305,4 +306,4 @@ class SqlStore(ABC):
         return Step(lambda tx: schedules.due_schedules(tx, limit), writes=False)
 
     def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
-        return Step(lambda tx: schedules.tick(tx, ticks))
+        return Step(lambda tx: ticking.tick(tx, ticks))

@@ -10,15 +10,14 @@ import msgspec
 from headrace.records import Ref, Swept
 from headrace.store import damaged, limits
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sql import admission, batches, history, lanes, queues, relations, stats
+from headrace.store.sql import admission, batches, dependents, history, lanes, queues, relations, stats
 from headrace.store.sql import sessions as table
-from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, RUNNING, STATES
+from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, REMOVED, RUNNING, STATES
 from headrace.store.sql.events import forgotten, newest
-from headrace.store.sql.lanes import Placement
-from headrace.store.sql.put import erase
+from headrace.store.sql.outcomes import take_away
 from headrace.store.sql.schedules import next_tick
-from headrace.store.sql.settle import take_away
 from headrace.store.sql.transaction import Session, Step, Transaction, run_out
+from headrace.store.sql.working_set import erase, working
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -98,6 +97,8 @@ class _Ended(NamedTuple):
     started: int
     finished: int
     returned: int
+    id: str
+    state: int
 
     @property
     def times(self) -> stats.Times:
@@ -144,12 +145,19 @@ def _purge_surplus(tx: Transaction, bounds: _Bounds) -> tuple[int, bool]:
     doomed = [job for job in ended if job.seq not in stays]
     if doomed:
         stats.fold(tx, [job.times for job in doomed])
-    for job in doomed:
-        erase(tx, job.seq, job.flags)
+        _erase(tx, doomed)
     full = len(ended) == PURGE_STEP
     if full and kept:
         tx.execute("progress_set", (_LOOKED_AT, kept[-1]))
     return len(doomed), full
+
+
+def _erase(tx: Transaction, doomed: Sequence[_Ended]) -> None:
+    """Remove ended jobs. Those that others wait for are noted."""
+    notes = [(job.seq, job.id, DONE if job.state == DONE else REMOVED) for job in doomed if job.flags & PRECEDES]
+    erase(tx, [(job.seq, job.flags) for job in doomed])
+    if notes:
+        tx.change_many("ended_note", notes)
 
 
 def _no_surplus(tx: Transaction, bounds: _Bounds) -> bool:
@@ -168,8 +176,8 @@ def _purge(tx: Transaction, state: int, bounds: _Bounds) -> tuple[int, bool]:
     doomed = [job for job in expired if job.seq not in kept] if kept else expired
     if state == DONE and doomed:
         stats.fold(tx, [job.times for job in doomed])
-    for job in doomed:
-        erase(tx, job.seq, job.flags)
+    if doomed:
+        _erase(tx, doomed)
     if len(expired) < PURGE_STEP:
         tx.execute("progress_unset", (_KEPT.format(state),))
     elif kept:
@@ -218,7 +226,9 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
         return None
     if tx.rows("sessions_old", (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
-    if tx.rows("expired", (tx.now, 1)) or tx.rows("ended_first") or tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
+    if tx.rows("expired", (tx.now, 1)) or tx.rows("ended_some", (1,)):
+        return None
+    if tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
         return None
     return Swept(ticks_in=_ticks_in(tx), again_in=_again_in(tx))
 
@@ -239,23 +249,22 @@ def close_session(tx: Transaction, session_id: str, crashed: Sequence[Ref] | Non
     given_back = table.close_session(tx, session_id, crashed, take_away)
     if given_back:
         queues.room_made(tx)
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return given_back
 
 
 def give_back(tx: Transaction, session_id: str) -> list[str]:
     """Go on with what a closed session held."""
-    given_back = table.give_back(tx, session_id, take_away)
+    given_back = table.go_on(tx, session_id, take_away)
     if given_back:
         queues.room_made(tx)
-    relations.work_off(tx)
+    dependents.work_off(tx)
     return given_back
 
 
 def sweep(tx: Transaction, overrides: Overrides) -> Swept:
     closed = returned = purged = 0
-    late = admission.expire(tx, tx.rows("expired", (tx.now, limits.EXPIRED_IN_A_STEP)))
-    more = late == limits.EXPIRED_IN_A_STEP
+    more = _expire(tx)
     for session_id in table.dead(tx):
         if returned >= table.LEASES_AT_ONCE:
             more = True
@@ -267,7 +276,7 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
             given_back = table.close_session(tx, session_id, None, take_away)
             closed += 1
         else:
-            given_back = table.give_back(tx, session_id, take_away)
+            given_back = table.go_on(tx, session_id, take_away)
         returned += len(given_back)
         more = more or len(given_back) >= table.LEASES_AT_ONCE
     if returned:
@@ -290,10 +299,22 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
     tx.execute("sessions_forget", (_forgotten_before(tx),))
     if forgotten(tx):
         tx.execute("event_drop", (newest(tx),))
-    more |= relations.work_off(tx)
+    more |= dependents.work_off(tx)
     more |= lanes.forget_idle(tx)
     more |= _results_to_drop(tx) is not None
     return Swept(closed, returned, purged, more, _ticks_in(tx), again_in=_again_in(tx))
+
+
+def _expire(tx: Transaction) -> bool:
+    """Fail jobs that have not started in time. True: there may be more."""
+    late = [seq for (seq,) in tx.rows("expired", (tx.now, limits.EXPIRED_IN_A_STEP))]
+    if late:
+        with working(tx) as work:
+            jobs = work.load(late)
+            work.load_around(jobs)
+            for seq in late:
+                admission.expire(work, work.job(seq))
+    return len(late) == limits.EXPIRED_IN_A_STEP
 
 
 def swept_already(tx: Transaction) -> Swept:
@@ -326,23 +347,34 @@ def nothing_to_set_aside(tx: Transaction) -> list[str] | None:
 
 
 def set_aside(tx: Transaction) -> list[str]:
-    """Look at all jobs, and let those that are damaged fail in their group, so many at most. Answers with their ids."""
-    found = tx.rows("damaged", (AT_ONCE,))
-    for *job, token in found:
-        _set_aside(tx, Placement(*job), token)
-    relations.work_off(tx)
-    return [job_id for _, job_id, *_ in found]
+    """Look at all jobs, and let those that are damaged fail in their group, so many at most. Returns their ids."""
+    found = [_Damaged(*columns) for columns in tx.rows("damaged", (AT_ONCE,))]
+    for was in found:
+        tx.execute("damaged_parents", (was.seq,))
+        flags = tx.value("damaged_flags", (was.seq,))
+        says = f"state {was.state}, flags {was.flags}, token {was.token}"
+        error = damaged.error(f"Its row in the table `job` says what cannot be: {says}.")
+        tx.execute("set_aside", (was.seq, flags, tx.now, damaged.GROUP, error))
+    with working(tx) as work:
+        work.load(was.seq for was in found)
+        for was in found:
+            job = work.job(was.seq)
+            if was.state != RUNNING:
+                history.remember_sudden_end(work, job, "failed", damaged.GROUP)
+            work.happened(job, "failed", damaged.GROUP)
+            tx.ended.append(job.id)
+            work.count(job.queue, tx.now, FAILURES)
+            if was.state < DONE or was.state not in STATES:
+                admission.ended(work, job, FAILED)
+    dependents.work_off(tx)
+    return [was.id for was in found]
 
 
-def _set_aside(tx: Transaction, job: Placement, token: int) -> None:
-    words = f"Its row in the table `job` says what cannot be: state {job.state}, flags {job.flags}, token {token}."
-    tx.execute("damaged_parents", (job.seq,))
-    job = job._replace(flags=tx.value("damaged_flags", (job.seq,)))
-    tx.execute("set_aside", (job.seq, job.flags, tx.now, damaged.GROUP, damaged.error(words)))
-    if job.state != RUNNING:
-        history.remember_sudden_end(tx, job.seq, "failed", damaged.GROUP)
-    tx.happened(job.seq, "failed", damaged.GROUP)
-    tx.ended.append(job.id)
-    stats.count(tx, job.queue, tx.now, FAILURES)
-    if job.state < DONE or job.state not in STATES:
-        admission.ended(tx, job, FAILED)
+class _Damaged(NamedTuple):
+    """What the row of a damaged job says."""
+
+    seq: int
+    id: str
+    state: int
+    flags: int
+    token: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -12,11 +13,11 @@ import msgspec
 
 from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
-from headrace.store.facets import QueueControl
-from headrace.store.sql import admission, lanes, queues, relations, schedules
+from headrace.store.sql import admission, lanes, queues
 from headrace.store.sql.codes import AFTER, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
-from headrace.store.sql.find import large_value
+from headrace.store.sql.relation_rows import decode
 from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.working_set import Job, WorkingSet
 from headrace.values.glob import is_glob, literal_part, matcher
 
 FEW = 8
@@ -200,31 +201,43 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
-_WITH_EXTRAS = AFTER | RECURRING | LANED
-
-
-def _extras(tx: Transaction, ref: int, flags: int) -> Extras:
-    return Extras(
-        after=relations.parents(tx, ref) if flags & AFTER else (),
-        tick=schedules.of_job(tx, ref).tick if flags & RECURRING else None,
-        resumed=flags & RESUMED != 0,
-        start_within=lanes.start_within(tx, ref) if flags & LANED else None,
-    )
-
-
 def leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     """From the columns of the statement `line`, in their order."""
+    beside = _Beside(tx, [(ref, flags) for _, _, ref, *_, flags in rows if flags & _BESIDE])
     return [
         Lease(
-            ref, token, job_id, task, queue, large_value(tx, ref, BODY) if flags & LARGE_BODY else body, options,
+            ref, token, job_id, task, queue, beside.bodies.get(ref, body), options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0, _extras(tx, ref, flags) if flags & _WITH_EXTRAS else NO_EXTRAS,
+            flags & SPARE != 0, flags & CANCELLING != 0, beside.extras.get(ref, NO_EXTRAS),
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
             max_crashes, created, deferred_since, flags,
         ) in rows
     ]  # fmt: skip
+
+
+_WITH_EXTRAS = AFTER | RECURRING | LANED
+_BESIDE = _WITH_EXTRAS | LARGE_BODY
+
+
+class _Beside:
+    """What leases need from other tables than `job`, by their refs: of some leases, by ref and flags."""
+
+    def __init__(self, tx: Transaction, leases: Sequence[tuple[int, int]]) -> None:
+        def of(flag: int, statement: str, *values: int) -> list[Any]:
+            refs = [ref for ref, flags in leases if flags & flag]
+            return tx.rows(statement, (tx.array(refs), *values)) if refs else []
+
+        self.bodies = {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
+        parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
+        ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
+        within = {job: start_within for job, *_, start_within in of(LANED, "laned_some")}
+        self.extras = {
+            ref: Extras(parents.get(ref, ()), ticks.get(ref), flags & RESUMED != 0, within.get(ref))
+            for ref, flags in leases
+            if flags & _WITH_EXTRAS
+        }
 
 
 def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
@@ -240,19 +253,23 @@ def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, c
 
 
 class Handing:
-    """A take under way: what has been handed out so far, and how there is more."""
+    """A take under way: the lines of its queues, and what it has handed out so far."""
 
     def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, any_lane: bool, late: bool) -> None:
         self._tx, self._values, self._take, self._late = tx, values, take, late
         self._controls = {said.queue: said for said in queues.controls(tx)}
-        queues_with_lanes = take.queues if any_lane else ()
-        self._laned = {queue for queue in queues_with_lanes if tx.rows("queue_has_lane", (queue,))}
+        found = tx.rows("queues_with_lanes", (tx.texts(take.queues),)) if any_lane and take.queues else ()
+        self._laned = {queue for (queue,) in found}
+        self._free: dict[str, int] = {}
+        self._lines: dict[str, list[_Place]] = {}
+        self._work = WorkingSet(tx)
+        self._has_expired: dict[int, bool] = {}
         self._expired_left = limits.EXPIRED_IN_A_STEP
         """So many more that have expired may fail in this take."""
         self._last = -1
         """The place of the queue that was served last."""
-        self.rows: list[Any] = []
-        """In the order in which they were handed out."""
+        self._handed_out: dict[int, int] = {}
+        """Spare or not, by row, in order."""
 
     @property
     def needed(self) -> bool:
@@ -261,52 +278,107 @@ class Handing:
 
     def everything(self) -> list[Any]:
         take = self._take
-        if take.round_robin:
-            self._one_from_each(0, take.slots)
-            self._one_from_each(SPARE, take.slots + take.spare)
-        else:
-            for spare, enough in ((0, take.slots), (SPARE, take.slots + take.spare)):
+        wanted = take.slots + take.spare
+        for spare, enough in ((0, take.slots), (SPARE, wanted)):
+            if take.round_robin:
+                self._one_from_each(spare, enough)
+            else:
                 for queue in take.queues:
-                    while self._hand_out(queue, spare, enough - len(self.rows)) and queue in self._laned:
+                    while len(self._handed_out) < enough and self._hand_out(queue, spare):
                         pass
-        return self.rows
+        return self._finish()
+
+    def _line(self, queue: str) -> list[_Place]:
+        """The head of a queue's line; and of the lanes in it as many as may follow, as they share the slots."""
+        if queue not in self._lines:
+            wanted = self._take.slots + self._take.spare
+            self._free[queue] = queues.free(self._tx, self._controls.get(queue), wanted)
+            most = wanted + (limits.EXPIRED_IN_A_STEP if self._late else 0)
+            rows = self._tx.rows("ready_line", (queue, most)) if self._free[queue] else ()
+            jobs = [self._work.hold(columns) for columns in rows]
+            in_lanes = [job for job in jobs if job.flags & LANED]
+            if in_lanes:
+                self._work.lanes.load(in_lanes, 1 + -(-wanted // len(in_lanes)))
+            self._lines[queue] = [_place(job) for job in jobs]
+        return self._lines[queue]
 
     def _one_from_each(self, spare: int, enough: int) -> None:
         order = self._take.queues
         skipped = 0
-        while len(self.rows) < enough and skipped < len(order):
+        while len(self._handed_out) < enough and skipped < len(order):
             place = (self._last + 1 + skipped) % len(order)
-            if self._hand_out(order[place], spare, 1):
+            if self._hand_out(order[place], spare):
                 self._last, skipped = place, 0
             else:
                 skipped += 1
 
-    def _hand_out(self, queue: str, spare: int, wanted: int) -> int:
-        """Up to so many from one queue; a single one where each decides about the next. Answers how many."""
-        said: QueueControl | None = self._controls.get(queue)
-        if wanted <= 0 or (spare and said is not None and said.limit is not None):
-            return 0
-        wanted = queues.free(self._tx, said, wanted)
-        if queue in self._laned:
-            wanted = min(wanted, 1)
-        if not wanted or not self._fail_expired(queue, wanted) or (spare and self._lane_is_next(queue)):
-            return 0
-        rows = hand_out(self._tx, self._values, spare, queue, wanted)
-        self.rows += rows
-        for _, _, seq, *_, flags in rows:
-            if flags & LANED:
-                lanes.start(self._tx, seq, queue, self._take.grace)
-        return len(rows)
-
-    def _fail_expired(self, queue: str, wanted: int) -> bool:
-        """Fail what has expired among the first of a line. False: there is more of it than one take fails."""
-        while self._late and (found := self._tx.rows("expired_heads", (queue, wanted, self._tx.now))):
+    def _hand_out(self, queue: str, spare: int) -> bool:
+        """The next one from a queue, if it may be handed out."""
+        line, said = self._line(queue), self._controls.get(queue)
+        if not line or not self._free[queue] or (spare and said is not None and said.limit is not None):
+            return False
+        job = self._work.job(line[0].seq)
+        while self._is_late(job):
             if not self._expired_left:
                 self._tx.come_again = True
                 return False
-            self._expired_left -= admission.expire(self._tx, found[: self._expired_left])
+            self._expired_left -= 1
+            admission.expire(self._work, job)
+            self._step_on(line, job)
+            if not line:
+                return False
+            job = self._work.job(line[0].seq)
+        if spare and job.flags & LANED:
+            return False
+        self._free[queue] -= 1
+        self._handed_out[job.seq] = spare
+        if job.flags & LANED:
+            lanes.start(self._work, job, self._take.grace)
+        self._step_on(line, job)
         return True
 
-    def _lane_is_next(self, queue: str) -> bool:
-        flags = self._tx.maybe_value("head", (queue,)) if queue in self._laned else None
-        return flags is not None and flags & LANED != 0
+    def _step_on(self, line: list[_Place], job: Job) -> None:
+        """The first of a line has left it; of its lane, another may follow."""
+        heappop(line)
+        if job.flags & LANED and (follows := lanes.front(self._work, job)) is not None:
+            heappush(line, _place(follows))
+
+    def _is_late(self, job: Job) -> bool:
+        """Whether a job has not started in time."""
+        if not self._late or not job.flags & EXPIRES:
+            return False
+        if job.seq not in self._has_expired:
+            jobs = [other.seq for other in self._work.jobs() if other.flags & EXPIRES]
+            self._has_expired.update(dict.fromkeys(jobs, False))
+            rows = self._tx.rows("late", (self._tx.array(jobs), self._tx.now))
+            self._has_expired.update((seq, True) for (seq,) in rows)
+        return self._has_expired[job.seq]
+
+    def _finish(self) -> list[Any]:
+        """Write what has been decided. Returns the leases' rows, in order."""
+        work, (session, number, _) = self._work, self._values
+        jobs = work.load(self._handed_out)
+        rows = [(job.seq, *self._values, (job.flags & ~SPARE) | self._handed_out[job.seq], job.due) for job in jobs]
+        for job in jobs:
+            job.was = job.columns()  # what `take_one` writes
+        work.save()
+        if rows:
+            self._tx.change_many("take_one", rows)
+        order = {seq: place for place, seq in enumerate(self._handed_out)}
+        return sorted(self._tx.rows("retake", (session, number)), key=lambda lease: order[_seq(*lease)])
+
+
+class _Place(NamedTuple):
+    """Where a job stands in the line of its queue."""
+
+    negative_priority: int
+    due: int
+    seq: int
+
+
+def _place(job: Job) -> _Place:
+    return _Place(-job.priority, job.due, job.seq)
+
+
+def _seq(_: int, __: int, seq: int, *___: object) -> int:
+    return seq

@@ -7,11 +7,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
-from headrace.records import IfFailed, NewJob, Put, Ref
+from headrace.records import Charge, IfFailed, NewJob, Outcome, Put, Ref
 from headrace.store.contract import Operation
-from headrace.store.facets import DETAIL
 from headrace.store.settings import DEFINITIONS
-from headrace.store.sql.codes import READY, SCHEDULED, TRACKED
+from headrace.store.sql.codes import HOOKED, LARGE_RESULT, READY, SCHEDULED
 
 _FAIL = IfFailed.FAIL  # Python 3.11 takes ten times as long for a member of an enumeration as for a global name
 
@@ -99,7 +98,15 @@ class Transaction(ABC):
 
     @abstractmethod
     def array(self, numbers: Sequence[Ref]) -> object:
-        """Numbers as the one value of a statement that takes many."""
+        """Numbers as the one value of a statement that takes many: it reads `json_each(?N)`."""
+
+    @abstractmethod
+    def texts(self, texts: Sequence[str]) -> object:
+        """The same of texts: `json_each(?N/*text*/)`."""
+
+    @abstractmethod
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
+        """The same of pairs of texts, `value ->> 0` and `value ->> 1`: `json_each(?N/*pairs*/)`."""
 
     def row(self, kind: Callable[..., R], name: str, values: tuple[Any, ...] = ()) -> R:
         """The row of a query that has one, with names."""
@@ -140,14 +147,6 @@ class Transaction(ABC):
     def news(self, queue: str, workers: int = 1) -> None:
         """A queue has work for so many workers."""
         self.queues[queue] = self.queues.get(queue, 0) + workers
-
-    def happened(self, seq: Ref, what: str, detail: str = "", worker: str = "") -> None:
-        """Make an event of a job, if there is a subscriber. The job's row must (still) be there."""
-        if self.listened:
-            short = detail.encode()[:DETAIL].decode(errors="ignore")
-            for job_id, task, queue, flags in self.rows("event_about", (seq,)):
-                tracked = 1 if flags & TRACKED else 0
-                self.happenings.append((self.now, what, job_id, task, queue, worker, short, tracked))
 
 
 # -- the session that a request comes from -----------------------------------------------------------
@@ -256,6 +255,10 @@ class Redo(Exception):
         self.work = work
 
 
+class Outdated(Exception):
+    """Another transaction has changed what this one goes by: it is to be done anew. (Not where writers take turns.)"""
+
+
 class PutOne(Operation[list[Put]]):
     """The most common operation of all: one statement, and so a transaction by itself. The job is a plain one."""
 
@@ -288,3 +291,22 @@ def plain_row(job: NewJob, now: int) -> tuple[object, ...]:
     return (
         job.id, job.task, job.queue, state, job.priority, due, now, job.max_crashes, 0, job.body, job.options, None
     )  # fmt: skip
+
+
+def done_values(tx: Transaction, session: int, outcome: Outcome, lag: int) -> tuple[Any, ...]:
+    """The values that `done.sql` takes."""
+    result = outcome.result
+    large = result is not None and len(result) > INLINE
+    return (
+        outcome.ref, outcome.token, session, None if large else result,
+        *run_values(tx, outcome.began, outcome.ended, outcome.charge, lag),
+        LARGE_RESULT if large else 0, outcome.data, HOOKED,
+    )  # fmt: skip
+
+
+def run_values(
+    tx: Transaction, began: int | None, ended: int | None, charge: Charge, lag: int
+) -> tuple[int | None, int, int]:
+    """When a run began, when it ended, and what it has cost of the attempts."""
+    spent = 1 if charge is Charge.ATTEMPT else 0
+    return None if began is None else began + lag, tx.now if ended is None else ended + lag, spent

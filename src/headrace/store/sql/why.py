@@ -7,7 +7,7 @@ from headrace.store import limits
 from headrace.store.facets import Circumstances
 from headrace.store.sql import find, lanes, queues
 from headrace.store.sql.codes import AFTER, ALL, DONE, EXPIRES, LANED, STATES
-from headrace.store.sql.lanes import Placement
+from headrace.store.sql.find import Placement
 from headrace.store.sql.sessions import sessions
 from headrace.store.sql.transaction import Transaction
 from headrace.values.glob import any_fits
@@ -17,7 +17,8 @@ def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
     (snapshot,) = find.get(tx, [job_id])
     if snapshot is None:
         return None
-    job = tx.row(Placement, "placement_by_id", (job_id,))
+    job = find.find_job(tx, job_id)
+    assert job is not None
     control = queues.control(tx, job.queue)
     waits_for, unmet = _unmet(tx, job)
     running: list[tuple[str, str]] = []
@@ -35,7 +36,7 @@ def circumstances(tx: Transaction, job_id: str) -> Circumstances | None:
         queue_running=tuple(running),
         queue_runs=runs,
         lane=lanes.snapshot(tx, job.queue, lanes.laned(tx, job.seq).key) if in_lane else None,
-        ahead=lanes.ahead(tx, job.seq, job.queue) if in_lane else None,
+        ahead=lanes.ahead(tx, job.seq) if in_lane else None,
         listeners=_listeners(tx, snapshot),
         expires=tx.row(find.StoredExpiry, "expiry_get", (job.seq,)).at if job.flags & EXPIRES else None,
     )

@@ -347,3 +347,9 @@ class SqliteTransaction(Transaction):
 
     def array(self, numbers: Sequence[Ref]) -> object:
         return msgspec.json.encode(numbers).decode()
+
+    def texts(self, texts: Sequence[str]) -> object:
+        return msgspec.json.encode(texts).decode()
+
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> object:
+        return msgspec.json.encode(pairs).decode()

@@ -5,8 +5,8 @@ import re
 from headrace.store import statements
 from headrace.store.sql import codes
 
-_LOCKS = re.compile(r" /\*\w+\*/")
-"""Where a database with many writers locks rows. Here there is one writer at a time."""
+_LOCKS = re.compile(r" ?/\*\w+\*/")
+"""Where a database with many writers locks rows, or has another name for a list. Here there is one writer at a time."""
 
 SQL = {
     name: _LOCKS.sub("", text)

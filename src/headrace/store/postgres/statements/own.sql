@@ -58,7 +58,7 @@ SELECT newest FROM event_counter
 
 -- name: damaged
 -- Jobs whose rows say what cannot be: no such state, unknown flags, or flags that promise what is not there.
-SELECT seq, id, queue, state, priority, due, flags, token FROM job
+SELECT seq, id, state, flags, token FROM job
 WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} != 0 OR least(token, attempts, crashes) < 0
     OR flags & {LARGE_BODY} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {BODY})
     OR flags & {LARGE_RESULT} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {RESULT})
@@ -111,3 +111,13 @@ SELECT seq, at, id, job FROM arrival ORDER BY seq LIMIT ?1 FOR UPDATE SKIP LOCKE
 -- name: arrivals_delete
 -- The rules have brought these in.
 DELETE FROM arrival WHERE seq IN (SELECT value FROM json_each(?1))
+
+-- name: laned_heads
+-- The first jobs of lanes' own lines, so many of each, in order.
+SELECT head.* FROM json_each(?1)
+JOIN LATERAL (
+    SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within FROM laned
+    WHERE lane = value AND place = {IN_LINE}
+    ORDER BY rank, due, job LIMIT ?2
+) AS head ON TRUE
+ORDER BY rank, due, job

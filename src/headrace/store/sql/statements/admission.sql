@@ -1,17 +1,5 @@
 -- A job's way into line.
 
--- name: placement
--- What admission needs to know about a job.
-SELECT seq, id, queue, state, priority, due, flags FROM job WHERE seq = ?1 /*lock*/
-
--- name: placement_by_id
--- The same, by its id.
-SELECT seq, id, queue, state, priority, due, flags FROM job WHERE id = ?1 /*lock*/
-
--- name: stand
--- A job's place: its state while it waits, and its due time.
-UPDATE job SET state = ?2, due = ?3 WHERE seq = ?1
-
 -- name: promote
 -- Move what has fallen due into the lines of its queues, in bounded steps, but for jobs of lanes.
 UPDATE job SET state = {READY}
@@ -24,12 +12,6 @@ WHERE seq IN (
     SELECT seq FROM job WHERE state = {SCHEDULED} AND flags & {LANED} = 0 AND queue = ?2 AND due <= ?1 ORDER BY due LIMIT ?3 /*skip*/
 )
 
--- name: lanes_due
--- Jobs of lanes that have fallen due in one queue.
-SELECT seq, id, queue, state, priority, due, flags FROM job
-WHERE state = {SCHEDULED} AND flags & {LANED} = {LANED} AND queue = ?2 AND due <= ?1
-ORDER BY due LIMIT ?3 /*lock*/
-
 -- name: scheduled_queues
 -- The next queues, by name, that have scheduled jobs: from index entry to index entry.
 WITH RECURSIVE scheduled (queue) AS (
@@ -41,11 +23,41 @@ WITH RECURSIVE scheduled (queue) AS (
 )
 SELECT queue FROM scheduled WHERE queue IS NOT NULL
 
--- name: revive
--- Put a job that ended back in line, as if it were new.
+-- name: jobs_by_seq
+-- Jobs, as far as rules decide about them, by their rows.
+SELECT
+    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
+    id, max_crashes, session, unique_key, (SELECT name FROM session WHERE session.seq = job.session)
+FROM job
+WHERE seq IN (SELECT value FROM json_each(?1))
+ORDER BY seq /*lock*/
+
+-- name: jobs_by_id
+-- The same, by their ids.
+SELECT
+    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
+    id, max_crashes, session, unique_key, (SELECT name FROM session WHERE session.seq = job.session)
+FROM job
+WHERE id IN (SELECT value FROM json_each(?1/*text*/))
+ORDER BY seq /*lock*/
+
+-- name: job_set
+-- How a job is now. Its error and its data stay if there are no new ones, unless the error is to go.
 UPDATE job SET
-    state = {READY}, due = ?2, attempts = 0, crashes = 0, finished = NULL, deferred_since = NULL, error = NULL, failure = NULL
+    task = ?2, queue = ?3, state = ?4, priority = ?5, due = ?6, flags = ?7, token = ?8, attempts = ?9, crashes = ?10,
+    started = ?11, finished = ?12, deferred_since = ?13, failure = ?14,
+    error = CASE WHEN ?17 = 1 THEN NULL ELSE coalesce(?15, error) END, data = coalesce(?16, data)
 WHERE seq = ?1
+
+-- name: job_flags
+-- Only the flags of a job have changed.
+UPDATE job SET flags = ?2 WHERE seq = ?1
+
+-- name: lanes_due
+-- Jobs of lanes that have fallen due in one queue.
+SELECT seq FROM job
+WHERE state = {SCHEDULED} AND flags & {LANED} = {LANED} AND queue = ?2 AND due <= ?1
+ORDER BY due LIMIT ?3 /*lock*/
 
 -- name: expiry_put
 -- By when a job must have started: a moment, or how long after it is due; and when that is, as far as it is known.
@@ -68,27 +80,14 @@ UPDATE expiry SET at = NULL WHERE job = ?1
 -- A job does not expire any more.
 DELETE FROM expiry WHERE job = ?1
 
--- name: flag_expires
--- Say in a job's row whether it expires.
-UPDATE job SET flags = (flags & ~{EXPIRES}) | ?2 WHERE seq = ?1
+-- name: expiries_delete
+-- The jobs are gone.
+DELETE FROM expiry WHERE job IN (SELECT value FROM json_each(?1))
 
 -- name: expired
 -- Jobs that have not started in time, wherever they wait.
-SELECT seq, id, queue, state, priority, due, flags FROM expiry JOIN job ON job.seq = expiry.job
-WHERE expiry.at < ?1
-ORDER BY expiry.at, seq LIMIT ?2 /*lock*/
+SELECT job FROM expiry WHERE at < ?1 ORDER BY at, job LIMIT ?2
 
--- name: expired_heads
--- Those of them among the first of a queue's line.
-SELECT line.seq, line.id, line.queue, line.state, line.priority, line.due, line.flags
-FROM (
-    SELECT seq, id, queue, state, priority, due, flags FROM job
-    WHERE state = {READY} AND queue = ?1
-    ORDER BY priority DESC, due, seq LIMIT ?2 /*lock*/
-) AS line JOIN expiry ON expiry.job = line.seq
-WHERE expiry.at < ?3
-ORDER BY line.priority DESC, line.due, line.seq
-
--- name: fail_waiting
--- A job that waits fails.
-UPDATE job SET state = {FAILED}, finished = ?2, failure = ?3, error = ?4 WHERE seq = ?1
+-- name: late
+-- Which of these jobs have not started in time?
+SELECT job FROM expiry WHERE job IN (SELECT value FROM json_each(?1)) AND at < ?2

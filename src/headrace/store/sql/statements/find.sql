@@ -26,3 +26,25 @@ SELECT tag, jobs FROM tag_count ORDER BY jobs DESC, tag LIMIT ?1
 -- name: failures
 -- How many jobs have failed of what, most first.
 SELECT coalesce(failure, ''), count(*) FROM job WHERE state = {FAILED} GROUP BY failure ORDER BY 2 DESC, 1 LIMIT ?1
+
+-- name: placement
+-- Where a job is.
+SELECT seq, queue, state, flags FROM job WHERE id = ?1
+
+-- name: seqs
+-- The rows of jobs, by their ids.
+SELECT seq, id FROM job WHERE id IN (SELECT value FROM json_each(?1/*text*/))
+
+-- name: key_holders
+-- The ids of the jobs that have unique keys.
+SELECT unique_key.key, job.id
+FROM unique_key JOIN job ON job.seq = unique_key.job
+WHERE unique_key.key IN (SELECT value FROM json_each(?1/*text*/))
+
+-- name: recurring_of
+-- The schedule of a job, and its tick.
+SELECT schedule, tick FROM recurring WHERE job = ?1
+
+-- name: parents_of
+-- What a job comes after.
+SELECT parents FROM relation WHERE job = ?1

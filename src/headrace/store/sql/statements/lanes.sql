@@ -1,27 +1,5 @@
 -- Lanes: which of the jobs that share a key stands in line.
 
--- name: lane_get
--- A lane.
-SELECT seq, queue, key, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at
-FROM lane
-WHERE queue = ?1 AND key = ?2
-
--- name: lane_new
--- A lane's first job has come.
-INSERT INTO lane (queue, key, running_limit, rate, per, sequence, unfinished, running, starts)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0)
-
--- name: lane_set
--- How a lane is now.
-UPDATE lane SET
-    running_limit = ?2, rate = ?3, per = ?4, sequence = ?5, unfinished = ?6, running = ?7, front = ?8, turn = ?9, starts = ?10,
-    forget_at = ?11, front_due = ?12
-WHERE seq = ?1
-
--- name: lane_delete
--- Nothing is left to remember about a lane.
-DELETE FROM lane WHERE seq = ?1
-
 -- name: lanes_idle
 -- Lanes that have nothing left to remember.
 SELECT seq FROM lane WHERE unfinished = 0 AND forget_at <= ?1 ORDER BY forget_at LIMIT ?2
@@ -54,33 +32,9 @@ UPDATE lane_start SET number = 1 - number WHERE lane = ?1 AND number > ?2
 -- The second half of closing a gap.
 UPDATE lane_start SET number = -number WHERE lane = ?1 AND number < 0
 
--- name: laned_get
--- Which lane a job is in, and where.
-SELECT key, running_limit, rate, per, sequence, place, rank, due FROM laned WHERE job = ?1
-
--- name: laned_put
--- Keep which lane a job was put into.
-INSERT INTO laned (job, key, running_limit, rate, per, sequence, place, rank, due) VALUES (?1, ?2, ?3, ?4, ?5, ?6, {ELSEWHERE}, 0, 0)
-
--- name: laned_set
--- Where a job is in its lane.
-UPDATE laned SET place = ?2, lane = ?3, rank = ?4, due = ?5, start_within = ?6 WHERE job = ?1
-
--- name: laned_delete
--- The job is gone.
-DELETE FROM laned WHERE job = ?1
-
--- name: laned_head
--- The first job of a lane's own line.
-SELECT job, due FROM laned WHERE lane = ?1 AND place = {IN_LINE} ORDER BY rank, due, job LIMIT 1
-
 -- name: laned_due
 -- Jobs of lanes that have fallen due in any queue.
 SELECT job FROM laned WHERE place = {IS_SCHEDULED} AND due <= ?1 ORDER BY due, job LIMIT ?2
-
--- name: laned_within
--- How soon after its take a job that was handed out starts.
-SELECT start_within FROM laned WHERE job = ?1
 
 -- name: laned_running
 -- Some of a lane's jobs that run.
@@ -93,3 +47,71 @@ SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE}
 -- name: laned_ahead
 -- How many come before a job in its lane's own line.
 SELECT count(*) FROM laned WHERE lane = ?1 AND place = {IN_LINE} AND (rank, due, job) < (?2, ?3, ?4)
+
+-- name: lanes_some
+-- Lanes, by queue and key.
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, queue, key
+FROM lane
+WHERE (queue, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1/*pairs*/))
+ORDER BY seq /*lock*/
+
+-- name: lane_new
+-- A lane's first job has come.
+INSERT INTO lane (queue, key, running_limit, rate, per, sequence, unfinished, running, starts)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, 0)
+ON CONFLICT (queue, key) DO NOTHING
+
+-- name: lane_set
+-- How a lane is now.
+UPDATE lane SET
+    running_limit = ?2, rate = ?3, per = ?4, sequence = ?5, unfinished = ?6, running = ?7, front = ?8, front_due = ?9,
+    turn = ?10, starts = ?11, forget_at = ?12
+WHERE seq = ?1
+
+-- name: lanes_delete
+-- Nothing is left to remember about lanes.
+DELETE FROM lane WHERE seq IN (SELECT value FROM json_each(?1))
+
+-- name: lane_starts_delete
+-- Nor about their starts.
+DELETE FROM lane_start WHERE lane IN (SELECT value FROM json_each(?1))
+
+-- name: lane_starts
+-- Of lanes with rates: the starts that decide about the next so many, and the last one.
+SELECT lane_start.lane, lane_start.number, lane_start.at
+FROM lane JOIN lane_start ON lane_start.lane = lane.seq
+WHERE lane.seq IN (SELECT value FROM json_each(?1)) AND lane_start.number > lane.starts - lane.rate
+    AND lane_start.number <= lane.starts - lane.rate + 1 + ?2
+UNION
+SELECT lane_start.lane, lane_start.number, lane_start.at
+FROM lane JOIN lane_start ON lane_start.lane = lane.seq AND lane_start.number = lane.starts
+WHERE lane.seq IN (SELECT value FROM json_each(?1))
+
+-- name: laned_some
+-- Which lanes jobs are in, and where.
+SELECT job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within
+FROM laned
+WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: laned_put
+-- Keep which lane a job was put into, and where it is in it.
+INSERT INTO laned (job, key, running_limit, rate, per, sequence, place, lane, rank, due, start_within)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+
+-- name: laned_set
+-- Where a job is in its lane.
+UPDATE laned SET place = ?2, lane = ?3, rank = ?4, due = ?5, start_within = ?6 WHERE job = ?1
+
+-- name: laned_delete
+-- The jobs are gone.
+DELETE FROM laned WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: lane_look
+-- A lane, to be shown.
+SELECT seq, running_limit, rate, per, sequence, unfinished, running, front, front_due, turn, starts, forget_at, queue, key
+FROM lane
+WHERE queue = ?1 AND key = ?2
+
+-- name: names
+-- The ids of jobs, by their rows.
+SELECT seq, id FROM job WHERE seq IN (SELECT value FROM json_each(?1))

@@ -1,48 +1,12 @@
 -- Jobs that come after other jobs.
 
--- name: relation_get
--- What a job comes after.
-SELECT parents, if_failed, delay FROM relation WHERE job = ?1
-
--- name: relation_put
--- Keep what a job comes after.
-INSERT INTO relation (job, parents, if_failed, delay) VALUES (?1, ?2, ?3, ?4)
-
--- name: relation_set
--- It comes after others now.
-INSERT INTO relation (job, parents, if_failed, delay) VALUES (?1, ?2, {FAIL}, NULL) ON CONFLICT (job) DO UPDATE SET parents = excluded.parents
-
--- name: relation_delay
--- How long to wait from when the last one is met.
-UPDATE relation SET delay = ?2 WHERE job = ?1
-
--- name: relation_delete
--- The job is gone.
-DELETE FROM relation WHERE job = ?1
-
--- name: flag_after
--- This job has a line in relation.
-UPDATE job SET flags = flags | {AFTER} WHERE seq = ?1 AND flags & {AFTER} = 0
-
--- name: flag_resumed
--- This job has waited for children: they are in its line in relation.
-UPDATE job SET flags = flags | {RESUMED} | {AFTER} WHERE seq = ?1
-
--- name: precede
--- Others wait for this job.
-UPDATE job SET flags = flags | {PRECEDES} WHERE seq = ?1 AND flags & {PRECEDES} = 0
-
 -- name: edge_put
 -- One job waits for another.
 INSERT INTO edge (parent, child, if_failed) VALUES (?1, ?2, ?3) ON CONFLICT (child, parent) DO NOTHING
 
--- name: edge_open
--- More parents are to be linked to a job: as long as this edge is there, it waits.
-INSERT INTO edge (parent, child, if_failed) VALUES (0, ?1, {WAIT}) ON CONFLICT (child, parent) DO NOTHING
-
 -- name: is_open
--- Are more parents to be linked to a job?
-SELECT 1 FROM edge WHERE child = ?1 AND parent = 0
+-- Are more parents to be linked to the job with this id?
+SELECT 1 FROM job JOIN edge ON edge.child = job.seq AND edge.parent = 0 WHERE job.id = ?1
 
 -- name: edge_close
 -- All of them are linked.
@@ -51,32 +15,6 @@ DELETE FROM edge WHERE child = ?1 AND parent = 0
 -- name: edge_delete
 -- It waits no more.
 DELETE FROM edge WHERE seq = ?1
-
--- name: edges_delete
--- A job that is gone waits for nothing.
-DELETE FROM edge WHERE child = ?1
-
--- name: has_edges
--- Does a job wait for others?
-SELECT 1 FROM edge WHERE child = ?1 LIMIT 1
-
--- name: edges_up
--- What a job waits for.
-SELECT parent FROM edge WHERE child = ?1 LIMIT ?2
-
--- name: edges_down
--- Some of the jobs that wait for one that has ended.
-SELECT edge.seq, child, if_failed, job.id, job.queue, job.state, job.flags, job.due
-FROM edge JOIN job ON job.seq = edge.child
-WHERE edge.parent = ?1 AND edge.seq > ?2 AND edge.seq <= ?3
-ORDER BY edge.seq LIMIT ?4 /*lock*/
-
--- name: edges_named
--- What a job waits for, by name; parents that are gone are in `ended`.
-SELECT
-    edge.seq, coalesce(job.id, (SELECT id FROM ended WHERE ended.parent = edge.parent LIMIT 1)), job.state
-FROM edge LEFT JOIN job ON job.seq = edge.parent
-WHERE child = ?1 AND edge.parent > 0
 
 -- name: edges_count
 -- How many others a job waits for.
@@ -139,27 +77,90 @@ JOIN job ON job.seq = edge.parent
 WHERE edge.child = ?1
 ORDER BY edge.seq LIMIT 1
 
--- name: has_culprits
--- Has a job failed because of others that were not revived?
-SELECT 1 FROM culprit WHERE child = ?1 LIMIT 1
-
 -- name: ended_note
 -- A job has ended: note it if another waits for it.
 INSERT INTO ended (parent, id, how, seen, upto)
 SELECT ?1, ?2, ?3, 0, seq FROM edge WHERE parent = ?1 ORDER BY seq DESC LIMIT 1
 
--- name: ended_first
--- Whose dependents are to be looked at first?
-SELECT seq, parent, id, how, seen, upto FROM ended ORDER BY seq LIMIT 1
-
 -- name: ended_seen
 -- So far they have been looked at.
 UPDATE ended SET seen = ?2 WHERE seq = ?1
 
+-- name: relations_some
+-- What jobs come after.
+SELECT job, parents, if_failed, delay FROM relation WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: relation_put
+-- Keep what a job comes after.
+INSERT INTO relation (job, parents, if_failed, delay) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (job) DO UPDATE SET parents = excluded.parents, delay = excluded.delay
+
+-- name: relation_delete
+-- The jobs are gone.
+DELETE FROM relation WHERE job IN (SELECT value FROM json_each(?1))
+
+-- name: edges_delete
+-- Jobs that are gone wait for nothing.
+DELETE FROM edge WHERE child IN (SELECT value FROM json_each(?1))
+
+-- name: culprits_of_delete
+-- Nothing is held against those that they came after,
+DELETE FROM culprit WHERE child IN (SELECT value FROM json_each(?1))
+
+-- name: followers_of_delete
+-- nor do they name these.
+DELETE FROM follower WHERE child IN (SELECT value FROM json_each(?1))
+
+-- name: waiting
+-- Which of these jobs wait for others?
+SELECT value FROM json_each(?1) WHERE EXISTS (SELECT 1 FROM edge WHERE edge.child = value)
+
+-- name: waiting_besides
+-- Which of these jobs wait for others by other edges than these?
+SELECT value FROM json_each(?1)
+WHERE EXISTS (SELECT 1 FROM edge WHERE edge.child = value AND edge.seq NOT IN (SELECT value FROM json_each(?2)))
+
+-- name: above
+-- What jobs wait for, directly or not, themselves included; so many at most.
+WITH RECURSIVE above (job) AS (
+    SELECT value FROM json_each(?1)
+    UNION
+    SELECT edge.parent FROM above JOIN edge ON edge.child = above.job
+)
+SELECT job FROM above LIMIT ?2
+
+-- name: edges_above
+-- For how many others do these jobs wait, up to a number?
+SELECT count(*) FROM (SELECT 1 FROM edge WHERE child IN (SELECT value FROM json_each(?1)) LIMIT ?2)
+
+-- name: edges_down
+-- Some of the edges of jobs that have ended, in the order of their ends.
+SELECT ended.seq, edge.seq, edge.child, edge.if_failed
+FROM ended JOIN edge ON edge.parent = ended.parent AND edge.seq > ended.seen AND edge.seq <= ended.upto
+WHERE ended.seq <= ?1
+ORDER BY ended.seq, edge.seq LIMIT ?2
+
+-- name: edges_named
+-- What jobs wait for, by name; parents that are gone are in `ended`. (Parent 0: more are to be linked.)
+SELECT
+    edge.child, edge.seq, edge.parent, coalesce(job.id, (SELECT id FROM ended WHERE ended.parent = edge.parent LIMIT 1)), job.state
+FROM edge LEFT JOIN job ON job.seq = edge.parent
+WHERE edge.child IN (SELECT value FROM json_each(?1))
+
+-- name: culprits
+-- Because of which others have jobs failed?
+SELECT child, parent FROM culprit WHERE child IN (SELECT value FROM json_each(?1))
+
+-- name: failures_of
+-- Why jobs have failed, and whether that was because of others.
+SELECT seq, error, EXISTS (SELECT 1 FROM culprit WHERE culprit.child = job.seq)
+FROM job
+WHERE seq IN (SELECT value FROM json_each(?1)) AND state = {FAILED}
+
+-- name: ended_some
+-- Whose dependents are to be looked at first?
+SELECT seq, parent, id, how FROM ended ORDER BY seq LIMIT ?1
+
 -- name: ended_delete
 -- All of them have been looked at.
-DELETE FROM ended WHERE seq = ?1
-
--- name: failure_of
--- Why a job has failed, and whether that was because of another one.
-SELECT error, EXISTS (SELECT 1 FROM culprit WHERE child = ?1) FROM job WHERE seq = ?1 AND state = {FAILED}
+DELETE FROM ended WHERE seq IN (SELECT value FROM json_each(?1))

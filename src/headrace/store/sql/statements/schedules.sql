@@ -1,10 +1,10 @@
 -- Schedules, and which jobs are theirs.
 
--- name: schedule_get
--- A schedule.
+-- name: schedules_some
+-- Schedules, by their names.
 SELECT name, definition, version, created, paused, next, runs, last_tick, last_job, started, finished, data
 FROM schedule
-WHERE name = ?1
+WHERE name IN (SELECT value FROM json_each(?1/*text*/))
 
 -- name: schedule_page
 -- Schedules by name, from one on.
@@ -40,18 +40,14 @@ SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LI
 
 -- name: recurring_put
 -- Note which schedule a job belongs to, and for which of its ticks.
-INSERT INTO recurring (job, schedule, tick) SELECT seq, ?2, ?3 FROM job WHERE id = ?1
+INSERT INTO recurring (job, schedule, tick) VALUES (?1, ?2, ?3)
 
--- name: recurring_of
--- The schedule of a job, and its tick.
-SELECT schedule, tick FROM recurring WHERE job = ?1
-
--- name: recurring_end
--- What a schedule hears about a job of its own.
-SELECT recurring.schedule, job.id, job.state, job.started, job.finished, job.data
+-- name: recurrences
+-- The schedules of jobs, their ticks, and the jobs' data.
+SELECT recurring.job, recurring.schedule, recurring.tick, job.data
 FROM recurring JOIN job ON job.seq = recurring.job
-WHERE recurring.job = ?1
+WHERE recurring.job IN (SELECT value FROM json_each(?1))
 
 -- name: delete_recurring
--- Remove what ties a job to its schedule.
-DELETE FROM recurring WHERE job = ?1
+-- Remove what ties jobs to their schedules.
+DELETE FROM recurring WHERE job IN (SELECT value FROM json_each(?1))

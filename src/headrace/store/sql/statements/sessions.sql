@@ -4,10 +4,6 @@
 -- A session, as a request needs it.
 SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE id = ?1 /*lock*/
 
--- name: session_by_seq
--- A session, by its row.
-SELECT seq, timeout, seen, number, answer, closed, name FROM session WHERE seq = ?1 /*lock*/
-
 -- name: session_open
 -- Begin a session.
 INSERT INTO session (id, info, name, timeout, opened, seen, seen_at, number, answer) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?5, 0, x'')
@@ -60,10 +56,8 @@ FROM holder CROSS JOIN session ON session.seq = holder.session
 -- The first jobs that a session holds.
 SELECT seq, token, id, flags FROM job WHERE state = {RUNNING} AND session = ?1 ORDER BY seq LIMIT ?2 /*lock*/
 
--- name: held_one
--- A job, if a session holds it.
-SELECT seq, token, id, flags FROM job WHERE seq = ?1 AND state = {RUNNING} AND session = ?2 /*lock*/
-
--- name: running_by_id
--- The lease of a job that runs.
-SELECT seq, token, session FROM job WHERE id = ?1 AND state = {RUNNING} /*lock*/
+-- name: held_some
+-- Those of some jobs that a session holds.
+SELECT seq, token, id, flags FROM job
+WHERE seq IN (SELECT value FROM json_each(?1)) AND +session = ?2 AND state = {RUNNING}
+ORDER BY seq /*lock*/

@@ -35,13 +35,9 @@ SELECT
 FROM job
 WHERE state = {RUNNING} AND session = ?1 AND turn = ?2
 
--- name: head
--- What kind of job stands first in a queue's line.
-SELECT flags FROM job WHERE state = {READY} AND queue = ?1 ORDER BY priority DESC, due, seq LIMIT 1
-
--- name: queue_has_lane
--- Has a queue got lanes?
-SELECT 1 FROM lane WHERE queue = ?1 LIMIT 1
+-- name: queues_with_lanes
+-- Which of these queues have lanes?
+SELECT value FROM json_each(?1/*text*/) WHERE EXISTS (SELECT 1 FROM lane WHERE lane.queue = value)
 
 -- name: ready_count
 -- How many jobs a queue has ready, up to a limit.
@@ -54,3 +50,16 @@ SELECT due FROM job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1
 -- name: holds_any
 -- Does a session hold anything?
 SELECT 1 FROM job WHERE state = {RUNNING} AND session = ?1 LIMIT 1
+
+-- name: ready_line
+-- The head of a queue's line, as far as rules decide about its jobs.
+SELECT
+    seq, task, queue, state, priority, due, flags, token, attempts, crashes, started, finished, deferred_since, failure,
+    id, max_crashes, session, unique_key, NULL
+FROM job
+WHERE state = {READY} AND queue = ?1
+ORDER BY priority DESC, due, seq LIMIT ?2 /*skip*/
+
+-- name: take_one
+-- Hand out a job to a session.
+UPDATE job SET state = {RUNNING}, token = token + 1, session = ?2, turn = ?3, started = ?4, flags = ?5, due = ?6 WHERE seq = ?1

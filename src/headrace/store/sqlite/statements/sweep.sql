@@ -2,7 +2,7 @@
 
 -- name: damaged
 -- Jobs whose rows say what cannot be: no such state, unknown flags, or flags that promise what is not there.
-SELECT seq, id, queue, state, priority, due, flags, token FROM job
+SELECT seq, id, state, flags, token FROM job
 WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} OR min(token, attempts, crashes) < 0
     OR flags & {LARGE_BODY} AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {BODY})
     OR flags & {LARGE_RESULT} AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {RESULT})

@@ -1,0 +1,337 @@
+"""The rows of lanes that a batch touches, and the heads of the lanes' own lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from headrace.records import Lane
+from headrace.store.sql.codes import ELSEWHERE, IN_LINE, RUNS
+
+if TYPE_CHECKING:
+    from headrace.store.sql.working_set import Job, WorkingSet
+
+_FEW = 8
+
+
+@dataclass(slots=True)
+class Record:
+    """A row of `lane`."""
+
+    seq: int
+    limit: int | None
+    rate: int | None
+    per: int
+    sequence: int
+    unfinished: int
+    running: int
+    front: int | None
+    front_due: int | None
+    turn: int | None
+    starts: int
+    forget_at: int | None
+    queue: str
+    key: str
+    was: tuple[Any, ...] = ()
+    """The columns that may change, as they are in the database."""
+    forgotten: bool = False
+    """Nothing is left to remember about it."""
+
+    @property
+    def definition(self) -> Lane:
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+
+    def define(self, wanted: Lane) -> None:
+        self.limit, self.rate, self.per, self.sequence = wanted.limit, wanted.rate, wanted.per, int(wanted.sequence)
+
+    def columns(self) -> tuple[Any, ...]:
+        return (
+            self.seq, self.limit, self.rate, self.per, self.sequence, self.unfinished, self.running, self.front,
+            self.front_due, self.turn, self.starts, self.forget_at,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Laned:
+    """A row of `laned`: the lane that a job was put into, and where it is in it."""
+
+    job: int
+    key: str
+    limit: int | None
+    rate: int | None
+    per: int
+    sequence: int
+    place: int
+    lane: int | None
+    rank: int
+    due: int
+    start_within: int | None
+    was: tuple[Any, ...] | None = None
+    """These columns, as they are in the database. None: they are new."""
+
+    @property
+    def definition(self) -> Lane:
+        return Lane(self.key, self.limit, self.rate, self.per, bool(self.sequence))
+
+    @property
+    def in_line(self) -> tuple[int, int, int]:
+        """Where it is in its lane's own line."""
+        return self.rank, self.due, self.job
+
+    def columns(self) -> tuple[Any, ...]:
+        return (
+            self.job, self.key, self.limit, self.rate, self.per, self.sequence, self.place, self.lane, self.rank,
+            self.due, self.start_within,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Line:
+    """A lane's own line, as far as it is known: all that stand in it up to a place, and some others."""
+
+    heap: list[tuple[int, int, int]] = field(default_factory=list)
+    upto: tuple[int, int, int] | None = None
+    looked_at: int = 0
+    whole: bool = False
+
+
+class LaneRows:
+    """Rows of `lane`, `laned` and `lane_start`."""
+
+    def __init__(self, work: WorkingSet) -> None:
+        self._work, self._tx = work, work.tx
+        self._lanes: dict[tuple[str, str], Record | None] = {}
+        self._laned: dict[int, Laned] = {}
+        self._gone: set[int] = set()
+        self._lines: dict[int, _Line] = {}
+        self._starts: dict[tuple[int, int], int | None] = {}
+        self._new_starts: list[tuple[int, int, int]] = []
+        self._dropped: dict[int, int] = {}
+
+    # -- loading --
+
+    def load(self, jobs: Sequence[Job], most: int | None = None) -> None:
+        """The lanes of jobs, and of each so many next in line, or as many as may come up when the jobs leave it."""
+        self._load_laned(job.seq for job in jobs)
+        places = [(job.queue, self._laned[job.seq].key) for job in jobs]
+        self.find_all(places)
+        self.load_lines(places, {job.seq for job in jobs}, most or 1 + max(Counter(places).values()))
+
+    def load_lines(self, places: Iterable[tuple[str, str]], moving: Collection[int], most: int) -> None:
+        """Of lanes that are here, so many next in line, and the starts that decide about them.
+
+        Not of those in which a job stands in front that is not `moving`: they admit no other.
+        """
+        lanes = {lane.seq: lane for place in places if (lane := self._lanes[place]) is not None}
+        may_admit = [
+            lane
+            for lane in lanes.values()
+            if (lane.front is None or lane.front in moving) and (lane.turn is None or lane.turn in moving)
+        ]
+        self._load_heads(may_admit, most)
+        self._load_starts(may_admit, most)
+
+    def _load_laned(self, seqs: Iterable[int]) -> None:
+        missing = [seq for seq in seqs if seq not in self._laned]
+        if missing:
+            self._add_laned(self._tx.rows("laned_some", (self._tx.array(missing),)))
+
+    def _add_laned(self, rows: Iterable[tuple[Any, ...]]) -> list[Laned]:
+        """Hold what has been read, unless it is here."""
+        added = []
+        for columns in rows:
+            laned = Laned(*columns)
+            laned.was = columns
+            if laned.job not in self._laned and laned.job not in self._gone:
+                self._laned[laned.job] = laned
+                if laned.place == IN_LINE and laned.lane is not None:
+                    heappush(self._line(laned.lane).heap, laned.in_line)
+            added.append(laned)
+        return added
+
+    def find_all(self, places: Iterable[tuple[str, str]]) -> None:
+        """Load lanes by queue and key."""
+        missing = [place for place in dict.fromkeys(places) if place not in self._lanes]
+        if missing:
+            self._lanes.update(dict.fromkeys(missing))
+            for columns in self._tx.rows("lanes_some", (self._tx.pairs(missing),)):
+                lane = Record(*columns)
+                lane.was = lane.columns()
+                self._lanes[lane.queue, lane.key] = lane
+
+    def make_all(self, wanted: Mapping[tuple[str, str], Lane]) -> None:
+        """Load lanes, and make those that are not there as they are meant here."""
+        self.find_all(wanted)
+        absent = [place for place in wanted if self._lanes[place] is None]
+        if absent:
+            meant = [(queue, wanted[queue, key]) for queue, key in absent]
+            made = self._tx.change_many(
+                "lane_new", [(queue, lane.key, lane.limit, lane.rate, lane.per, lane.sequence) for queue, lane in meant]
+            )
+            for place in absent:
+                del self._lanes[place]
+            self.find_all(absent)
+            if made == len(absent):  # (else another transaction has made one meanwhile)
+                for lane in (self._lanes[place] for place in absent):
+                    if lane is not None:
+                        self._line(lane.seq).whole = True
+
+    def _load_heads(self, lanes: Sequence[Record], most: int) -> None:
+        """The first of some lanes' own lines, so many of each."""
+        unknown = [lane for lane in lanes if not (line := self._line(lane.seq)).whole and line.looked_at < most]
+        if not unknown:
+            return
+        found: dict[int, list[Laned]] = {lane.seq: [] for lane in unknown}
+        for laned in self._add_laned(self._tx.rows("laned_heads", (self._tx.array(list(found)), most))):
+            assert laned.lane is not None
+            found[laned.lane].append(laned)
+        for seq, heads in found.items():
+            line = self._line(seq)
+            line.looked_at, line.whole = most, len(heads) < most
+            line.upto = heads[-1].in_line if heads else None
+        self._work.load(laned.job for heads in found.values() for laned in heads)
+
+    def _load_starts(self, lanes: Sequence[Record], most: int) -> None:
+        """Of lanes with rates, those starts that decide about the next so many, and the last one."""
+        rated = [lane for lane in lanes if lane.rate is not None]
+        if not rated:
+            return
+        for lane in rated:
+            first = lane.starts - (lane.rate or 0) + 1
+            self._starts.update(dict.fromkeys((lane.seq, first + number) for number in range(most + 1)))
+            self._starts[lane.seq, lane.starts] = None
+        for seq, number, at in self._tx.rows("lane_starts", (self._tx.array([lane.seq for lane in rated]), most)):
+            self._starts[seq, number] = at
+
+    # -- lanes --
+
+    def find(self, queue: str, key: str) -> Record | None:
+        self.find_all([(queue, key)])
+        found = self._lanes[queue, key]
+        return None if found is None or found.forgotten else found
+
+    def record(self, queue: str, wanted: Lane) -> Record:
+        """The lane of this key in a queue: as it is, or else as it is meant here."""
+        self.make_all({(queue, wanted.key): wanted})
+        lane = self._lanes[queue, wanted.key]
+        assert lane is not None
+        if lane.forgotten:
+            lane.define(wanted)
+            lane.forgotten, lane.forget_at = False, None
+            self.drop_starts(lane, lane.starts)
+        return lane
+
+    def of(self, job: Job) -> Record:
+        """The lane that a job is in."""
+        return self.record(job.queue, self.laned(job.seq).definition)
+
+    # -- jobs in lanes --
+
+    def laned(self, seq: int) -> Laned:
+        self._load_laned((seq,))
+        return self._laned[seq]
+
+    def add(self, seq: int, wanted: Lane) -> None:
+        """A new job is in a lane."""
+        self._laned[seq] = Laned(
+            seq, wanted.key, wanted.limit, wanted.rate, wanted.per, int(wanted.sequence), ELSEWHERE, None, 0, 0, None
+        )
+
+    def put_at(
+        self, lane: Record, seq: int, place: int, rank: int = 0, due: int = 0, start_within: int | None = None
+    ) -> None:
+        laned = self.laned(seq)
+        laned.place, laned.lane = place, lane.seq if place in (IN_LINE, RUNS) else None
+        laned.rank, laned.due, laned.start_within = rank, due, start_within
+        if place == IN_LINE:
+            heappush(self._line(lane.seq).heap, laned.in_line)
+
+    def remove(self, seq: int) -> None:
+        self._gone.add(seq)
+        self._laned.pop(seq, None)
+
+    def _line(self, lane: int) -> _Line:
+        return self._lines.setdefault(lane, _Line())
+
+    def head(self, lane: Record) -> Laned | None:
+        """The first job of a lane's own line."""
+        line = self._line(lane.seq)
+        while True:
+            while line.heap:
+                first = line.heap[0]
+                laned = self._laned.get(first[2])
+                if laned is None or (laned.place, laned.lane, laned.in_line) != (IN_LINE, lane.seq, first):
+                    heappop(line.heap)
+                elif line.whole or (line.upto is not None and first <= line.upto):
+                    return laned
+                else:
+                    break
+            if line.whole:
+                return None
+            self._load_heads([lane], max(_FEW, 2 * line.looked_at))
+
+    # -- starts --
+
+    def start_at(self, lane: Record, number: int) -> int | None:
+        """When a lane's start of this number was, at the latest."""
+        place = lane.seq, number
+        if number <= self._dropped.get(lane.seq, 0):
+            return None
+        if place not in self._starts:
+            self._starts[place] = self._tx.maybe_value("lane_start_get", place)
+        return self._starts[place]
+
+    def add_start(self, lane: Record, at: int) -> None:
+        lane.starts += 1
+        self._starts[lane.seq, lane.starts] = at
+        self._new_starts.append((lane.seq, lane.starts, at))
+
+    def drop_starts(self, lane: Record, upto: int) -> None:
+        """Starts up to this number need not be remembered."""
+        self._dropped[lane.seq] = max(upto, self._dropped.get(lane.seq, 0))
+
+    def take_back_start(self, lane: Record, at: int) -> bool:
+        """A start did not happen; those after it get the numbers before theirs."""
+        number = self._tx.maybe_value("lane_start_find", (lane.seq, at))
+        if number is None:
+            return False
+        self._tx.execute("lane_start_take_back", (lane.seq, number))
+        self._tx.execute("lane_start_close_gap", (lane.seq, number))
+        self._tx.execute("lane_start_closed", (lane.seq,))
+        self._starts = {place: start for place, start in self._starts.items() if place[0] != lane.seq}
+        lane.starts -= 1
+        return True
+
+    # -- writing --
+
+    def save(self) -> None:
+        tx = self._tx
+        new = [laned.columns() for laned in self._laned.values() if laned.was is None]
+        moved = [
+            (laned.job, laned.place, laned.lane, laned.rank, laned.due, laned.start_within)
+            for laned in self._laned.values()
+            if laned.was is not None and laned.columns() != laned.was
+        ]
+        lanes = [lane for lane in self._lanes.values() if lane is not None]
+        changed = [columns for lane in lanes if not lane.forgotten and (columns := lane.columns()) != lane.was]
+        dropped = [place for place in self._dropped.items() if place[1] > 0]
+        for statement, rows in (
+            ("laned_put", new),
+            ("laned_set", moved),
+            ("lane_set", changed),
+            ("lane_start_drop", dropped),
+            ("lane_start_put", self._new_starts),
+        ):
+            if rows:
+                tx.change_many(statement, rows)
+        if forgotten := [lane.seq for lane in lanes if lane.forgotten]:
+            forget(tx, forgotten)
+
+
+def forget(tx: Any, lanes: Sequence[int]) -> None:
+    """Nothing is left to remember about these lanes."""
+    tx.execute("lane_starts_delete", (tx.array(lanes),))
+    tx.execute("lanes_delete", (tx.array(lanes),))

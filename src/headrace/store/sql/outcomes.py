@@ -1,0 +1,274 @@
+"""What becomes of a job when its run ends: one outcome, decided on the rows of a working set."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from headrace.records import Charge, Kind, Outcome, Ref, Verdict
+from headrace.store.sql import admission, lanes, relations
+from headrace.store.sql.codes import (
+    BLOCKED,
+    BODY,
+    CANCELLED,
+    CANCELLING,
+    COMPLETED,
+    DONE,
+    EXPIRES,
+    FAILED,
+    FAILURES,
+    HISTORY,
+    HOOKED,
+    LANED,
+    LARGE_BODY,
+    LARGE_RESULT,
+    OF_ONE_RUN,
+    READY,
+    RESULT,
+    RETRIES,
+    RUNNING,
+    SCHEDULED,
+    SPARE,
+)
+from headrace.store.sql.sessions import Lease
+from headrace.store.sql.transaction import EVERYONE, INLINE, Session, Transaction, done_values, run_values
+from headrace.store.sql.working_set import Job, WorkingSet, working
+
+
+class Holder(NamedTuple):
+    """The session that an outcome comes from, by its row and its name."""
+
+    seq: int
+    name: str
+
+    def holds(self, outcome: Outcome, job: Job) -> bool:
+        """Whether the session still has the lease that the outcome is of."""
+        return (job.token, job.state, job.session) == (outcome.token, RUNNING, self.seq)
+
+
+def load(work: WorkingSet, outcomes: Sequence[Outcome], done: Collection[Ref] = ()) -> None:
+    """All that outcomes may change, but for jobs that are `done` already."""
+    if work.tx.listened:
+        work.load(done)
+    jobs = work.load(outcome.ref for outcome in outcomes if outcome.ref not in done)
+    work.load_around(jobs)
+    unbegun = {outcome.ref for outcome in outcomes if outcome.began is None}
+    work.load_last_lines(job for job in jobs if job.seq in unbegun)
+    children = [outcome.after for outcome in outcomes if outcome.kind is Kind.WAITING]
+    if children:
+        work.relations.load(job.seq for job in jobs)
+        work.load_ids(job_id for ids in children for job_id in ids)
+
+
+class _Next(NamedTuple):
+    """What becomes of a job that was settled as anything but done."""
+
+    state: int
+    due: int
+    crashes: int
+    deferred_since: int | None
+    group: str | None
+
+
+def _decide(now: int, job: Job, outcome: Outcome) -> _Next:
+    kind, group = outcome.kind, outcome.group
+    due, crashes = job.due, job.crashes + (kind is Kind.CRASHED)
+    deferred_since = None
+    if outcome.charge is Charge.DEFERRAL:
+        deferred_since = now if job.deferred_since is None else job.deferred_since
+    if job.flags & CANCELLING:
+        state = CANCELLED
+    elif kind is Kind.FAILED:
+        state = FAILED
+    elif kind is Kind.BROKEN:
+        state, group = FAILED, "broken"
+    elif kind is Kind.CRASHED and crashes >= job.max_crashes:
+        state, group = FAILED, "crashed"
+    elif kind is Kind.WAITING:
+        state = BLOCKED
+    elif kind in (Kind.AGAIN, Kind.MOVED):
+        due = outcome.at if outcome.at is not None else now + outcome.delay
+        state = SCHEDULED if due > now else READY
+    else:
+        state = READY
+    return _Next(state, due, crashes, deferred_since, group)
+
+
+def settle(
+    work: WorkingSet, holder: Holder, outcome: Outcome, lag: int, what: str = "", *, unstarted: bool = False
+) -> Verdict:
+    """Settle a lease. `what`: what to call it in the history, if not as usual. `unstarted`: its worker says so."""
+    job = work.get(outcome.ref)
+    if job is None or not holder.holds(outcome, job):
+        return _refusal(holder, outcome, job)
+    if outcome.kind is Kind.DONE or job.flags & COMPLETED:
+        _settle_done(work, holder, job, outcome, lag)
+        return Verdict.OK
+    if unstarted and job.flags & LANED:
+        lanes.never_started(work, job)
+    run = _Run.of(work, job, outcome, lag, what)
+    _count(work, job.queue, run.ended, run.becomes, outcome)
+    handed_out = job.started
+    _write_down(job, outcome, run)
+    charged = outcome.kind in (Kind.CRASHED, Kind.MOVED) or outcome.charge is Charge.ATTEMPT
+    if charged and run.becomes.state < DONE:  # it has started
+        admission.expires_no_more(work, job)
+    if run.becomes.state >= DONE:
+        admission.ended(work, job, run.becomes.state)
+    elif outcome.kind is Kind.WAITING:
+        if not relations.wait_for_children(work, job, outcome.after):
+            return Verdict.OK
+    else:
+        queue = (run.moved and outcome.queue) or job.queue
+        if job.flags & (HOOKED | EXPIRES):
+            admission.change_queue(work, job, queue)
+            admission.enter(work, job, job.due, was_due=outcome.kind in (Kind.RELEASED, Kind.CRASHED))
+        job.queue = queue
+    _tell(work, holder, job, outcome, run, handed_out)
+    return Verdict.OK
+
+
+class _Run(NamedTuple):
+    """A run that is settled as anything but done."""
+
+    becomes: _Next
+    began: int | None
+    ended: int
+    moved: bool
+    what: str
+    """What to call its end in the history."""
+    eventful: bool
+    """It is written into the history."""
+    worded: bool
+    """More is known of its failure than the group."""
+
+    @classmethod
+    def of(cls, work: WorkingSet, job: Job, outcome: Outcome, lag: int, what: str) -> _Run:
+        kind, becomes = outcome.kind, _decide(work.now, job, outcome)
+        final = becomes.state >= DONE
+        begun = outcome.began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
+        if not final and not begun and job.flags & HISTORY:
+            begun = work.last_line(job) == "log"
+        worded = becomes.state == FAILED and outcome.note != ""
+        return cls(
+            becomes,
+            None if outcome.began is None else outcome.began + lag,
+            work.now if outcome.ended is None else outcome.ended + lag,
+            kind is Kind.MOVED and not final,
+            what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, "")),
+            worded or (begun and not final),
+            worded,
+        )
+
+
+def _write_down(job: Job, outcome: Outcome, run: _Run) -> None:
+    """What a run leaves in its job's row."""
+    becomes = run.becomes
+    job.state, job.due, job.deferred_since = becomes.state, becomes.due, becomes.deferred_since
+    job.attempts = 0 if run.moved else job.attempts + (outcome.charge is Charge.ATTEMPT)
+    job.crashes = 0 if run.moved else becomes.crashes
+    job.flags &= ~(CANCELLING | SPARE)
+    job.finished = run.ended if becomes.state >= DONE else None
+    if run.began is not None:
+        job.started = run.began
+    if run.moved and outcome.task is not None:
+        job.task = outcome.task
+    if becomes.group is not None:
+        job.failure = becomes.group
+    job.data, job.error = outcome.data, outcome.error
+
+
+def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Run, handed_out: int | None) -> None:
+    """What a run leaves elsewhere."""
+    becomes = run.becomes
+    final = becomes.state >= DONE
+    if run.eventful:
+        work.remember(job, handed_out if run.began is None else run.began, "started", worker=holder.name)
+        work.remember(job, run.ended, "failed" if run.worded else run.what, outcome.note, holder.name)
+    detail = (becomes.group or "") if final else outcome.note
+    what = _ENDS.get(becomes.state, run.what)
+    work.happened(job, what, "" if becomes.state == CANCELLED else detail, holder.name)
+    if run.moved and outcome.body is not None:
+        set_body(work, job, outcome.body)
+    if final:
+        work.tx.ended.append(job.id)
+    else:
+        work.tx.news(job.queue, EVERYONE if becomes.state == SCHEDULED else 1)
+
+
+def _count(work: WorkingSet, queue: str, ended: int, becomes: _Next, outcome: Outcome) -> None:
+    """Failures and retries, in the statistics."""
+    if becomes.state == FAILED:
+        work.count(queue, ended, FAILURES)
+    elif outcome.kind is Kind.AGAIN and outcome.charge is Charge.ATTEMPT and becomes.state != CANCELLED:
+        work.count(queue, ended, RETRIES)
+
+
+_ENDS = {FAILED: "failed", CANCELLED: "cancelled"}
+_HAPPENED = {
+    Kind.AGAIN: "retried",
+    Kind.RELEASED: "released",
+    Kind.CRASHED: "crashed",
+    Kind.MOVED: "moved",
+    Kind.WAITING: "waiting",
+}
+
+
+def _settle_done(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, lag: int) -> None:
+    """Settle as done; so does what its task has completed, whatever the outcome says."""
+    began, ended, spent = run_values(work.tx, outcome.began, outcome.ended, outcome.charge, lag)
+    if job.flags & COMPLETED:
+        work.write("completed", job.seq, began, ended)
+        job.attempts += 1
+        job.flags &= ~(CANCELLING | SPARE | COMPLETED)
+    else:
+        *values, _ = done_values(work.tx, holder.seq, outcome, lag)
+        work.write("done", *values, 0)
+        job.attempts += spent
+        job.data = outcome.data
+        job.flags &= ~OF_ONE_RUN
+        if outcome.result is not None and len(outcome.result) > INLINE:
+            job.flags |= LARGE_RESULT
+            work.write("blob_put", job.seq, RESULT, outcome.result)
+    job.state, job.finished, job.started = DONE, ended, job.started if began is None else began
+    job.failure = job.deferred_since = None
+    job.was = job.columns()  # as it is written
+    admission.ended(work, job, DONE)
+    work.tx.ended.append(outcome.id)
+    work.happened(job, "done", worker=holder.name)
+
+
+def _refusal(holder: Holder, outcome: Outcome, job: Job | None) -> Verdict:
+    """Why an outcome does not count: recorded before, or no longer its session's to tell."""
+    if job is None:
+        return Verdict.STALE
+    ours = (job.token, job.session) == (outcome.token, holder.seq)
+    return Verdict.ALREADY if ours and job.state != RUNNING else Verdict.STALE
+
+
+def set_body(work: WorkingSet, job: Job, body: bytes) -> None:
+    large = len(body) > INLINE
+    work.write("set_body", job.seq, b"" if large else body)
+    job.flags = (job.flags & ~LARGE_BODY) | (LARGE_BODY if large else 0)
+    if large:
+        work.write("blob_put", job.seq, BODY, body)
+    else:
+        work.write("blob_delete", job.seq, BODY)
+
+
+def take_away(tx: Transaction, session: Session, leases: Sequence[tuple[Lease, bool]], lost: bool) -> None:
+    """What happens to jobs whose session ends: as if it had settled them, and their tokens move on."""
+    holder = Holder(session.seq, session.name)
+    outcomes = [
+        Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.CRASHED, note="its worker died")
+        if crashed
+        else Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED)
+        for lease, crashed in leases
+    ]
+    with working(tx) as work:
+        load(work, outcomes)
+        for outcome in outcomes:
+            if lost:
+                work.happened(work.job(outcome.ref), "lost", worker=holder.name)
+            settle(work, holder, outcome, 0)
+            work.job(outcome.ref).token += 1

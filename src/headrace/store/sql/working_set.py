@@ -1,0 +1,331 @@
+"""The rows that a batch touches: loaded together, changed in Python, written together.
+
+A rule loads what its batch is about, with one statement per table. Then it decides, job by job, on the objects here. In
+the end `save` writes what has changed, with one statement per kind of change. A row that a rule meets without having
+loaded it is loaded then: that is as right, and takes one more statement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.records import Ref, ScheduleRecord
+from headrace.store.facets import DETAIL
+from headrace.store.sql import stats
+from headrace.store.sql.codes import (
+    AFTER,
+    DONE,
+    EXPIRES,
+    HISTORY,
+    LANED,
+    LARGE_BODY,
+    LARGE_RESULT,
+    MORE,
+    RECURRING,
+    TAGGED,
+    TRACKED,
+    UNIQUE,
+)
+from headrace.store.sql.lane_rows import LaneRows
+from headrace.store.sql.relation_rows import RelationRows
+from headrace.store.sql.transaction import Transaction
+from headrace.store.stats import DAY
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The columns of `job` that rules change."""
+
+    seq: int
+    task: str
+    queue: str
+    state: int
+    priority: int
+    due: int
+    flags: int
+    token: int
+    attempts: int
+    crashes: int
+    started: int | None
+    finished: int | None
+    deferred_since: int | None
+    failure: str | None
+
+    def columns(self) -> tuple[Any, ...]:
+        return (
+            self.seq, self.task, self.queue, self.state, self.priority, self.due, self.flags, self.token, self.attempts,
+            self.crashes, self.started, self.finished, self.deferred_since, self.failure,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Job(_Columns):
+    """A row of `job`, without its large columns, and the name of the worker that holds it or held it last."""
+
+    id: str
+    max_crashes: int
+    session: int | None
+    unique_key: str | None
+    worker: str | None
+    was: tuple[Any, ...] = ()
+    """The columns that may change, as they are in the database."""
+    error: bytes | None = None
+    """A new one. None: as it was."""
+    data: bytes | None = None
+    """The same."""
+    forgiven: bool = False
+    """Its error goes."""
+
+    @property
+    def times(self) -> stats.Times:
+        """Of a job that is done."""
+        return self.queue, self.due, self.started or 0, self.finished or 0
+
+
+class Recurrence(NamedTuple):
+    """The schedule of a job and its tick; and the job's data, which the schedule may carry on."""
+
+    job: int
+    schedule: str
+    tick: int | None
+    data: bytes | None
+
+
+WRITES = (
+    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "data_set", "tag_add",
+    "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "report",
+    "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put", "culprit_delete",
+    "culprits_delete", "culprit_put", "ended_note", "schedule_put",
+)  # fmt: skip
+"""What a rule writes beside the rows that are held as objects, in the order in which `save` does it."""
+_TRACES = (
+    (HISTORY, "delete_history"),
+    (UNIQUE, "delete_unique"),
+    (LARGE_BODY | LARGE_RESULT, "delete_blobs"),
+    (TAGGED, "delete_tags"),
+    (TRACKED, "untrack"),
+    (MORE, "delete_more"),
+    (LANED, "laned_delete"),
+    (RECURRING, "delete_recurring"),
+    (EXPIRES, "expiries_delete"),
+    (AFTER, "edges_delete"),
+    (AFTER, "culprits_of_delete"),
+    (AFTER, "followers_of_delete"),
+    (AFTER, "relation_delete"),
+)
+"""What a job leaves in other tables, by its flags."""
+
+
+class WorkingSet:
+    """The rows of one batch."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+        self.now = tx.now
+        self.lanes = LaneRows(self)
+        self.relations = RelationRows(self)
+        self._jobs: dict[Ref, Job | None] = {}
+        self._ids: dict[str, Job | None] = {}
+        self.schedules: dict[str, ScheduleRecord | None] = {}
+        self._recurrences: dict[int, Recurrence] = {}
+        self._last_lines: dict[int, str] = {}
+        self._untrimmed: set[int] = set()
+        self._counts: Counter[tuple[int, str, int]] = Counter()
+        self._writes: dict[str, list[tuple[Any, ...]]] = {}
+        self._removed: list[Job] = []
+
+    # -- jobs --
+
+    def load(self, seqs: Iterable[Ref]) -> list[Job]:
+        """Jobs by their rows; not those that are gone."""
+        wanted = list(dict.fromkeys(seqs))
+        missing = [seq for seq in wanted if seq not in self._jobs]
+        if missing:
+            self._jobs.update(dict.fromkeys(missing))
+            self._add("jobs_by_seq", self.tx.array(missing))
+        return [job for seq in wanted if (job := self._jobs[seq]) is not None]
+
+    def load_ids(self, ids: Iterable[str]) -> list[Job]:
+        """Jobs by their ids; not those that are gone."""
+        wanted = list(dict.fromkeys(ids))
+        missing = [job_id for job_id in wanted if job_id not in self._ids]
+        if missing:
+            self._ids.update(dict.fromkeys(missing))
+            self._add("jobs_by_id", self.tx.texts(missing))
+        return [job for job_id in wanted if (job := self._ids[job_id]) is not None]
+
+    def _add(self, statement: str, keys: object) -> None:
+        for columns in self.tx.rows(statement, (keys,)):
+            self.hold(columns)
+
+    def hold(self, columns: tuple[Any, ...]) -> Job:
+        """A job that has been read, unless it is here."""
+        job = Job(*columns)
+        job.was = job.columns()
+        known = self._jobs.get(job.seq) or job
+        self._jobs[job.seq] = self._ids[job.id] = known
+        return known
+
+    def load_new(self, ids: Sequence[str]) -> None:
+        """Jobs that have just been put."""
+        for job_id in ids:
+            self._ids.pop(job_id, None)
+        self.load_ids(ids)
+
+    def jobs(self) -> list[Job]:
+        """All that are held here."""
+        return [job for job in self._jobs.values() if job is not None]
+
+    def job(self, seq: Ref) -> Job:
+        """A job that is there."""
+        (job,) = self.load((seq,))
+        return job
+
+    def get(self, seq: Ref) -> Job | None:
+        self.load((seq,))
+        return self._jobs[seq]
+
+    def known(self, seq: Ref) -> Job | None:
+        """A job, if it is held here."""
+        return self._jobs.get(seq)
+
+    def find(self, job_id: str | None) -> Job | None:
+        if job_id is None:
+            return None
+        self.load_ids((job_id,))
+        return self._ids[job_id]
+
+    def load_around(self, jobs: Sequence[Job]) -> None:
+        """All that may change with these jobs, when they end or want to run."""
+        laned = [job for job in jobs if job.flags & LANED]
+        if laned:
+            self.lanes.load(laned)
+        after = [job.seq for job in jobs if job.flags & AFTER]
+        if after:
+            self.relations.load_waiting(after)
+        recurring = [job.seq for job in jobs if job.flags & RECURRING]
+        if recurring:
+            self._load_recurrences(recurring)
+
+    # -- schedules --
+
+    def _load_recurrences(self, seqs: Sequence[int]) -> None:
+        for columns in self.tx.rows("recurrences", (self.tx.array(seqs),)):
+            self.add_recurrence(Recurrence(*columns))
+
+    def add_recurrence(self, recurrence: Recurrence) -> None:
+        self._recurrences[recurrence.job] = recurrence
+
+    def recurrence(self, job: Job) -> Recurrence:
+        """The schedule of a job, and the data that the job has now."""
+        if job.seq not in self._recurrences:
+            self._load_recurrences([job.seq])
+        found = self._recurrences[job.seq]
+        return found if job.data is None else found._replace(data=job.data)
+
+    def schedule_names(self) -> list[str]:
+        """The schedules that jobs here belong to."""
+        return sorted({recurrence.schedule for recurrence in self._recurrences.values()})
+
+    # -- history, statistics and events --
+
+    def load_last_lines(self, jobs: Iterable[Job]) -> None:
+        """What was written down last of each."""
+        seqs = [job.seq for job in jobs if job.flags & HISTORY and job.seq not in self._last_lines]
+        if seqs:
+            self._last_lines.update(self.tx.rows("last_lines", (self.tx.array(seqs),)))
+
+    def last_line(self, job: Job) -> str:
+        self.load_last_lines((job,))
+        return self._last_lines.get(job.seq, "")
+
+    def remember(self, job: Job, at: int | None, what: str, detail: str = "", worker: str = "") -> None:
+        """Write a line of a job's history."""
+        self.write("remember", job.seq, at, what, detail, worker)
+        self._last_lines[job.seq] = what
+        self._untrimmed.add(job.seq)
+        job.flags |= HISTORY
+
+    def count(self, queue: str, at: int, kind: int) -> None:
+        """A retry, or a failure."""
+        self._counts[at // DAY, queue, kind] += 1
+
+    def happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
+        """Make an event of a job, if there is a subscriber."""
+        if self.tx.listened:
+            short = detail.encode()[:DETAIL].decode(errors="ignore")
+            tracked = 1 if job.flags & TRACKED else 0
+            self.tx.happenings.append((self.now, what, job.id, job.task, job.queue, worker, short, tracked))
+
+    # -- writing --
+
+    def write(self, statement: str, *values: Any) -> None:
+        """Run this statement with these values when all is saved."""
+        self._writes.setdefault(statement, []).append(values)
+
+    def remove(self, job: Job) -> None:
+        """Remove all trace of a job. Its flags say where there are traces."""
+        self._removed.append(job)
+        self._jobs[job.seq] = self._ids[job.id] = None
+        self.lanes.remove(job.seq)
+        self.relations.remove(job.seq)
+
+    def save(self) -> None:
+        """Write what has changed."""
+        tx = self.tx
+        changed, flagged = [], []
+        for job in self._jobs.values():
+            if job is not None and (columns := job.columns()) != job.was:
+                if (*columns[:6], *columns[7:]) == (*job.was[:6], *job.was[7:]):
+                    flagged.append((job.seq, job.flags))
+                else:
+                    changed.append((*columns, job.error, job.data, int(job.forgiven and job.error is None)))
+        writes = self._writes
+        for name in WRITES:
+            if name == "edit":  # (jobs come before what is noted about them)
+                _many(tx, "job_set", changed)
+                _many(tx, "job_flags", flagged)
+                self.lanes.save()
+            if name == "ended_note":
+                self.relations.save()
+                self._erase()
+            if rows := writes.get(name):
+                tx.change_many(name, rows)
+        if self._untrimmed:
+            most = tx.number("max-job-history")
+            tx.change_many("trim_history", [(seq, most) for seq in sorted(self._untrimmed)])
+        counts = sorted(self._counts.items())
+        _many(tx, "stat_add", [(*place, stats.ALL, number, 0.0, 0.0) for place, number in counts])
+
+    def _erase(self) -> None:
+        if not self._removed:
+            return
+        done = [job.times for job in self._removed if job.state == DONE]
+        if done:
+            stats.fold(self.tx, done)
+        erase(self.tx, [(job.seq, job.flags) for job in self._removed])
+
+
+def _many(tx: Transaction, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        tx.change_many(statement, rows)
+
+
+def erase(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
+    """Remove rows of jobs and what these leave in other tables. `jobs`: seq and flags."""
+    tx.execute("delete_jobs", (tx.array([seq for seq, _ in jobs]),))
+    for flag, statement in _TRACES:
+        if traced := [seq for seq, flags in jobs if flags & flag]:
+            tx.execute(statement, (tx.array(traced),))
+
+
+@contextmanager
+def working(tx: Transaction) -> Iterator[WorkingSet]:
+    """A working set that is saved in the end."""
+    work = WorkingSet(tx)
+    yield work
+    work.save()
