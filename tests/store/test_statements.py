@@ -95,7 +95,7 @@ def test_states_and_flags_are_named_in_sql(file: Path) -> None:
 
 CALLS = {
     f"tx.{name}" for name in ("rows", "row", "maybe_row", "value", "maybe_value", "execute", "change", "change_many")
-}
+} | {"work.write"}
 """What a rule calls with the name of a statement."""
 
 

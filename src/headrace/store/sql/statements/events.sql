@@ -8,10 +8,6 @@ SELECT until FROM audience WHERE one = 1
 -- There is a subscriber, until then at least.
 INSERT INTO audience (one, until) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET until = excluded.until
 
--- name: event_about
--- What an event tells about its job.
-SELECT id, task, queue, flags FROM job WHERE seq = ?1
-
 -- name: event_put
 -- Write an event.
 INSERT INTO event (at, what, job, task, queue, worker, detail, tracked) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
