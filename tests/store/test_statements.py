@@ -12,6 +12,7 @@ import pytest
 import headrace
 from headrace.store.postgres import statements as of_postgres
 from headrace.store.sql import codes
+from headrace.store.sql.working_set import WRITES
 from headrace.store.statements import load
 
 PACKAGE = Path(headrace.__file__).parent
@@ -113,6 +114,17 @@ def test_the_statements_are_those_that_the_rules_use() -> None:
     known = shared | own | set(of_postgres.WRITING)
     assert called - known == set(), "no such statements"
     assert known - strings == set(), "statements that nothing uses"
+
+
+def test_a_working_set_writes_what_rules_give_it() -> None:
+    written = {
+        node.args[0].value
+        for file in MODULES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("work.write", "self.write")
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert written == set(WRITES), "`WRITES` has them in the order in which they are written"
 
 
 @pytest.mark.parametrize("file", [file for file in MODULES if file.name != "transaction.py"], ids=str)

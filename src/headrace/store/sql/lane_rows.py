@@ -177,7 +177,7 @@ class LaneRows:
             if made == len(absent):  # (else another transaction has made one meanwhile)
                 for lane in (self._lanes[place] for place in absent):
                     if lane is not None:
-                        self._line(lane.seq).whole = True
+                        self._line(lane.seq).whole = lane.forgotten = True  # until a job comes into it
 
     def _load_heads(self, lanes: Sequence[Record], most: int) -> None:
         """The first of some lanes' own lines, so many of each."""
