@@ -234,7 +234,12 @@ class _Beside:
         ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
         within = {job: start_within for job, *_, start_within in of(LANED, "laned_some")}
         self.extras = {
-            ref: Extras(parents.get(ref, ()), ticks.get(ref), flags & RESUMED != 0, within.get(ref))
+            ref: Extras(
+                after=parents.get(ref, ()),
+                tick=ticks.get(ref),
+                resumed=flags & RESUMED != 0,
+                start_within=within.get(ref),
+            )
             for ref, flags in leases
             if flags & _WITH_EXTRAS
         }
