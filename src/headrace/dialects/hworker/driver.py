@@ -37,6 +37,10 @@ class Keys:
         failed = self._failed_key or f"{self.prefix}failed-{name}"
         return f"{self.prefix}jobs-{name}", f"{self.prefix}progress-{name}", f"{self.prefix}broken-{name}", failed
 
+    def wake(self, session: str) -> str:
+        """A channel that nobody listens to: `headrace doctor` tries whether this user may publish."""
+        return f"{self.prefix}wake-{session}"
+
     def expected_type(self, key: str) -> str | None:
         if key == self._failed_key:
             return KINDS["failed"]
