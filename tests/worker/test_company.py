@@ -1,5 +1,5 @@
 """When the pump exchanges while leases are in hand: outcomes that wait run again if the process is killed, and jobs of
-higher priority wait for the next exchange."""
+higher priority wait for the next exchange, which takes long beside many busy threads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.records import Kind, Lease, Outcome, SessionInfo
+from headrace.values.clock import ManualClock
 from headrace.worker.leases import CALM, Leases
 from headrace.worker.pump import Pump
 from headrace.worker.run import Run
@@ -93,3 +94,23 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             assert started.get(timeout=20) == "high"
             leases.stopping = True
             gate.release(50)
+
+
+def test_jobs_that_take_less_than_a_millisecond_run_one_at_a_time() -> None:
+    """On the average: the clock counts whole ones, so every fifth of these seems to take one."""
+    clock = ManualClock()
+    beside: list[int] = []
+    with closing(Headrace("sqlite:///:memory:")) as app:
+
+        @app.task(name="job")
+        def job(number: int) -> None:
+            beside.append(len(pump.leases.running))
+            if number % 5 == 0:
+                clock.advance(1)
+
+        app.store.run(app.store.open(SessionInfo(id="s", name="s", timeout=15_000)))
+        app.enqueue_many([job.call(number) for number in range(5_000)])
+        pump = Pump(app, "s", queues=["default"], slots=8, burst=True, clock=clock)
+        pump.run()
+    assert len(beside) == 5_000
+    assert max(beside[-1_000:]) == 1

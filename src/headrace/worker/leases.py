@@ -155,7 +155,9 @@ class Leases:
         self.asleep = False
         """Whether the pump sleeps, and is to be woken."""
         self.moved = 0
-        """When leases last came or one of them was started, on the steady clock."""
+        """When one of the leases that wait was last started, or the first of them came, on the steady clock."""
+        self._stood_still = -1
+        """The `moved` of when leases last seemed to wait for too long."""
         self._waiter = waiter
         self._session = session
         self._ledger = ledger
@@ -264,7 +266,8 @@ class Leases:
         if session.gone:  # before or after we were cut off: it is not worth knowing
             self.outcomes.extend(release(Run(lease, None, channel)) for lease in reply.leases)
             return
-        self.moved = self.steady()
+        if not self.waiting:
+            self.moved = self.steady()
         if self.left is not None:
             self.left -= len(reply.leases)
         runs: dict[Executor, list[Run]] = {}
@@ -297,8 +300,10 @@ class Leases:
         """
         ahead = self.ahead
         if not ahead.hurried and self.steady() - self.moved >= SLOW_MILLISECONDS:
-            ahead.hurried = True
-            hurry()
+            # Seen twice, some time apart: perhaps this process did not get the processor.
+            ahead.hurried, self._stood_still = self._stood_still == self.moved, self.moved
+            if ahead.hurried:
+                hurry()
         if time.monotonic() - ahead.filled_at >= STUCK_SECONDS and len(self.running) >= self.slots:
             ahead.stuck()
             self.release_waiting()

@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
 LATELY = 8
 """About so many jobs tell whether jobs are quick."""
+SLOW = 1.1
+"""Milliseconds that slow jobs count as, so that a quick one may be the first of many."""
+MANY = 1_000
+"""When so many jobs end in a second, they may be quick: one thread tries."""
 
 
 class ThreadExecutor:
     """Threads are started as they are needed, up to a number, and then kept.
 
     Quick jobs are run by one thread: more would only take the interpreter from each other, and from the pump. As soon
-    as jobs take a millisecond on the average it is one for each job.
+    as jobs take a millisecond on the average it is one for each job. How long they take shows when one thread runs
+    them: those that share the interpreter with others seem to be slow.
     """
 
     can_stop = False
@@ -47,7 +52,7 @@ class ThreadExecutor:
         self._requests: deque[Callable[[], None]] = deque()
         self._lent = False
         self._took = 1.0
-        """Milliseconds that a job takes, lately. Clocks count whole ones: the average of many is right all the same."""
+        """Milliseconds that a job takes alone. Clocks count whole ones: the average of many is right all the same."""
         self._closed = False
         self._guard = threading.Lock()
 
@@ -56,9 +61,10 @@ class ThreadExecutor:
             line_up(self._line, runs)
         else:
             self._line.extend(runs)
-        if self._took >= 1:
+        all_asleep = len(self._asleep) == len(self._threads)
+        if self._took >= 1 and not (all_asleep and self._leases.ahead.rate >= MANY):
             self._wake(len(self._line) - self._lent)  # the thread that brings them takes one
-        elif len(self._asleep) == len(self._threads):
+        elif all_asleep:
             self._wake(1)
 
     def lend_thread(self, work: Callable[[], None]) -> None:
@@ -84,6 +90,7 @@ class ThreadExecutor:
 
     def hurry(self) -> None:
         """What was quick seems to be slow: a thread for each job."""
+        self._took = max(self._took, 1.0)
         self._wake(len(self._line))
 
     def _wake(self, number: int) -> None:
@@ -97,12 +104,14 @@ class ThreadExecutor:
                     thread.start()
 
     def _rest(self, nap: threading.Lock) -> None:
-        """There is nothing in line: do what the pump asks for, or sleep."""
+        """Nothing is in line, or another thread sees to it: do what the pump asks for, or sleep."""
         if self._requests:  # there is one pump, so there is one request
             self._requests.popleft()()
             return
         self._asleep.append(nap)
-        if self._line or self._requests or self._closed:  # perhaps since before this thread was among the sleepers
+        # Looked at once more, as it may have changed before this thread was among the sleepers.
+        left = self._line and (self._took >= 1 or len(self._asleep) == len(self._threads))
+        if left or self._requests or self._closed:
             with suppress(ValueError):
                 self._asleep.remove(nap)
                 return
@@ -116,6 +125,7 @@ class ThreadExecutor:
         me = threading.get_ident()
         nap = threading.Lock()
         nap.acquire()
+        alone = self._one_is_awake()
         while True:
             try:
                 run = line.popleft()
@@ -123,6 +133,7 @@ class ThreadExecutor:
                 if self._closed:
                     return
                 self._rest(nap)
+                alone = self._one_is_awake()
                 continue
             if not leases.begin(run):
                 continue
@@ -137,10 +148,18 @@ class ThreadExecutor:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
             leases.end(run, outcome)
-            if outcome.began is not None and outcome.ended is not None:
-                self._took += (outcome.ended - outcome.began - self._took) / LATELY
-            if self._took >= 1 and line:
-                self._wake(1)
+            was_alone, alone = alone, self._one_is_awake()
+            if alone and was_alone and outcome.began is not None and outcome.ended is not None:
+                self._took = min(self._took + (outcome.ended - outcome.began - self._took) / LATELY, SLOW)
+            if self._took >= 1:
+                if line:
+                    self._wake(1)
+            elif not alone:
+                self._rest(nap)
+                alone = self._one_is_awake()
+
+    def _one_is_awake(self) -> bool:
+        return len(self._asleep) == len(self._threads) - 1
 
     def stop_run(self, run: Run) -> None:
         if run.stop_reason not in (TIMED_OUT, SILENT):
