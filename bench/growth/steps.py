@@ -70,6 +70,59 @@ def flows(report: Report) -> None:
     measure(report, "one job after 10,000", join)
 
 
+@row("steps: depend, WaitFor and revive of one job with 10,000 parents")
+def links(report: Report) -> None:
+    def at_hand(store: RedisStore) -> tuple[tuple[str, ...], Worker]:
+        store.run(store.put([new("child")]))
+        store.run(store.put([new("behind", after=("child",))]))
+        return put_parents(store, 10_000), Worker(store, SystemClock())
+
+    def all_of(store: RedisStore, worker: Worker, act: Callable[[], object]) -> Callable[[], object]:
+        def work() -> None:
+            act()
+            while store.driver.command("EXISTS", f"{store.keys.prefix}links:child"):
+                worker.exchange()
+
+        return work
+
+    def depend(store: RedisStore) -> Callable[[], object]:
+        parents, worker = at_hand(store)
+        return all_of(store, worker, lambda: store.run(store.depend("child", parents)))
+
+    def depend_no_more(store: RedisStore) -> Callable[[], object]:
+        parents, worker = at_hand(store)
+        all_of(store, worker, lambda: store.run(store.depend("child", parents)))()
+        return all_of(store, worker, lambda: store.run(store.depend("child", (), parents)))
+
+    def wait_for(store: RedisStore) -> Callable[[], object]:
+        parents, worker = at_hand(store)
+        (lease,) = worker.take(1)
+        return all_of(store, worker, lambda: worker.exchange([outcome(lease, Kind.WAITING, after=parents)]))
+
+    def revive(store: RedisStore) -> Callable[[], object]:
+        parents, worker = at_hand(store)
+        store.run(store.put([new("late", after=parents)]))
+        store.run(store.cancel(["late"]))
+        store.run(store.cancel(parents[::2]))
+        while store.run(store.sweep()).more:
+            pass
+        return all_of(store, worker, lambda: store.run(store.revive(["late"])))
+
+    def come_back(store: RedisStore) -> Callable[[], object]:
+        parents, worker = at_hand(store)
+        store.run(store.put([new("late", after=parents)]))
+        store.run(store.cancel(parents[:1]))
+        while store.run(store.sweep()).more:
+            pass
+        return all_of(store, worker, lambda: store.run(store.revive(parents[:1])))
+
+    measure(report, "10,000 parents added by depend", depend)
+    measure(report, "10,000 parents removed by depend", depend_no_more)
+    measure(report, "a job that waits for 10,000 children", wait_for)
+    measure(report, "a revival of a job with 10,000 parents", revive)
+    measure(report, "the return of a job with 10,000 parents with its culprit", come_back)
+
+
 @row("steps: the end of one job that 2,000 wait for")
 def fan_out(report: Report) -> None:
     def end(kind: Kind) -> Callable[[RedisStore], Callable[[], object]]:

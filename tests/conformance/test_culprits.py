@@ -294,9 +294,9 @@ def test_many_come_back_in_bounded_steps(scene: Scene) -> None:
         return sum(job is not None and job.state is wanted for job in scene.store.run(scene.store.get(names)))
 
     scene.fail("a")
-    assert count(State.FAILED) == 200
+    assert count(State.FAILED) == limits.EDGES_IN_A_STEP
     scene.revive("a")
-    assert count(State.FAILED) == 400, "the oldest note comes first"
+    assert count(State.FAILED) == 2 * limits.EDGES_IN_A_STEP, "the oldest note comes first"
     while scene.store.run(scene.store.sweep()).more:
         pass
     assert count(State.BLOCKED) == 1_200
@@ -305,7 +305,7 @@ def test_many_come_back_in_bounded_steps(scene: Scene) -> None:
     while scene.store.run(scene.store.sweep()).more:
         pass
     scene.revive("a")
-    assert count(State.BLOCKED) == 100
+    assert count(State.BLOCKED) == limits.EDGES_IN_A_STEP // 2
     scene.fail("a", b"again")
     while scene.store.run(scene.store.sweep()).more:
         pass

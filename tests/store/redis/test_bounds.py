@@ -364,7 +364,7 @@ def test_one_script_acts_on_a_hundred_jobs(server: Server, lone: RedisStore) -> 
     for act in ACTS.values():
         server.command("CONFIG", "RESETSTAT")
         assert lone.run(act(lone, [*ids, "nobody"])) == [True] * 1_000 + [False]
-        assert calls(server, "evalsha") + calls(server, "eval") in (10, 11, 12)
+        assert calls(server, "evalsha") + calls(server, "eval") in (10, 11, 12, 14)  # a revival asks for the order
         assert calls(server, "hset") <= 12 * 12, "not one for each job"
 
 

@@ -22,6 +22,8 @@ def touched(store: RedisStore, clock: ManualClock, program: str, parents: int) -
     commands = list(commands_inside_scripts(program, lambda: worker.exchange([outcome(leases[0])]), store))
     assert state(store, child) is State.BLOCKED
     worker.exchange([outcome(lease) for lease in leases[1:]])
+    while store.run(store.sweep()).more:
+        pass
     assert look(store, child).after == ids
     (lease,) = worker.take(1)
     assert (lease.id, lease.extras.after) == (child, ids)

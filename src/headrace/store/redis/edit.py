@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from headrace.store import limits
+from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit
 from headrace.store.redis import requests
-from headrace.store.redis.layout import IDS_AT_ONCE
+from headrace.store.redis.layout import IDS_AT_ONCE, PARENTS_AT_ONCE
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.requests import as_named
 
@@ -22,13 +23,38 @@ def each(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Operati
 
 
 def revive(ids: Sequence[str]) -> Generator[Script[Any], Any, list[bool]]:
-    """In the order of arrival, whatever the order of the ids: `behind` is the last one that has been seen to."""
-    named, revived = tuple(map(as_named, ids)), [False] * len(ids)
-    behind = b"0"
-    while behind:
-        behind, *answers = yield Script("revive", (behind, *named), lambda reply, _: reply, repeatable=False)
-        revived = [before or bool(answer) for before, answer in zip(revived, answers, strict=True)]
+    """In the order of arrival, whatever the order of the ids: one that comes after another of them waits for it."""
+    revived, left = [False] * len(ids), list(range(len(ids)))
+    if len(ids) > IDS_AT_ONCE:
+        arrivals: list[int] = []
+        for part in thousands(ids):
+            arrivals += yield Script("revive", (b"order", *map(as_named, part)), lambda reply, _: reply)
+        left.sort(key=arrivals.__getitem__)
+    while left:
+        places, left = left[:IDS_AT_ONCE], left[IDS_AT_ONCE:]
+        named = (as_named(ids[place]) for place in places)
+        answers = yield Script("revive", (b"", *named), lambda reply, _: reply, repeatable=False)
+        for place, answer in zip(places, answers, strict=True):
+            revived[place] = answer == 1
+        left = [place for place, answer in zip(places, answers, strict=True) if answer < 0] + left
     return revived
+
+
+def depend(job_id: str, add: Sequence[str], remove: Sequence[str]) -> Operation[bool]:
+    """A long list is checked for cycles in parts, then sent as a whole."""
+    words = limits.what_depends(add, remove).encode()
+
+    def ask(added: Sequence[str], removed: Sequence[str], how: bytes = b"") -> Script[bool]:
+        arguments = (as_named(job_id), requests.names(added), requests.names(removed), words, how)
+        return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=bool(how))
+
+    def work() -> Generator[Script[Any], Any, bool]:
+        for first in range(0, len(add), PARENTS_AT_ONCE):
+            if not (yield ask(add[first : first + PARENTS_AT_ONCE], (), b"check")):
+                return False
+        return bool((yield ask(add, remove)))
+
+    return Steps(work, writes=True) if len(add) > PARENTS_AT_ONCE else ask(add, remove)
 
 
 def edit(ids: Sequence[str], change: Edit) -> Operation[list[bool]]:

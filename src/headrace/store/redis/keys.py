@@ -25,7 +25,7 @@ TYPES = {
     "sessions": "zset", "expiries": "zset", "watched": "zset", "done": "zset", "failed": "zset", "cancelled": "zset",
     "tag:": "zset", "schedule:": "zset", "group:": "zset", "tracked": "zset", "tags": "zset", "groups": "zset",
     "unmet:": "set", "culprits:": "set", "dependents:": "zset", "patient:": "zset", "followers:": "zset",
-    "releasing": "list",
+    "releasing": "list", "links:": "list",
     "block:": "list", "arrivals": "zset", "holes": "hash", "sparse": "set", "state:": "zset",
     "lanes": "hash", "lane:": "zset", "runs:": "zset", "starts:": "list", "fading": "zset", "control": "hash",
     "patterns": "zset", "names:": "zset",

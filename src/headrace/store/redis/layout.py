@@ -34,6 +34,8 @@ LATEST = 2**48 - 1
 """Times are kept in six bytes."""
 PUT_AT_ONCE = 1_000
 """How many plain jobs to put with one script, or others that weigh as much."""
+PARENTS_AT_ONCE = 80
+"""With how many jobs that it comes after one step links a job."""
 IDS_AT_ONCE = 100
 """How many jobs to act on with one script."""
 LONG_LIST = 10_000
@@ -97,7 +99,7 @@ _VALUES: dict[str, int | str] = {
     "RESULT_DROPPED": RESULT_DROPPED, "INLINE": INLINE, "LATEST": LATEST, "PUT_AT_ONCE": PUT_AT_ONCE,
     "IDS_AT_ONCE": IDS_AT_ONCE, "LONG_LIST": LONG_LIST, "RESULTS_KEPT": settings.RESULTS_KEPT,
     "EDGES_IN_A_STEP": limits.EDGES_IN_A_STEP, "FOLLOWERS_IN_A_STEP": limits.FOLLOWERS_IN_A_STEP,
-    "EDGES_TO_CHECK": limits.EDGES_TO_CHECK, "MOST_PARENTS": limits.MOST_PARENTS,
+    "PARENTS_AT_ONCE": PARENTS_AT_ONCE, "MOST_PARENTS": limits.MOST_PARENTS,
     "HIGHEST_RATE": limits.HIGHEST_RATE, "MOST_STRAYS": limits.MOST_STRAYS, "SHOWN": limits.SHOWN,
     "EXPIRED_IN_A_STEP": limits.EXPIRED_IN_A_STEP, "EXPIRED": limits.EXPIRED, "NOT_STARTED": limits.NOT_STARTED,
     "CAUSE_SIZE": limits.CAUSE, "WAITS_FOR_ITSELF": limits.WAITS_FOR_ITSELF,

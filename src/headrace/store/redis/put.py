@@ -14,12 +14,9 @@ from headrace.records import NewJob, Put
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.redis import requests
-from headrace.store.redis.layout import PUT_AT_ONCE
+from headrace.store.redis.layout import PARENTS_AT_ONCE, PUT_AT_ONCE
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.records import name
-
-PARENTS_AT_ONCE = 80
-"""How many jobs one step lets another come after."""
 
 
 def special(jobs: Sequence[NewJob]) -> Operation[list[Put]]:

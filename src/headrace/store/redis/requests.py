@@ -248,7 +248,7 @@ def _rare(outcome: Outcome) -> tuple[int, bytes]:
         rest += _LONG(len(outcome.error)) + outcome.error
     if outcome.after:
         given |= 2048
-        after = msgspec.msgpack.encode(outcome.after)
+        after = names(outcome.after)
         rest += _LONG(len(after)) + after
     return given, rest
 

@@ -356,13 +356,7 @@ class RedisStore(OnRedis):
     # -- relations --
 
     def depend(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[bool]:
-        arguments = (
-            as_named(job_id),
-            requests.names(add),
-            requests.names(remove),
-            limits.what_depends(add, remove).encode(),
-        )
-        return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=False)
+        return edit.depend(job_id, add, remove)
 
     # -- queues and lanes --
 

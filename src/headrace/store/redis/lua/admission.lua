@@ -183,6 +183,7 @@ local function remove(job)
     relations.write_parents(job.id, false)
     plan.gone[#plan.gone + 1] = PREFIX .. 'unmet:' .. job.id
     plan.gone[#plan.gone + 1] = PREFIX .. 'culprits:' .. job.id
+    plan.gone[#plan.gone + 1] = PREFIX .. 'links:' .. job.id
   end
   if band(job.flags, MORE) ~= 0 then
     local more = more_of(job)
@@ -244,4 +245,4 @@ local function ask_to_stop(job)
     plan.tell[session] = true
   end
 end
---@include schedules sorted lanes settle culprits relations expiry
+--@include schedules sorted lanes settle culprits relations links expiry

@@ -58,6 +58,30 @@ makers.checks = function()
     checks.number(number, -LATEST / 2, LATEST / 2, what, of)
   end
 
+  -- Of names that are packed as H name: the places where they begin, with the one behind the last, and how many they are.
+  function checks.places(packed)
+    local places, n, at = {}, 0, 1
+    while at <= #packed do
+      n = n + 1
+      places[n] = at
+      local high, low = packed:byte(at, at + 1)
+      at = at + 2 + 256 * high + low
+    end
+    places[n + 1] = #packed + 1
+    return assert(at == #packed + 1 and places), n
+  end
+
+  -- Names that a request packs so.
+  function checks.names(packed, what, of)
+    local good, places, n = pcall(checks.places, packed)
+    if not good then
+      checks.refuse(what .. (of or '') .. ' cannot be read.')
+    end
+    for i = 1, packed:find('[\128-\255]') and n or 0 do
+      checks.text(packed:sub(places[i] + 2, places[i + 1] - 1), 'One of ' .. what, of)
+    end
+  end
+
   function checks.list_of_texts(list, what, of)
     local n = 0
     for place, text in pairs(type(list) == 'table' and list or { list = true }) do

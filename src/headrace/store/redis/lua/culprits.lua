@@ -75,8 +75,8 @@ makers.culprits = function()
     return other and other.state < DONE
   end
 
-  -- Into line again, as if it were new, by hand or with its culprit. What failed because of it follows.
-  function culprits.bring_back(job, due)
+  -- Into line again, as if it were new, with its culprit or `by_hand`. What failed because of it follows.
+  function culprits.bring_back(job, due, by_hand)
     remember_end(job)
     remember(job, now, 'revived', '', '')
     leave_state(job)
@@ -90,13 +90,14 @@ makers.culprits = function()
       tell(job, story)
     end
     happened(job, 'revived')
-    local after = relations.parents_of(job)
-    load_many(after)
-    for _, id in ipairs(after) do
-      local parent = find_job(id)
-      if parent then
-        relations.follow(job, parent)
-      end
+    local more = more_of(job)
+    if more.after and by_hand then
+      relations.forget(PREFIX .. 'culprits:' .. job.id)
+      more.delay = nil
+      keep_more(job, more)
+    end
+    if more.after then
+      links.look_at_all(job, by_hand and 'd' or 'f', relations.packed_parents(job))
     end
     relations.revived(job)
     lanes.join(job)

@@ -127,8 +127,7 @@ local function read_rare(sent, at, id, kind, charge, when, began, ended, given)
   if band(given, 1024) ~= 0 then other.error, at = unpack_from('>Ic0', sent, at) end
   if band(given, 2048) ~= 0 then
     other.after, at = unpack_from('>Ic0', sent, at)
-    other.after = cmsgpack.unpack(other.after)
-    checks.list_of_texts(other.after, 'what to wait for of job ', id)
+    checks.names(other.after, 'what to wait for of job ', id)
   end
   for _, name in ipairs({ 'queue', 'task', 'group', 'note' }) do
     if other[name] then

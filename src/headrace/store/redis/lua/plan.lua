@@ -1,6 +1,6 @@
 -- What a script is going to write. Transitions only read, and put their intentions here; `commit` checks what has not
 -- been checked, and writes: the only place where anything is written to the structures of jobs.
---@include job stats wait
+--@include job stats wait checks
 
 plan = {
   jobs = {},      -- id -> the job as it will be; false: removed
@@ -39,7 +39,8 @@ plan = {
 
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
 local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
-local schedules, culprits, expiring = on_demand('schedules'), on_demand('culprits'), on_demand('expiring')
+local schedules, culprits, links = on_demand('schedules'), on_demand('culprits'), on_demand('links')
+local expiring = on_demand('expiring')
 
 local function change(job)
   if plan.jobs[job.id] ~= job then
@@ -146,6 +147,7 @@ end
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
 --   start_within  its lane has a rate: how many milliseconds its last worker had, from its take on, to start it
 --   joining    the batch whose next parts bring more jobs that it comes after (see put.lua)
+--   linking    true: it has not been linked with all that it comes after (see links.lua)
 --
 -- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.
 local MORE_KEY, AFTER = PREFIX .. 'more', PREFIX .. 'after'

@@ -6,7 +6,8 @@
 --   by step     put take settle admission lanes relations queues sessions schedules find history stats sweep wait
 --   records     job (the bytes of a record), plan (what a script is going to write), commit (writes it), plain (plain jobs: the
 --               short way through an exchange), checks (what requests may say), settings
---   parts       arrivals (all jobs in order), culprits (of relations), expiry (of admission), closing (of sessions), patterns (of queues), sorted (of lanes
+--   parts       arrivals (all jobs in order), culprits and links (of relations), expiry (of admission), closing (of sessions),
+--               patterns (of queues), sorted (of lanes
 --               and relations), take_singly (of take), migration
 --
 -- All keys begin with the tag {ns}, so that on a cluster they live in one slot.
@@ -53,7 +54,8 @@
 --   {ns}:patient:<arrival>  zset  likewise those that go on waiting when it fails: w and id
 --   {ns}:followers:<arrival>  zset  the jobs that name the one with this arrival number among those they come after: score
 --                                 arrival, member id. Some that have ended may be left
---   {ns}:releasing        list    ended and removed jobs whose dependents have not been told yet (see relations.lua)
+--   {ns}:links:<id>       list    parents that a job has not been linked with yet (see links.lua)
+--   {ns}:releasing        list    ended and removed jobs whose dependents still wait (see relations.lua), and jobs with {ns}:links:
 --   {ns}:lanes            hash    lane -> its limits, and who stands at its front (see lanes.lua)
 --   {ns}:lane:<lane>      zset    jobs that wait for their turn in a lane: score and member as in a line
 --   {ns}:runs:<lane>      zset    the jobs of a lane that run: score arrival, member id

@@ -129,7 +129,7 @@ local function prepare(job)
   lanes.define(job)
   if more.after then
     local after = more.after
-    relations.keep_parents(job, more, after)
+    relations.keep_parents(job, more, relations.packed(after), #after)
     reason = relations.begin(job, after, more.if_failed or 'fail')
     more.joining = more.joining and ARGV[2] -- the batch that brings the rest of what it comes after
     more.delay = relations.waits(job) and job.delay or nil
@@ -336,20 +336,9 @@ function joining.join(part, batch)
     return
   end
   local parents = relations.names_in(packed)
-  relations.write_parents(id, (call('HGET', AFTER, id) or '') .. packed)
-  more.after, more.joining = (more.after or 0) + #parents, not is_last and batch or nil
-  keep_more(job, more)
-  local reason = relations.begin(job, parents, more.if_failed or 'fail')
-  if job.state == BLOCKED and (reason or not relations.waits(job)) then
-    count(job.queue, BLOCKED, -1)
-    if reason then
-      relations.fail(job, reason)
-    else
-      more.delay = nil -- none of those has been waited for
-      keep_more(job, more)
-      wait_in_line(job)
-    end
-  else
-    change(job)
-  end
+  relations.keep_parents(job, more, (call('HGET', AFTER, id) or '') .. packed, (more.after or 0) + #parents)
+  more.joining = not is_last and batch or nil
+  local reason = links.look_at(job, 'm', parents)
+  more.delay = relations.waits(job) and more.delay or nil -- or none of those has been waited for
+  links.go_on(job, more, reason)
 end

@@ -5,12 +5,12 @@
 --
 -- A job that ends, is removed or is revived is noted in {ns}:releasing if other jobs wait for it, as msgpack:
 --   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if its patient: are told, too}
--- and its dependents are told in bounded steps. Those that failed with it go on to its next number of dependents:, for which
+-- and its dependents are told in bounded steps. A job with {ns}:links: is noted as {id, LINKING, its arrival, 0}. Those that failed with it go on to its next number of dependents:, for which
 -- the next note is.
 --@include admission
 
 makers.relations = function()
-  relations.key, relations.REMOVED, relations.REVIVED = PREFIX .. 'releasing', 9, 10
+  relations.key, relations.REMOVED, relations.REVIVED, relations.LINKING = PREFIX .. 'releasing', 9, 10, 11
   relations.noted, relations.told, relations.known, relations.errors = {}, 0, {}, {}
 
   -- A set of parents, as it will be.
@@ -23,14 +23,19 @@ makers.relations = function()
     return set
   end
 
-  -- The ids of the jobs that a job comes after, in the order in which it names them.
-  function relations.parents_of(job)
-    local packed = more_of(job).after and (plan.fields[AFTER] and plan.fields[AFTER][job.id] or call('HGET', AFTER, job.id))
-    local good, ids = pcall(relations.names_in, packed or '')
-    if not good or #ids ~= (more_of(job).after or 0) then
+  -- The ids of the jobs that a job comes after, in the order in which it names them: H id each.
+  function relations.packed_parents(job)
+    local number = more_of(job).after or 0
+    local packed = number > 0 and (plan.fields[AFTER] and plan.fields[AFTER][job.id] or call('HGET', AFTER, job.id)) or ''
+    local good, _, found = pcall(checks.places, packed)
+    if not good or found ~= number then
       fail_damaged(job.id, job.queue, job.arrival)
     end
-    return ids
+    return packed
+  end
+
+  function relations.parents_of(job)
+    return relations.names_in(relations.packed_parents(job))
   end
 
   function relations.names_in(packed)
@@ -41,18 +46,22 @@ makers.relations = function()
     return names
   end
 
+  function relations.packed(ids)
+    local packed = {}
+    for i, id in ipairs(ids) do
+      packed[i] = pack('>Hc0', #id, id)
+    end
+    return table.concat(packed)
+  end
+
   function relations.write_parents(id, packed)
     plan.fields[AFTER] = plan.fields[AFTER] or {}
     plan.fields[AFTER][id] = packed
   end
 
-  function relations.keep_parents(job, more, ids)
-    local packed = {}
-    for i, id in ipairs(ids) do
-      packed[i] = pack('>Hc0', #id, id)
-    end
-    relations.write_parents(job.id, packed[1] and table.concat(packed) or false)
-    more.after = packed[1] and #packed or nil
+  function relations.keep_parents(job, more, packed, number)
+    relations.write_parents(job.id, number > 0 and packed)
+    more.after = number > 0 and number or nil
     keep_more(job, more)
   end
 
@@ -212,7 +221,7 @@ makers.relations = function()
   -- One whose parents are not all known yet waits, whatever has become of those that are.
   function relations.waits(job)
     local more = more_of(job)
-    return more.joining or more.after and relations.unmet_of(job.id).number > 0
+    return more.joining or more.linking or more.after and relations.unmet_of(job.id).number > 0
   end
 
   -- Blocked while it waits for others.
@@ -275,9 +284,11 @@ makers.relations = function()
       plan.gone[#plan.gone + 1] = relations.followers_of(job)
       sorted.forget(relations.followers_of(job))
     end
-    if more.after then
+    if more.after or more.linking then
       relations.write_parents(job.id, false)
       relations.forget(PREFIX .. 'unmet:' .. job.id)
+      plan.lists[PREFIX .. 'links:' .. job.id] = nil
+      plan.gone[#plan.gone + 1] = more.linking and PREFIX .. 'links:' .. job.id or nil
       if job.state > DONE then
         relations.forget(PREFIX .. 'culprits:' .. job.id)
       end
@@ -329,43 +340,51 @@ makers.relations = function()
     return entry
   end
 
-  -- Tell dependents, oldest note first, so many in one call. True: there were some.
+  -- The dependents of a job that ended, was removed or was revived, so many of them. What is left of the budget, and whether these
+  -- were all.
+  function relations.tell_dependents(note, budget)
+    local arrival, generation = note[3], note[4]
+    local keys = { relations.edges_of(arrival, generation) }
+    local waiting, children, looked_at = {}, {}, 0
+    for i = 1, note[5] and 2 or 1 do
+      for _, entry in ipairs(sorted.head(keys[i], budget + 1)) do
+        waiting[#waiting + 1] = { entry[1], entry[2], keys[i] }
+      end
+    end
+    table.sort(waiting, function(a, b)
+      return a[1] < b[1]
+    end)
+    for i = 1, math.min(#waiting, budget) do
+      children[i] = waiting[i][2]:sub(2)
+    end
+    load_many(children)
+    while looked_at < #children and budget > 0 do
+      looked_at = looked_at + 1
+      local entry = waiting[looked_at]
+      sorted.remove(entry[3], entry[2])
+      local stays, cost = relations.tell_of_end(entry, note)
+      if stays then
+        sorted.add(relations.edges_of(arrival, generation + 1), entry[1], entry[2])
+      end
+      budget = budget - 1 - cost
+    end
+    return budget - (#waiting == 0 and 1 or 0), looked_at == #waiting
+  end
+
+  -- Works off the notes, oldest first, so many edges in one call. True: there were some.
   function relations.work_off()
     local there = call('LRANGE', relations.key, relations.told, relations.told + EDGES_IN_A_STEP - 1)
     local number, budget = 1, EDGES_IN_A_STEP
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
-      local note = relations.entry_at(number, there)
-      local arrival, generation = note[3], note[4]
-      local keys = { relations.edges_of(arrival, generation) }
-      local waiting, looked_at = {}, 0
-      for i = 1, note[5] and 2 or 1 do
-        for _, entry in ipairs(sorted.head(keys[i], budget + 1)) do
-          waiting[#waiting + 1] = { entry[1], entry[2], keys[i] }
-        end
+      local note, cost, is_over = relations.entry_at(number, there), nil, nil
+      if note[2] == relations.LINKING then
+        cost, is_over = links.step(note)
+        budget = budget - cost
+      else
+        budget, is_over = relations.tell_dependents(note, budget)
       end
-      table.sort(waiting, function(a, b)
-        return a[1] < b[1]
-      end)
-      local children = {}
-      for i = 1, math.min(#waiting, budget) do
-        children[i] = waiting[i][2]:sub(2)
-      end
-      load_many(children)
-      while looked_at < #children and budget > 0 do
-        looked_at = looked_at + 1
-        local entry = waiting[looked_at]
-        sorted.remove(entry[3], entry[2])
-        local stays, cost = relations.tell_of_end(entry, note)
-        if stays then
-          sorted.add(relations.edges_of(arrival, generation + 1), entry[1], entry[2])
-        end
-        budget = budget - 1 - cost
-      end
-      if looked_at == #waiting then
-        number = number + 1
-      end
-      budget = budget - (#waiting == 0 and 1 or 0)
+      number = number + (is_over and 1 or 0)
     end
     local told = math.min(number - 1, #there)
     relations.told = relations.told + told
@@ -376,71 +395,27 @@ makers.relations = function()
     return worked
   end
 
-  -- Whether one of these jobs waits, by whatever detour, for this one: 'cycle', 'deep' if that takes too long to find out, or nil.
-  function relations.walk(ids, target)
-    local ahead, been, edges = {}, {}, 0
-    for i, id in ipairs(ids) do
-      ahead[i] = id
-    end
-    while ahead[1] do
-      local id = table.remove(ahead)
-      if id == target then
-        return 'cycle'
-      end
-      if not been[id] then
-        been[id] = true
-        local unmet = relations.unmet_of(id)
-        edges = edges + unmet.number
-        if edges > EDGES_TO_CHECK then
-          return 'deep'
-        end
-        for parent in pairs(unmet.came) do
-          ahead[#ahead + 1] = parent
-        end
-        for _, parent in ipairs(unmet.number > 0 and not unmet.is_new and call('SMEMBERS', unmet.key) or {}) do
-          if not unmet.left[parent] then
-            ahead[#ahead + 1] = parent
-          end
-        end
-      end
-    end
-    return nil
-  end
-
   function relations.no_dependencies(job, lane)
     return "Lane '" .. lane.kept.key .. "' of queue '" .. job.queue .. "' is a sequence: its jobs can't wait for others."
   end
 
-  -- A job that runs waits for jobs that it made. The answer is why it cannot, or nil.
-  function relations.wait_for(job, ids)
-    local lane = lanes.of(job)
+  -- A job that runs waits for jobs that it made, H id each. The answer is why it cannot, or nil.
+  function relations.wait_for(job, children)
+    local lane, more = lanes.of(job), more_of(job)
+    local _, number = checks.places(children)
     if lane and lane.kept.sequence then
       return relations.no_dependencies(job, lane)
     end
-    load_many(ids)
-    local unfinished = {}
-    for _, id in ipairs(ids) do
-      local child = find_job(id)
-      if child and child.state < DONE then
-        unfinished[#unfinished + 1] = id
-      end
+    local reason = number <= PARENTS_AT_ONCE and links.why_not(job, links.unfinished(relations.names_in(children)))
+    if reason then
+      return reason
     end
-    local found = relations.walk(unfinished, job.id)
-    if found == 'cycle' then
-      return WAITS_FOR_ITSELF
-    elseif found == 'deep' then
-      return TOO_DEEP_TO_WAIT
-    end
-    local more = more_of(job)
-    local before = relations.parents_of(job)
-    load_many(before)
-    for _, id in ipairs(before) do
-      relations.unfollow(job, id)
-    end
+    local before = relations.packed_parents(job)
     more.resumed = true
-    relations.keep_parents(job, more, ids)
-    relations.begin(job, ids, 'run')
-    more.delay = relations.unmet_of(job.id).number > 0 and 0 or nil
+    relations.keep_parents(job, more, children, number)
+    links.look_at_all(job, 'r', before)
+    links.look_at_all(job, 'c', children)
+    more.delay = relations.waits(job) and 0 or nil
     return nil
   end
 

@@ -133,7 +133,7 @@ local function final_state(job, outcome, is_cancelled)
   elseif kind == K_CRASHED and job.crashes >= job.max_crashes then
     return FAILED, 'crashed'
   elseif kind == K_WAITING then
-    local reason = relations.wait_for(job, outcome.after or {})
+    local reason = relations.wait_for(job, outcome.after or '')
     if reason then
       return FAILED, 'dependency', reason
     end

@@ -1,60 +1,37 @@
--- revive: put failed or cancelled jobs back in line, as if they were new.
+-- revive: put failed or cancelled jobs back in line, as if they were new, in the order of arrival.
 --
--- ARGV[2]     0 or, where a step before has not seen to all of these, the arrival number that it has answered
+-- ARGV[2]     empty, or 'order': then nothing is revived
 -- ARGV[3...]  job ids
--- Answers     {the arrival number to go on behind ('': that was all), for each 1 if it was one of these (and nobody else has its
---             unique key now) and has been revived by this step, else 0}
+-- Answers     for each 1 if it was one of these (and no other job has its unique key now), else 0; -1: call again with those. 'order':
+--             the arrival number of each, 0 where there is no job
 --@include commit
 
 check_format(call('HGET', META, 'format'))
--- A job is revived by hand: what it came after counts again where that has not come to an end.
-local function drop_ended(job)
-  local more = more_of(job)
-  if not more.after then
-    return
-  end
-  local parents = relations.parents_of(job)
-  load_many(parents)
-  for _, id in ipairs(parents) do
-    local parent = find_job(id)
-    if not parent or parent.state >= DONE then
-      relations.part(job, id)
-    end
-  end
-  relations.forget(PREFIX .. 'culprits:' .. job.id)
-  more.delay = nil
-  keep_more(job, more)
-end
-
-local behind, ids = tonumber(ARGV[2]), arguments(3)
+local ids, arrivals, places, answer = arguments(3), {}, {}, {}
 load_many(ids)
-local answer, arrivals, places = { '' }, {}, {}
-
--- In the order of arrival: one that comes after another of them waits for it.
 for i, id in ipairs(ids) do
-  answer[i + 1] = 0
   local record = raw[id]
-  arrivals[i] = record and (#record >= HEAD_SIZE and unpack_from('>I6', record, ARRIVAL_AT) or find_job(id).arrival)
-  if record and arrivals[i] > behind then
-    places[#places + 1] = i
-  end
+  arrivals[i] = not record and 0 or #record >= HEAD_SIZE and unpack_from('>I6', record, ARRIVAL_AT) or find_job(id).arrival
+  places[i] = i
 end
+if ARGV[2] == 'order' then
+  return arrivals
+end
+
+-- One that comes after another of them waits for it.
 table.sort(places, function(a, b)
   return arrivals[a] < arrivals[b] or arrivals[a] == arrivals[b] and a < b
 end)
 local cost = 0 -- in plain jobs
-for number, i in ipairs(places) do
-  if cost >= IDS_AT_ONCE and arrivals[i] ~= arrivals[places[number - 1]] then
-    answer[1] = string.format('%.0f', arrivals[places[number - 1]])
-    break
-  end
-  local job = find_job(ids[i])
-  cost = cost + (band(job.flags, MORE) ~= 0 and 4 or 1)
-  if job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
-    answer[i + 1] = 1
-    drop_ended(job)
+for _, i in ipairs(places) do
+  local job = cost < IDS_AT_ONCE and find_job(ids[i])
+  answer[i] = cost < IDS_AT_ONCE and 0 or -1
+  cost = cost + 1
+  if job and job.state > DONE and not is_set_aside(job) and not culprits.key_is_taken(job) then
+    answer[i] = 1
+    cost = cost + (band(job.flags, MORE) ~= 0 and 3 + math.min(more_of(job).after or 0, PARENTS_AT_ONCE) or 0)
     expiring.drop(job)
-    culprits.bring_back(job, now)
+    culprits.bring_back(job, now, true)
   end
 end
 local worked = work_off()
