@@ -80,7 +80,7 @@ def links(report: Report) -> None:
     def all_of(store: RedisStore, worker: Worker, act: Callable[[], object]) -> Callable[[], object]:
         def work() -> None:
             act()
-            while store.driver.command("EXISTS", f"{store.keys.prefix}links:child"):
+            while store.driver.command("EXISTS", f"{store.keys.prefix}releasing"):
                 worker.exchange()
 
         return work

@@ -141,6 +141,13 @@ def test_depend_refuses_what_is_too_deep_to_check(store: Store) -> None:
     assert depend(store, "x", ["m0"])
 
 
+def test_depend_refuses_more_than_a_job_may_come_after(store: Store) -> None:
+    put(store, "x", after=("gone",))
+    with pytest.raises(ConfigurationError, match="comes after 10,001 jobs"):
+        depend(store, "x", [f"p{i}" for i in range(10_000)])
+    assert look(store, "x").after == ("gone",)
+
+
 # -- waiting for children --
 
 

@@ -69,12 +69,17 @@ def check_batch(jobs: Sequence[NewJob]) -> None:
                 raise not_both(job.queue, job.lane)
 
 
-def _check_after(job: NewJob, place: int, first: dict[str, int]) -> None:
-    if len(job.after) > MOST_PARENTS:
+def check_parents(job_id: str, number: int) -> None:
+    """Refuse more than a job may come after."""
+    if number > MOST_PARENTS:
         raise ConfigurationError(
-            f"Job {job.id} comes after {len(job.after):,} jobs; {MOST_PARENTS:,} are the most. Let some of them wait "
-            "for others, and this one for those."
+            f"Job {job_id} comes after {number:,} jobs; {MOST_PARENTS:,} are the most. Let some of them wait for "
+            "others, and this one for those."
         )
+
+
+def _check_after(job: NewJob, place: int, first: dict[str, int]) -> None:
+    check_parents(job.id, len(job.after))
     for parent in job.after:
         if parent == job.id or first.get(parent, -1) >= place:
             what = "itself" if parent == job.id else f"job {parent}, which stands behind it in the same batch"

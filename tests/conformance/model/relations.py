@@ -28,7 +28,9 @@ class Relations(Core):
                 raise limits.cycle(job_id, parent_id)
         waited = self._unmet(job)
         kept = [i for i in job.after if i not in remove or i in add]
-        job.after = tuple(kept + [i for i in dict.fromkeys(add) if i not in kept])
+        after = tuple(dict.fromkeys([*kept, *add]))
+        limits.check_parents(job_id, len(after))
+        job.after = after
         self.edges = [
             edge
             for edge in self.edges

@@ -44,8 +44,8 @@ REQUESTS = (
 CROWDED = (
     "put in a crowd", "exchange in a crowd", "exchange by pattern", "exchange by list", "close in a crowd",
     "sweep in a crowd",
-    "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "depend", "depend no more",
-    "edit", "edit a body", "take_back", "pause", "resume", "limit", "controls", "lane", "peek",
+    "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
+    "depend no more", "edit", "edit a body", "take_back", "pause", "resume", "limit", "controls", "lane", "peek",
     "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
@@ -320,6 +320,7 @@ class Crowd(Scene):
                 ["hopeless", "parent", "child fail", "limited 1", "rated 2", "sequence 1", "cancelled child"]
             ),
             "revive in a crowd": lambda: store.revive(["hopeless", "cancelled child"]),
+            "parents": lambda: Script("parents", (b"limited 2", requests.names(["rated 2"])), lambda reply, _: reply),
             "depend": lambda: store.depend("limited 2", ["rated 2", "hopeless", "nobody"]),
             "depend no more": lambda: store.depend("child wait", ["sequence 3"], ["parent", "mother"]),
             "edit": lambda: store.edit(

@@ -11,7 +11,7 @@ from headrace.store import limits
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit
-from headrace.store.redis import requests
+from headrace.store.redis import records, requests
 from headrace.store.redis.layout import IDS_AT_ONCE, PARENTS_AT_ONCE
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.requests import as_named
@@ -41,20 +41,31 @@ def revive(ids: Sequence[str]) -> Generator[Script[Any], Any, list[bool]]:
 
 
 def depend(job_id: str, add: Sequence[str], remove: Sequence[str]) -> Operation[bool]:
-    """A long list is checked for cycles in parts, then sent as a whole."""
+    """Work out what the job is to come after from what it comes after, unless that changes meanwhile."""
+    added = tuple(dict.fromkeys(requests.names([job]) for job in add))
+    gone = {requests.names([job]) for job in remove}.difference(added)
     words = limits.what_depends(add, remove).encode()
-
-    def ask(added: Sequence[str], removed: Sequence[str], how: bytes = b"") -> Script[bool]:
-        arguments = (as_named(job_id), requests.names(added), requests.names(removed), words, how)
-        return Script("depend", arguments, lambda reply, _: bool(reply), repeatable=bool(how))
+    changes = (*_in_parts_of(sorted(gone), b"r"), *_in_parts_of(added, b"m"))
 
     def work() -> Generator[Script[Any], Any, bool]:
-        for first in range(0, len(add), PARENTS_AT_ONCE):
-            if not (yield ask(add[first : first + PARENTS_AT_ONCE], (), b"check")):
-                return False
-        return bool((yield ask(add, remove)))
+        answer = 2
+        while answer == 2:
+            before = b""
+            for part in _in_parts_of(added) or [b""]:
+                before = (yield Script("parents", (as_named(job_id), part), lambda reply, _: reply)) or b""
+            kept = (piece for piece in records.pieces(before) if piece not in gone)
+            after = tuple(dict.fromkeys((*kept, *added)))
+            limits.check_parents(job_id, len(after))
+            arguments = (as_named(job_id), before, b"".join(after), words, *changes)
+            answer = yield Script("depend", arguments, lambda reply, _: reply, repeatable=False)
+        return bool(answer)
 
-    return Steps(work, writes=True) if len(add) > PARENTS_AT_ONCE else ask(add, remove)
+    return Steps(work, writes=True)
+
+
+def _in_parts_of(pieces: Sequence[bytes], letter: bytes = b"") -> list[bytes]:
+    """As many at a time as one step links."""
+    return [letter + b"".join(pieces[i : i + PARENTS_AT_ONCE]) for i in range(0, len(pieces), PARENTS_AT_ONCE)]
 
 
 def edit(ids: Sequence[str], change: Edit) -> Operation[list[bool]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
@@ -201,11 +201,16 @@ def _more(values: Mapping[bytes, bytes]) -> More:
 
 def _parents(values: Mapping[bytes, bytes]) -> tuple[str, ...]:
     """The ids of the jobs that it comes after."""
-    packed = values.get(b"a", b"")
-    reader, found = _Reader(packed, 0), []
-    while reader.at < len(packed):
-        found.append(name(reader.short()))
-    return tuple(found)
+    return tuple(name(piece[2:]) for piece in pieces(values.get(b"a", b"")))
+
+
+def pieces(packed: bytes) -> Iterator[bytes]:
+    """Names that are packed together, each for itself, with its length before it."""
+    reader, begins = _Reader(packed, 0), 0
+    while begins < len(packed):
+        reader.short()
+        yield packed[begins : reader.at]
+        begins = reader.at
 
 
 def _shown(values: Mapping[bytes, bytes]) -> tuple[More, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from headrace.store.redis.layout import LUA
 
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
-    "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "open", "peek", "put",
+    "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "open", "parents", "peek", "put",
     "put_plain", "renew", "report", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
     "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "wait",
     "walk", "watch",
@@ -33,8 +33,8 @@ MIGRATION = (
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {
-        "circumstances", "controls", "counts", "durations", "few", "get", "history", "lane", "most", "peek",
-        "schedules_get", "sessions", "settings_get", "walk",
+        "circumstances", "controls", "counts", "durations", "few", "get", "history", "lane", "most",
+        "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
     }
 )  # fmt: skip
 """Those that write nothing."""

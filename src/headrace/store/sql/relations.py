@@ -217,7 +217,8 @@ def _change(work: WorkingSet, job: Job, add: Sequence[str], remove: Sequence[str
     """Change what a job comes after, but for the edges that are new. Returns its policy."""
     named = parents(work, job)
     kept = [i for i in named if i not in remove or i in add]
-    kept += [i for i in dict.fromkeys(add) if i not in kept]
+    kept = list(dict.fromkeys([*kept, *add]))
+    limits.check_parents(job.id, len(kept))
     relation = work.relations.put(job.seq, kept, FAIL)
     job.flags |= AFTER
     edges = work.tx.rows("edges_named", (work.tx.array([job.seq]),))

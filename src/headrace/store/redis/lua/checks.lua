@@ -8,6 +8,7 @@ makers.checks = function()
   checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true,
     expires = true }
   checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }
+  checks.packed = {}
   checks.POLICIES = { wait = true, fail = true, run = true }
 
   function checks.refuse(text)
@@ -61,6 +62,9 @@ makers.checks = function()
   -- Of names that are packed as H name: the places where they begin, with the one behind the last, and how many they are.
   function checks.places(packed)
     local places, n, at = {}, 0, 1
+    if checks.packed[packed] then
+      return unpack(checks.packed[packed])
+    end
     while at <= #packed do
       n = n + 1
       places[n] = at
@@ -68,7 +72,8 @@ makers.checks = function()
       at = at + 2 + 256 * high + low
     end
     places[n + 1] = #packed + 1
-    return assert(at == #packed + 1 and places), n
+    checks.packed[packed] = { assert(at == #packed + 1 and places), n } -- it is asked for again
+    return places, n
   end
 
   -- Names that a request packs so.

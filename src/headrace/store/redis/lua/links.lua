@@ -14,16 +14,6 @@
 local EDGES_TO_FOLLOW = 1000
 
 makers.links = function()
-  -- Names that are packed together, each for itself.
-  function links.pieces(packed)
-    local places, n = checks.places(packed)
-    local pieces = {}
-    for i = 1, n do
-      pieces[i] = packed:sub(places[i], places[i + 1] - 1)
-    end
-    return pieces
-  end
-
   -- To be linked step by step, behind what is left from before. `packed`: H id each.
   function links.later(job, letter, packed)
     local key = PREFIX .. 'links:' .. job.id
@@ -125,6 +115,21 @@ makers.links = function()
       relations.release(job, more)
     else
       change(job)
+    end
+  end
+
+  -- Refuses what `depend` would add to what a job comes after.
+  function links.check_added(job, ids)
+    local lane, found = lanes.of(job), links.find_cycle(ids, job)
+    if ids[1] and lane and lane.kept.sequence then
+      fail('REFUSED', relations.no_dependencies(job, lane))
+    elseif found == 'deep' then
+      fail('CYCLE', TOO_DEEP_TO_DEPEND:format(job.id))
+    end
+    for _, id in ipairs(found and ids or {}) do
+      if links.find_cycle({ id }, job) == 'cycle' then
+        fail('CYCLE', WOULD_BE_A_CYCLE:format(job.id, id))
+      end
     end
   end
 

@@ -378,7 +378,9 @@ makers.relations = function()
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
       local note, cost, is_over = relations.entry_at(number, there), nil, nil
-      if note[2] == relations.LINKING then
+      if note[2] == relations.LINKING and number > #there then
+        break -- names have been enough for this call
+      elseif note[2] == relations.LINKING then
         cost, is_over = links.step(note)
         budget = budget - cost
       else

@@ -1,71 +1,54 @@
--- depend: change what a waiting job comes after. Of many it is linked with some in each step, here and in the calls that follow, and
--- waits until it is with all of them; should it wait for itself then, it fails.
+-- depend: change what a waiting job comes after. It is linked with many in steps, by this call and those that follow, and waits
+-- until it is with all of them; should it have come to wait for itself by then, it fails.
 --
--- ARGV[2]  job id
--- ARGV[3]  ids to add, ARGV[4] ids to remove: H each
--- ARGV[5]  the same in words, for the history
--- ARGV[6]  'check': change nothing, but say what would be wrong with these ids to add; may be left out. For the parts of a long list,
---          which would take too long to check at once: it is not checked, else
--- Answers  1, or 0 if there is no such job, or it does not wait
--- Fails    CYCLE if it would wait for itself, REFUSED in a sequence
---@include commit checks
+-- ARGV[2]     job id
+-- ARGV[3]     what it comes after, as `parents` answers
+-- ARGV[4]     what it is to come after: H id each
+-- ARGV[5]     the change in words, for the history
+-- ARGV[6...]  'r' and the ids to remove, then 'm' and the ids to add, 80 at most in each argument: H each
+-- Answers     1; 0 if there is no such job, or it does not wait; 2 if it comes after others by now than ARGV[3] says
+-- Fails       CYCLE if it would wait for itself, REFUSED in a sequence. (If they come in several arguments ids to add are not looked
+--             at here: `parents` looks at each)
+--@include commit
 
 check_format(call('HGET', META, 'format'))
--- What a waiting job comes after is changed: H id each, to add and to remove. The answer is the error with which it has to fail, or nil.
-local function change_parents(job, add, gone)
-  local after, left_out, listed, removed = {}, {}, {}, {}
-  for _, piece in ipairs(links.pieces(gone)) do
-    left_out[piece] = true
-  end
-  local added = links.pieces(add)
-  for _, piece in ipairs(added) do
-    left_out[piece] = nil
-  end
-  for _, pieces in ipairs({ links.pieces(relations.packed_parents(job)), added }) do
-    for _, piece in ipairs(pieces) do
-      if not left_out[piece] and not listed[piece] then
-        listed[piece] = true
-        after[#after + 1] = piece
-      end
+-- The answer is the error with which the job has to fail, or nil.
+local function change_parents(job, number, changes)
+  relations.keep_parents(job, more_of(job), ARGV[4], number)
+  local reason
+  for _, change in ipairs(changes) do
+    local letter, packed = change:sub(1, 1), change:sub(2)
+    if changes[3] or more_of(job).linking then
+      links.later(job, letter, packed)
+    else
+      reason = links.look_at(job, letter, relations.names_in(packed))
     end
   end
-  for piece in pairs(left_out) do
-    removed[#removed + 1] = piece
-  end
-  relations.keep_parents(job, more_of(job), table.concat(after), #after)
-  links.look_at_all(job, 'r', table.concat(removed))
-  return links.look_at_all(job, 'm', add)
+  return reason
 end
 
-checks.names(ARGV[3], 'the ids to add')
-checks.names(ARGV[4], 'the ids to remove')
+local changes, added = arguments(6), {}
+checks.names(ARGV[4], 'what a job is to come after')
+local _, number = checks.places(ARGV[4])
+for _, change in ipairs(changes) do
+  local good, _, n = pcall(checks.places, change:sub(2))
+  if not good or n > PARENTS_AT_ONCE or not change:find('^[mr]') then
+    checks.refuse('What changes of what a job comes after cannot be read.')
+  end
+  added[#added + 1] = change:sub(1, 1) == 'm' and change:sub(2) or nil
+end
 local job = find_job(ARGV[2])
 if not job or job.state == RUNNING or job.state >= DONE then
   if work_off() then
     commit(even_when_full)
   end
   return 0
+elseif relations.packed_parents(job) ~= ARGV[3] then
+  return 2
 end
-local lane, _, number = lanes.of(job), checks.places(ARGV[3])
-if number > 0 and lane and lane.kept.sequence then
-  fail('REFUSED', relations.no_dependencies(job, lane))
-end
-local add = number <= PARENTS_AT_ONCE and relations.names_in(ARGV[3]) or {}
-load_many(add)
-local found = links.find_cycle(add, job)
-if found == 'deep' then
-  fail('CYCLE', TOO_DEEP_TO_DEPEND:format(job.id))
-end
-for _, id in ipairs(found and add or {}) do
-  if links.find_cycle({ id }, job) == 'cycle' then
-    fail('CYCLE', WOULD_BE_A_CYCLE:format(job.id, id))
-  end
-end
-if ARGV[6] == 'check' then
-  return 1
-end
+links.check_added(job, added[1] and not added[2] and relations.names_in(added[1]) or {})
 local waited = relations.waits(job)
-local reason = change_parents(job, ARGV[3], ARGV[4])
+local reason = change_parents(job, number, changes)
 local waits = relations.waits(job)
 remember(job, now, 'edited', ARGV[5], '')
 happened(job, 'edited', ARGV[5])
