@@ -166,11 +166,32 @@ local function read_outcomes(sent)
   return ids, arrivals, tokens, charges, begans, endeds, results, others
 end
 
+-- The heads of the rows that a take looks at, and the ids of these jobs behind others that are needed: all are read in one go.
+local rows = {}
+
+local function with_rows(ids, ask)
+  local all, left = {}, ask.wanted
+  for _, queue in ipairs(ask.names) do
+    if left <= 0 then
+      break
+    end
+    rows[queue] = rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, left - 1)
+    left = left - #rows[queue]
+    for _, member in ipairs(rows[queue]) do
+      all[#all + 1] = member:sub(13)
+    end
+  end
+  for _, id in ipairs(ids) do
+    all[#all + 1] = id
+  end
+  return all
+end
+
 -- Settles outcomes. Jobs that are done, and plain, are settled here; any other is left to `settle_other(verdicts, i, id, arrival,
--- token, outcome)`. Answers {verdicts: a number by place; done: the ids of the plain ones; scores: when they ended; number: of these}.
-function settle_plain(session, sent, settle_other)
+-- token, outcome)`. `ask`: what is going to be taken, if that is plain, too. Answers {verdicts: a number by place; done: the ids of the plain ones; scores: when they ended; number: of these}.
+function settle_plain(session, sent, settle_other, ask)
   local ids, arrivals, tokens, charges, begans, endeds, results, others = read_outcomes(sent)
-  load_many(ids)
+  load_many(ask and with_rows(ids, ask) or ids)
   local plain, before, after = happy_stories(session.name)
   local heads, known, left = {}, {}, {}
   local verdicts, numbers, happy, scores, n, bytes = {}, {}, {}, {}, 0, 0
@@ -241,7 +262,7 @@ function take_plain(session, request, ask)
     if n == ask.wanted then
       break
     end
-    local members, entries = call('LRANGE', PREFIX .. 'row:' .. queue, 0, ask.wanted - n - 1), {}
+    local members, entries = rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, ask.wanted - n - 1), {}
     for i = 1, #members do
       entries[i] = members[i]:sub(13)
     end
@@ -395,7 +416,7 @@ function exchange_plain(session, request, ask, kept)
   local others, names = {}, ask and ask.names or {}
   local settled = settle_plain(session, ARGV[4], function(...)
     others[#others + 1] = { ... }
-  end)
+  end, ask)
   settled.others = others
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   local special = others[1] or ask and due and tonumber(due) <= now
