@@ -113,6 +113,18 @@ def test_migrated_it_is_as_it_was(namespace: RedisStore) -> None:
     assert contents(namespace) == before
 
 
+def test_the_first_of_a_sequence_stays_first(namespace: RedisStore) -> None:
+    def lanes(field: str) -> dict[bytes, str]:
+        found = namespace.driver.command("HGETALL", f"{namespace.keys.prefix}lanes")
+        kept = {name: msgspec.msgpack.decode(lane) for name, lane in zip(found[::2], found[1::2], strict=True)}
+        return {name: lane[field] for name, lane in kept.items() if field in lane}
+
+    before = lanes("turn")
+    assert before
+    namespace.run(namespace.migrate())
+    assert (lanes("turn"), lanes("first")) == ({}, before)
+
+
 def test_the_setting_of_the_session_timeout_has_its_new_name(namespace: RedisStore) -> None:
     namespace.run(namespace.migrate())
     assert namespace.run(namespace.settings()) == {"results-history": 900, "session-timeout:q": 2_000}

@@ -27,7 +27,7 @@ TRANSITIONS = (
     "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
-    "migrate_begin", "migrate_policies", "migrate_parents", "migrate_statistics", "migrate_due",
+    "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
     "migrate_arrivals", "migrate_blocks", "migrate_end",
 )  # fmt: skip
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""

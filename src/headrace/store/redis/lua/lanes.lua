@@ -1,12 +1,12 @@
 -- Lanes: at most one job of a lane, its front, stands in the line of the queue, or will when the rate allows it. The others
--- whose time has come are blocked, in a line of the lane's own. In a sequence it is one job's turn until it has come to an end.
+-- whose time has come are blocked, in a line of the lane's own. In a sequence one job is first until it has come to an end.
 --
 -- A lane is named by its queue and its key: length of the queue's name, colon, queue, colon, key. What is kept of it in
 -- {ns}:lanes, as msgpack:
 --   key, limit, rate, per, sequence   as in the newest job that was put into it
 --   number                            how many jobs it has that have not come to an end
 --   front, front_due                  the id of its front, and when that was due before the lane said when
---   turn                              in a sequence, the id of the job whose turn it is
+--   first                             in a sequence, the id of the job that is first
 --@include admission
 
 makers.lanes = function()
@@ -86,7 +86,7 @@ makers.lanes = function()
     return start and start + lane.kept.per or 0
   end
 
-  -- Into the line of the queue, behind those who are there, or as soon as the rate allows it. One that follows others of its lane
+  -- Into the line of the queue, behind the others, or as soon as the rate allows it. One that follows others of its lane
   -- in the same exchange stands behind as many of other lanes.
   function lanes.make_front(lane, job)
     local earliest = lanes.next_start(lane)
@@ -99,8 +99,8 @@ makers.lanes = function()
     end
   end
 
-  -- It is its turn in a sequence.
-  function lanes.begin_turn(lane, job)
+  -- It is the first of its sequence.
+  function lanes.let_first_in(lane, job)
     if job.due > now then
       schedule(job)
     else
@@ -116,7 +116,7 @@ makers.lanes = function()
   -- If there is room, the next one.
   function lanes.admit(lane)
     local kept = lane.kept
-    while not kept.front and not kept.turn and (kept.sequence or not kept.limit or lane.running < kept.limit) do
+    while not kept.front and not kept.first and (kept.sequence or not kept.limit or lane.running < kept.limit) do
       local head = sorted.head(lane.line, 1)[1]
       if not head then
         return
@@ -126,8 +126,8 @@ makers.lanes = function()
       if job and job.state == BLOCKED then
         unblock(job)
         if kept.sequence then
-          kept.turn = job.id
-          lanes.begin_turn(lane, job)
+          kept.first = job.id
+          lanes.let_first_in(lane, job)
         else
           lanes.make_front(lane, job)
         end
@@ -160,7 +160,7 @@ makers.lanes = function()
     end
   end
 
-  -- The newest put says how a lane is. Who stands in line by the old rules is looked at anew.
+  -- A lane goes by the newest put. Jobs that stand in line by the old rules are looked at anew.
   function lanes.define(job)
     local lane, wanted = lanes.of(job)
     if not lane then
@@ -170,7 +170,7 @@ makers.lanes = function()
     if old.limit == new.limit and old.rate == new.rate and old.per == new.per and old.sequence == new.sequence then
       return
     end
-    new.number, new.turn = old.number, old.turn
+    new.number, new.first = old.number, old.first
     lane.kept = new
     if not new.rate then
       lane.started, lane.forgets = {}, true
@@ -179,14 +179,14 @@ makers.lanes = function()
     lanes.admit(lane)
   end
 
-  -- What a lane allows has changed: who stands in front, as `old` says, stands in line again, or keeps its turn.
+  -- What a lane allows has changed: the front, as `old` has it, stands in line again, or stays first in its sequence.
   function lanes.look_again_at_front(lane, old)
     local front = old.front and find_job(old.front)
     lane.kept.front = nil
     if front then
       leave_state(front)
       front.due = old.front_due or front.due
-      if lane.kept.turn == front.id then
+      if lane.kept.first == front.id then
         lanes.make_front(lane, front)
       else
         lanes.block_in_lane(lane, front)
@@ -200,14 +200,14 @@ makers.lanes = function()
     return kept.number > 0 and (kept.sequence or false) ~= (wanted.sequence or false)
   end
 
-  -- In a sequence it is somebody's turn, whenever he is due; all others wait for theirs. False: it is in none.
+  -- Of a sequence only the first job goes on, when it is due; all others wait until they are first. False: it is not in a sequence.
   function lanes.hold(job)
     local lane = lanes.of(job)
     if not lane or not lane.kept.sequence then
       return false
     end
-    if lane.kept.turn == job.id then
-      lanes.begin_turn(lane, job)
+    if lane.kept.first == job.id then
+      lanes.let_first_in(lane, job)
     else
       lanes.block_in_lane(lane, job)
       lanes.admit(lane)
@@ -223,7 +223,7 @@ makers.lanes = function()
     end
     if lane.kept.front == job.id then
       stand(job)
-    elseif lane.kept.turn == job.id then
+    elseif lane.kept.first == job.id then
       lanes.make_front(lane, job)
     else
       lanes.block_in_lane(lane, job)
@@ -331,8 +331,8 @@ makers.lanes = function()
       return
     end
     lane.kept.number = lane.kept.number - 1
-    if lane.kept.turn == job.id then
-      lane.kept.turn = nil
+    if lane.kept.first == job.id then
+      lane.kept.first = nil
     end
     lanes.admit(lane)
     lanes.forget(lane)
@@ -350,7 +350,7 @@ makers.lanes = function()
     local next_start = lanes.next_start(lane)
     return {
       kept.key, kept.limit or '', kept.rate or '', kept.per, kept.sequence and 1 or 0,
-      kept.sequence and { kept.turn } or call('ZRANGE', lane.runs, 0, 9), kept.sequence and (kept.turn and 1 or 0) or lane.running,
+      kept.sequence and { kept.first } or call('ZRANGE', lane.runs, 0, 9), kept.sequence and (kept.first and 1 or 0) or lane.running,
       kept.front or '', call('ZCARD', lane.line), next_start > now and string.format('%.0f', next_start) or '',
     }
   end

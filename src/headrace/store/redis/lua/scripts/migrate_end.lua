@@ -1,7 +1,7 @@
 -- migrate_end: the setting `heartbeat` gets its new name, and the namespace is in the new format.
 --
 -- ARGV[2]  ''
--- Answers  '', or the step to call if this one's turn has not come
+-- Answers  '', or the step to call if that comes before this one
 --@include migration settings
 
 if at_step ~= 'migrate_end' then

@@ -1,4 +1,5 @@
--- migrate_parents: which jobs a job comes after was in {ns}:more in format 1, and is in {ns}:after in format 2.
+-- migrate_parents: which jobs a job comes after was in {ns}:more in format 1, and is in {ns}:after in format 2. One that did not say
+-- what it does when one of these fails went on waiting in format 1, and fails in format 2: it says so now.
 --
 -- ARGV[2]  the step after this one
 -- Answers  the step to call next
@@ -22,7 +23,7 @@ for i = 1, #found, 2 do
       parents[#parents + 1] = found[i]
       parents[#parents + 1] = table.concat(packed)
     end
-    more.after = packed[1] and #packed or nil
+    more.after, more.if_failed = packed[1] and #packed or nil, more.if_failed or 'wait'
     changed[#changed + 1] = found[i]
     changed[#changed + 1] = cmsgpack.pack(more)
   end
