@@ -59,7 +59,10 @@ class Idle:
         for _ in range(round(PERIOD * 1000 / wait * len(self.ids))):
             self.store.run(self.store.sweep(every=SWEEP_EVERY))
         for session in self.ids:
+            self.store.driver.command("PING")  # of the connection that is subscribed
             for number in range(1, ASKS + 1):
+                self.store.driver.command("RPUSH", self.store.keys.bell(session), "1")  # so that this does not block:
+                self.store.driver.command("BLPOP", self.store.keys.bell(session), "1")
                 self.store.run(self.store.exchange(session, number, (), Take(["default"], 8, 0, False)))
             for _ in range(RENEWALS):
                 self.store.run(self.store.renew(session))

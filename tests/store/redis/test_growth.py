@@ -34,6 +34,21 @@ def end(store: RedisStore, clock: ManualClock, number: int, kind: Kind = Kind.DO
         worker.exchange([outcome(lease, kind) for lease in worker.take(1_000)])
 
 
+# -- sleepers --
+
+
+def test_an_exchange_that_finds_nothing_costs_few_commands(store: RedisStore, clock: ManualClock, program: str) -> None:
+    worker = Worker(store, clock)
+    put(store, "later", delay=60_000)
+    put(store, "other", queue="other")
+    assert worker.take(1) == []
+    found = commands(program, store, lambda: worker.take(1))
+    assert [command for command in found if "TIME" not in command] == [
+        f"HMGET session:{worker.id}", "LRANGE row:default", "EXISTS ticks", "ZRANGE due_queues", "TYPE hungry:default",
+        "DEL nothing", "ZADD hungry:default", "PEXPIRE hungry:default", f"HSET session:{worker.id}",
+    ]  # fmt: skip
+
+
 # -- statistics --
 
 

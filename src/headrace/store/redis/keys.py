@@ -1,4 +1,4 @@
-"""The names of our keys. All carry the tag `{ns}`: on a cluster they live in one slot. Glossary: lua/prelude.lua."""
+"""The names of our keys, which docs/formats/redis.md describes. All carry the tag `{ns}`, for one slot of a cluster."""
 
 from __future__ import annotations
 

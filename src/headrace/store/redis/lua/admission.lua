@@ -98,7 +98,7 @@ local function stand_in_line(job)
   end
 end
 
--- Where every job goes that wants to run: it waits for other jobs, for its turn, for its time, or in line.
+-- Where every job goes that wants to run: it waits for other jobs, for its place in a sequence, for its time, or in line.
 local function wait_in_line(job)
   if band(job.flags, MORE) ~= 0 then
     expiring.begin(job, job.due)
@@ -142,7 +142,7 @@ local function finish(job, state, finished)
   if is_end and band(job.flags, MORE) ~= 0 then
     relations.ended(job)
     lanes.ended(job)
-    schedules.hear(job)
+    schedules.job_ended(job)
     expiring.stop(job)
   end
 end
@@ -150,7 +150,7 @@ end
 -- All trace of a job.
 local function remove(job)
   if band(job.flags, MORE) ~= 0 and job.state < DONE then
-    schedules.hear(job)
+    schedules.job_ended(job)
   end
   if job.state == RUNNING then
     count(job.queue, RUNNING, -1)
@@ -228,12 +228,12 @@ local function next_tick()
   return head and math.min(head, plan.earliest_tick or head)
 end
 
--- Tell those who wait for what has ended. True: that is something to be written.
+-- Release or fail dependents of jobs that have ended. True: there is something to be written.
 local function work_off()
   return (rawget(relations, 'write') or call('EXISTS', PREFIX .. 'releasing') == 1) and relations.work_off()
 end
 
--- A running job is to stop: its session is told.
+-- A running job is to stop: its session is woken.
 local function ask_to_stop(job)
   if band(job.flags, CANCELLING) == 0 then
     happened(job, 'cancelling')

@@ -114,14 +114,8 @@ makers.checks = function()
     if lane.key == '' then
       checks.refuse('The lane of job ' .. id .. ' needs a key.')
     end
-    if lane.limit then
-      checks.integer(lane.limit, 1, LATEST, 'The limit of the lane of job ', id)
-    end
-    if lane.rate then
-      checks.integer(lane.rate, 1, HIGHEST_RATE, 'The rate of the lane of job ', id)
-    end
-    if lane.per then
-      checks.integer(lane.per, 1, LATEST, 'The time of the lane of job ', id)
+    for name, most in pairs({ limit = LATEST, rate = HIGHEST_RATE, per = LATEST }) do
+      checks.integer(lane[name] or 1, 1, most, 'The `' .. name .. '` of the lane of job ', id)
     end
     if lane.sequence and lane.sequence ~= true then
       checks.refuse('The lane of job ' .. id .. ' is a sequence or not: true or false.')

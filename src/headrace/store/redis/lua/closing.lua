@@ -1,10 +1,10 @@
 -- How a session ends: its leases end like outcome CRASHED or RELEASED, and their tokens move on. One that holds many is closed for
--- everybody at once, and gives them back in steps: by the process that closes it, or by sweeps.
+-- all requests at once, and gives them back in steps: by the process that closes it, or by sweeps.
 --@include sessions settle
 
 local LEASES_AT_ONCE = 100
 
--- Who is to be charged a crash: arrival numbers, or nil: all that are not spare.
+-- The jobs that are charged a crash: arrival numbers, or nil: all that are not spare.
 local function guilty_of(said)
   if said == 'all' then
     return nil
@@ -35,12 +35,7 @@ local function give_back(session, said, most)
   end)
   local returned = {}
   for i, job in ipairs(held) do
-    local crashed
-    if guilty then
-      crashed = guilty[job.arrival]
-    else
-      crashed = band(job.flags, SPARE) == 0
-    end
+    local crashed = guilty and guilty[job.arrival] or not guilty and band(job.flags, SPARE) == 0
     if not guilty then
       happened(job, 'lost', '', session.name)
     end
@@ -56,23 +51,16 @@ local function give_back(session, said, most)
   return returned
 end
 
--- Written after the jobs: nobody tells it of work any more.
-local function withdraw_from_news(session)
-  for _, queue in ipairs(hungry_for(session)) do
-    call('ZREM', PREFIX .. 'hungry:' .. queue, session.id)
-  end
-end
-
--- Likewise: closed, but for the leases that are left.
+-- Written after the jobs: no hint goes to this session any more. It is closed, but for the leases that are left.
 local function fence(session)
-  withdraw_from_news(session)
+  leave_hungry(session, hungry_for(session))
   call('HSET', session.key, 'closing', session.left, 'hungry', '')
   call('ZADD', EXPIRIES, 0, session.id) -- for the next sweep
 end
 
 -- Likewise: of the session a tombstone remains for `age` milliseconds, so that it cannot be opened again.
 local function bury(session, age)
-  withdraw_from_news(session)
+  leave_hungry(session, hungry_for(session))
   call('ZREM', SESSIONS, session.id)
   call('ZREM', EXPIRIES, session.id)
   call('DEL', session.key, session.held)

@@ -11,7 +11,14 @@ local function check_all(lists, prefix, kind)
   end
 end
 
--- Whose entries in rows to remove: where that is quick. Elsewhere they are left, and skipped when their turn comes.
+-- Lists of arguments by the rest of a key's name.
+local function bulk_all(command, prefix, lists)
+  for name, values in pairs(lists) do
+    bulk(command, prefix .. name, values)
+  end
+end
+
+-- The entries to remove from rows, where that is quick. Elsewhere they are left, and skipped by the take that meets them.
 local function entries_to_remove()
   local found, left = {}, 100000
   for queue, members in pairs(plan.leave) do
@@ -66,11 +73,9 @@ end
 -- Scheduled jobs, by queue, and when the first of each queue falls due.
 local function write_due()
   local heads, none = {}, {}
-  for queue, members in pairs(plan.due_out) do
-    bulk('ZREM', PREFIX .. 'due:' .. queue, members)
-  end
+  bulk_all('ZREM', PREFIX .. 'due:', plan.due_out)
+  bulk_all('ZADD', PREFIX .. 'due:', plan.due_in)
   for queue, entries in pairs(plan.due_in) do
-    bulk('ZADD', PREFIX .. 'due:' .. queue, entries)
     if not plan.due_out[queue] and entries[1] then
       local earliest = entries[1]
       for i = 3, #entries, 2 do
@@ -222,12 +227,8 @@ local function write_places(left)
       call('LREM', key, 1, member)
     end
   end
-  for queue, members in pairs(plan.leave) do
-    bulk('ZREM', PREFIX .. 'line:' .. queue, members)
-  end
-  for queue, members in pairs(plan.enter) do
-    bulk('ZADD', PREFIX .. 'line:' .. queue, members)
-  end
+  bulk_all('ZREM', PREFIX .. 'line:', plan.leave)
+  bulk_all('ZADD', PREFIX .. 'line:', plan.enter)
   write_due()
   for state, number in pairs(plan.ended_heads) do
     call('ZREMRANGEBYRANK', ENDED[state], 0, number - 1)
@@ -236,22 +237,14 @@ local function write_places(left)
     bulk('ZREM', key, plan.ended_out[state])
     bulk('ZADD', key, plan.ended_in[state])
   end
-  for key, ids in pairs(plan.held_out) do
-    bulk('SREM', key, ids)
-  end
-  for key, ids in pairs(plan.held_in) do
-    bulk('SADD', key, ids)
-  end
+  bulk_all('SREM', '', plan.held_out)
+  bulk_all('SADD', '', plan.held_in)
 end
 
 -- What lanes, relations and the like keep by key.
 local function write_keys()
-  for key, members in pairs(plan.sorted_out) do
-    bulk('ZREM', key, members)
-  end
-  for key, members in pairs(plan.sorted_in) do
-    bulk('ZADD', key, members)
-  end
+  bulk_all('ZREM', '', plan.sorted_out)
+  bulk_all('ZADD', '', plan.sorted_in)
   for key, list in pairs(plan.lists) do
     if (list.drop or 0) > 0 then
       call('LTRIM', key, list.drop, -1)
@@ -271,7 +264,7 @@ local function write_keys()
   end
 end
 
--- Sleepers, sessions, waiters and subscribers are told of what has been written.
+-- Wakes sleepers, sessions and waiters, and publishes events, once all is written.
 local function tell_all(hungry, is_watched)
   for name, number in pairs(hungry) do
     wake(name, number)

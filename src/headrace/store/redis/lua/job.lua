@@ -92,7 +92,7 @@ end
 -- The plan of what to write is in plan.lua, for scripts that have one.
 local plan
 
--- Records by ids as they are, or as a plan will have them; false where there is none. Parsed only when need be.
+-- Records by ids as they are, or as a plan will have them; false where there is no job. Parsed only when need be.
 local raw = {}
 local seen = {}
 
@@ -130,7 +130,7 @@ local function count(queue, state, by)
   counts[field] = (counts[field] or 0) + by
 end
 
--- Fields of META as they are, read once; false where there is none.
+-- Fields of META as they are, read once; false where there is no such field.
 local meta_seen = {}
 
 local function read_meta(fields)

@@ -181,7 +181,7 @@ makers.links = function()
     return nil
   end
 
-  -- The entries of jobs that wait for one: those made since it last failed or came back, and those before that are still to be told.
+  -- The entries of jobs that wait for one: those made since it last failed or came back, and those before that are still to be released or failed.
   function links.dependents_of(job, notes, most)
     local number, entries = more_of(job).precedes, {}
     for n = number or 0, math.max((number or 0) - notes, 1), -1 do

@@ -4,14 +4,14 @@
 --
 -- The jobs of a batch have the first bytes of their records in common, mostly: what becomes of these is worked out once. And
 -- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
---@include checks sessions stats job wait
+--@include asks stats job
 
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 
-local HINTS_AT_MOST, QUEUES_BESIDES = 100, 100
-local RELEASING, LANES, EXPIRING = PREFIX .. 'releasing', PREFIX .. 'lanes', PREFIX .. 'expiring'
+local QUEUES_BESIDES = 100
+local LANES, EXPIRING = PREFIX .. 'lanes', PREFIX .. 'expiring'
 local stands, taken_heads, taken, mark_started, settle_plain, as_bytes, take_plain
-local beyond_kept, read_take, uses_more, any_expired, leave_hungry, note_exchange, history_over, exchange_plain, asks_plainly
+local beyond_kept, uses_more, any_expired, history_over, exchange_plain, asks_plainly
 
 do -- only these are names outside: a script may have 200
 
@@ -166,18 +166,16 @@ local function read_outcomes(sent)
   return ids, arrivals, tokens, charges, begans, endeds, results, others
 end
 
--- The heads of the rows that a take looks at, and the ids of these jobs behind others that are needed: all are read in one go.
-local rows = {}
-
+-- The ids of jobs with those at the heads of the rows that a take looks at: all are read in one go.
 local function with_rows(ids, ask)
   local all, left = {}, ask.wanted
   for _, queue in ipairs(ask.names) do
     if left <= 0 then
       break
     end
-    rows[queue] = rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, left - 1)
-    left = left - #rows[queue]
-    for _, member in ipairs(rows[queue]) do
+    local row = asks.rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, left - 1)
+    asks.rows[queue], left = row, left - #row
+    for _, member in ipairs(row) do
       all[#all + 1] = member:sub(13)
     end
   end
@@ -262,7 +260,7 @@ function take_plain(session, request, ask)
     if n == ask.wanted then
       break
     end
-    local members, entries = rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, ask.wanted - n - 1), {}
+    local members, entries = asks.rows[queue] or call('LRANGE', PREFIX .. 'row:' .. queue, 0, ask.wanted - n - 1), {}
     for i = 1, #members do
       entries[i] = members[i]:sub(13)
     end
@@ -290,36 +288,8 @@ function beyond_kept(there, coming, kept)
   return there + coming - kept, math.floor(math.min(math.max(kept / 50, 100), 1000))
 end
 
--- What to take: how many jobs, how many more to hold ready, whether queues take turns, how long a worker needs to start a job, and
--- the names of queues. Nil: nothing.
-function read_take(sent)
-  if sent == '' then
-    return nil
-  end
-  local ask = { grace = 0, names = {} }
-  local how, at
-  ask.slots, ask.spare, how, at = unpack_from('>ddB', sent)
-  ask.round_robin = band(how, 1) == 1
-  if band(how, 2) ~= 0 then
-    ask.grace, at = unpack_from('>d', sent, at)
-    checks.integer(ask.grace, 0, LATEST, 'How long it takes to start a job, by session ', ARGV[2])
-  end
-  while at <= #sent do
-    ask.names[#ask.names + 1], at = unpack_from('>Hc0', sent, at)
-  end
-  if ask.names[1] and ask.names[1]:find('^%[=%x+@%d+$') then -- a list of names, from a place on
-    ask.names[1], ask.start = ask.names[1]:match('^(.*)@(%d+)$')
-  end
-  if not (ask.slots >= 0 and ask.spare >= 0 and ask.slots + ask.spare <= 100000 and ask.slots % 1 == 0 and ask.spare % 1 == 0) then
-    checks.refuse('How many jobs to take, and to hold ready, are integers that come to 100,000 at most.')
-  end
-  ask.wanted = ask.slots + ask.spare
-  return ask
-end
-
-
--- Whether lanes, limits, patterns or dependencies may have a say. One look tells that nobody here uses more than plain jobs and
--- queues, and that nobody sleeps; else it takes some more. Which of the keys are absent is known then.
+-- Whether lanes, limits, patterns or dependencies may have a say. One EXISTS shows that only plain jobs and queues are in
+-- use, and that no session sleeps; else it takes some more. Which of the keys are absent is known then.
 function uses_more(names)
   local keys = { RELEASING, LANES, CONTROL, PATTERNS, EVENTS, SETTINGS, TICKS, WATCHED, EXPIRING }
   for i = 1, math.min(#names, HINTS_AT_MOST) do
@@ -343,24 +313,6 @@ function any_expired()
   return first and tonumber(first) < now
 end
 
--- Who is hungry is told of news; who is not must not be, for a hint goes to one only.
-function leave_hungry(session, names)
-  for _, name in ipairs(names) do
-    call('ZREM', PREFIX .. 'hungry:' .. name, session.id)
-  end
-end
-
--- The end of every exchange: what a repetition of it is answered with, and that the session has been seen.
-function note_exchange(session, request, verdicts, given, hungry, unfinished)
-  local values = { 'request', string.format('%.0f', request), 'answer', verdicts,
-    'handed', given[1] and cmsgpack.pack(given) or '', 'hungry', hungry[1] and cmsgpack.pack(hungry) or '',
-    'unfinished', unfinished }
-  if not session.expired then
-    values[11], values[12], values[13], values[14] = 'seen', string.format('%.0f', steady), 'seen_at', string.format('%.0f', now)
-  end
-  call('HSET', session.key, unpack(values))
-end
-
 -- How many bytes ended jobs take beyond what they may, with those of `counts`. Sweeps work the bound out, and keep it in META.
 function history_over()
   local fields = { 'ended_bytes', 'history_memory' }
@@ -372,8 +324,8 @@ function history_over()
   return bound and (tonumber(meta_seen.ended_bytes or '') or 0) + (counts.ended_bytes or 0) - bound or 0
 end
 
--- Writes what plain jobs need. The first write takes no memory, so that a full server lets all of them through; and nobody has
--- looked at the type of what it is done to: it is refused if that is wrong.
+-- Writes what plain jobs need. The first write takes no memory, so that a full server lets all of them through; and the
+-- type of what it is done to has not been looked at: it is refused if that is wrong.
 local function write_plain(session, settled, got)
   local set, zeros, _, emptied = changed_counts()
   local statistics = changed_stats()
@@ -450,7 +402,7 @@ function exchange_plain(session, request, ask, kept)
   if ask and #given < ask.slots then
     hungry = names
   elseif ask and #given == ask.wanted then
-    hints = names -- there may be more in line: for somebody who has nothing to do
+    hints = names -- there may be more in line, for a session that has nothing to do
   end
   local registered = hungry_for(session)
   for _, list in ipairs({ hungry, hints, registered }) do
@@ -469,7 +421,7 @@ function exchange_plain(session, request, ask, kept)
       wake(queue, 1)
     end
   end
-  note_exchange(session, request, verdicts, given, hungry, '')
+  asks.note_exchange(session, request, verdicts, given, hungry, '')
   return {
     string.format('%.0f', now), due and string.format('%.0f', due) or '', verdicts, given, got.records, {},
     tick and string.format('%.0f', tick) or '' }

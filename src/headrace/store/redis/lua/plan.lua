@@ -31,8 +31,9 @@ plan = {
   news = {},      -- queue -> how many sleepers to wake
   ended = {},     -- ids of jobs that have come to an end
   tell = {},      -- sessions to wake
-  look_again = false, -- a bound was reached: whoever asked should ask again
-  skipped = 0,    -- how many entries of rows were met that stand for nobody
+  look_again = false, -- a bound was reached: the session should ask again
+  heads_taken = {}, -- whether it is spare -> see `taken_heads`
+  skipped = 0,    -- how many entries of rows were met that stand for no job
   fresh = {},     -- members of lines and of what is due, and ids of ended jobs, that this plan has put there
   earliest = nil, -- due time of the earliest job that becomes scheduled
 }
@@ -122,7 +123,7 @@ local function key_of(job)
   return key
 end
 
--- Who has a unique key, and until when at least; a plan may have changed that.
+-- The holder of a unique key, and until when it has it at least; a plan may have changed that.
 local unique_seen = {}
 
 local function holder_of(key)
@@ -187,7 +188,7 @@ local function packed_more(id)
   return more and cmsgpack.pack(more) or call('HGET', MORE_KEY, id)
 end
 
--- Tell those who listen, if anybody does, what happened to a job, as it is now. Who removes it tells so before.
+-- An event of a job, as it is now, for subscribers, if there are any. That of a removal is noted before it.
 local function happened(job, what, detail, worker)
   if has_subscribers() then
     happened_to(job.id, job.put, 1, what, detail or '', worker or '', more_of(job).tracked)

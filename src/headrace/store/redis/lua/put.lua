@@ -221,7 +221,7 @@ local function read_batch(is_checked)
   if not good then
     checks.unreadable('The batch', problem)
   elseif #ids > PUT_AT_ONCE then
-    checks.refuse('One call takes 1,000 jobs at most: nobody else is served meanwhile.')
+    checks.refuse('One call takes 1,000 jobs at most: the server serves no others meanwhile.')
   end
   load_many(ids)
 end

@@ -1,4 +1,4 @@
--- What somebody has said about queues: paused ones hand out nothing, limited ones only so much at once.
+-- The controls of queues: paused ones hand out nothing, limited ones only so much at once.
 --@include plan sessions
 
 local queues = on_demand('queues')
@@ -218,8 +218,8 @@ makers.queues = function()
     return walk
   end
 
-  -- Where the step after this one begins; nil: at the beginning. It goes by name, as long as one step finds who has jobs. What takes
-  -- several gives everybody his turn: whoever had enough goes on behind the last queue that gave some. `asked`: by queue, whether
+  -- Where the step after this one begins; nil: at the beginning. It goes by name, as long as one step finds all queues that have jobs.
+  -- What takes several goes round: a session that had enough goes on behind the last queue that gave some. `asked`: by queue, whether
   -- jobs were taken from there, or looked for.
   function queues.place_after(walk, asked, enough)
     if not enough then
@@ -238,8 +238,8 @@ makers.queues = function()
     return walk.stopped
   end
 
-  -- What the last exchange that took has left to the next: {again: it has told the session to look again; place: where to go on
-  -- looking; told: there was news since that began}. Nothing, mostly.
+  -- What the last exchange that took has left to the next: {again: the session was to look again; place: where to go on
+  -- looking; news: there was some since that began}. Nothing, mostly.
   function queues.left_by(session)
     local good, left = pcall(cmsgpack.unpack, session.unfinished)
     left = good and type(left) == 'table' and left or {}
@@ -250,7 +250,7 @@ makers.queues = function()
     return left
   end
 
-  -- Whether a session that looks for queues in several steps may have passed by news: it was told of some, or would not have been.
+  -- Whether a session that looks for queues in several steps may have passed by news: it was woken, or would not have been.
   function queues.may_have_missed_news(session)
     local registered = hungry_for(session)
     for _, name in ipairs(registered) do

@@ -1,17 +1,17 @@
--- Jobs that wait for jobs. What a job waits for is in {ns}:unmet:<id>; who waits for a job is in its {ns}:dependents: and
+-- Jobs that wait for jobs. What a job waits for is in {ns}:unmet:<id>; the jobs that wait for one are in its {ns}:dependents: and
 -- {ns}:patient:, which are named by its arrival number: entries of jobs that wait no more may be left there, and are skipped.
--- Whoever names it among those it comes after is in its {ns}:followers:, for as long as it may ask for its result.
+-- The jobs that name it among those they come after are in its {ns}:followers:, as long as they may ask for its result.
 -- Because of which of those it has failed is in {ns}:culprits:<id>: it comes back when the last of them is revived.
 --
 -- A job that ends, is removed or is revived is noted in {ns}:releasing if other jobs wait for it, as msgpack:
---   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if its patient: are told, too}
--- and its dependents are told in bounded steps. A job with {ns}:links: is noted as {id, LINKING, its arrival, 0}. Those that failed with it go on to its next number of dependents:, for which
+--   {id, its state (or REMOVED, REVIVED), its arrival, its number of dependents:, true if that is for its patient:, too}
+-- and its dependents are released, or fail, in bounded steps. A job with {ns}:links: is noted as {id, LINKING, its arrival, 0}. Those that failed with it go on to its next number of dependents:, for which
 -- the next note is.
 --@include admission
 
 makers.relations = function()
   relations.key, relations.REMOVED, relations.REVIVED, relations.LINKING = PREFIX .. 'releasing', 9, 10, 11
-  relations.noted, relations.told, relations.known, relations.errors = {}, 0, {}, {}
+  relations.noted, relations.over, relations.known, relations.errors = {}, 0, {}, {}
 
   -- A set of parents, as it will be.
   function relations.set_of(key)
@@ -129,7 +129,7 @@ makers.relations = function()
     end
   end
 
-  -- Whether an ended job is kept for those who come after it: one that has not ended may ask for its result. Or for why it failed, if
+  -- Whether an ended job is kept for jobs that come after it: one that has not ended may ask for its result. Or for why it failed, if
   -- it waits for nothing any more: one that does may wait for the very end of this one. Those that have ended are forgotten, so many
   -- at a time.
 
@@ -233,7 +233,7 @@ makers.relations = function()
     return true
   end
 
-  -- A blocked job waits for nobody any more.
+  -- A blocked job waits for no other any more.
   function relations.release(job, more)
     unblock(job)
     if more.delay then
@@ -373,7 +373,7 @@ makers.relations = function()
 
   -- Works off the notes, oldest first, so many edges in one call. True: there were some.
   function relations.work_off()
-    local there = call('LRANGE', relations.key, relations.told, relations.told + EDGES_IN_A_STEP - 1)
+    local there = call('LRANGE', relations.key, relations.over, relations.over + EDGES_IN_A_STEP - 1)
     local number, budget = 1, EDGES_IN_A_STEP
     local worked = there[1] ~= nil or relations.noted[1] ~= nil
     while budget > 0 and number <= #there + #relations.noted do
@@ -388,12 +388,12 @@ makers.relations = function()
       end
       number = number + (is_over and 1 or 0)
     end
-    local told = math.min(number - 1, #there)
-    relations.told = relations.told + told
-    for _ = 1, number - 1 - told do
+    local over = math.min(number - 1, #there)
+    relations.over = relations.over + over
+    for _ = 1, number - 1 - over do
       table.remove(relations.noted, 1)
     end
-    relations.unfinished = relations.noted[1] ~= nil or call('LLEN', relations.key) > relations.told
+    relations.unfinished = relations.noted[1] ~= nil or call('LLEN', relations.key) > relations.over
     return worked
   end
 
@@ -433,12 +433,12 @@ makers.relations = function()
         append(plan.held_in, unmet.key, parent)
       end
     end
-    if relations.told > 0 or relations.noted[1] then
+    if relations.over > 0 or relations.noted[1] then
       local push = {}
       for i, entry in ipairs(relations.noted) do
         push[i] = cmsgpack.pack(entry)
       end
-      plan.lists[relations.key] = { drop = relations.told, push = push }
+      plan.lists[relations.key] = { drop = relations.over, push = push }
     end
   end
 end

@@ -53,7 +53,7 @@ makers.schedules = function()
   end
 
   -- A job of a schedule has come to an end, or is about to be removed before it has.
-  function schedules.hear(job)
+  function schedules.job_ended(job)
     local name = more_of(job).schedule
     local record = name and schedules.find(name)
     if not record or record.last_job ~= job.id then

@@ -40,7 +40,7 @@ local function expired(session)
 end
 
 -- The session that a request comes from, if it may still make requests. One that `settles` and takes nothing may be expired: as
--- long as nobody has closed it, its tokens are the last ones given out.
+-- long as it has not been closed, its tokens are the last ones given out.
 local function live_session(id, settles)
   local session = read_session(id)
   if not session then
@@ -81,4 +81,11 @@ local function hungry_for(session)
   end
   local good, queues = pcall(cmsgpack.unpack, session.hungry)
   return good and type(queues) == 'table' and queues or {}
+end
+
+-- A session is registered as hungry only while it is: a hint goes to one session, and another may need it.
+local function leave_hungry(session, names)
+  for _, name in ipairs(names) do
+    call('ZREM', PREFIX .. 'hungry:' .. name, session.id)
+  end
 end

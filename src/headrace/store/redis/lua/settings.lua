@@ -4,7 +4,7 @@
 local SETTINGS = PREFIX .. 'settings'
 local DEFAULTS = SETTING_DEFAULTS
 
--- Read once, all of them: who needs one mostly needs another.
+-- Read once, all of them: a script that needs one mostly needs another.
 local settings_read
 
 local function setting(name)

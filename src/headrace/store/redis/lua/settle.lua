@@ -223,7 +223,7 @@ function end_run(session, job, outcome)
   if state == CANCELLED then
     happened(job, 'cancelled', '', session.name)
   else
-    happened(job, 'failed', group, kind == K_WAITING and '' or session.name) -- nobody ran it into what it waits for
+    happened(job, 'failed', group, kind == K_WAITING and '' or session.name) -- no worker ran it into what it waits for
   end
 end
 

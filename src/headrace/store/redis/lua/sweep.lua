@@ -144,7 +144,7 @@ function sweep.ended(keep_done, keep_failed, keep_number)
   end
 end
 
--- Dependents that have not been told yet, room in queues with a limit, lanes that have nothing to remember.
+-- Dependents that still wait, room in queues with a limit, lanes that have nothing to remember.
 function sweep.relations_and_lanes()
   swept.worked = work_off()
   queues.tell_of_room()

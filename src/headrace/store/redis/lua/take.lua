@@ -1,4 +1,4 @@
--- Taking: what is due, who stands where, who is handed out. The second half of an exchange.
+-- Taking: what is due, which job stands where, what is handed out. The second half of an exchange.
 --@include plain admission queues
 
 local PROMOTED_AT_MOST = 1000
@@ -253,12 +253,6 @@ local function choose(queues, wanted, round_robin)
   return ids, from
 end
 
-local function tell_start(session, id, record)
-  if has_subscribers() then
-    happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'started', '', session.name)
-  end
-end
-
 local function begin_run(session, request, job, spare)
   job.state = RUNNING
   job.token = job.token + 1
@@ -271,28 +265,31 @@ local function begin_run(session, request, job, spare)
   happened(job, 'started', '', session.name)
 end
 
+-- True if it could be handed out. `run` is the bytes of the run, the same for all jobs of an exchange.
+local function hand(session, request, id, run, spare, queue)
+  plan.heads_taken[spare] = plan.heads_taken[spare] or taken_heads(spare)
+  local record = plan.jobs[id] == nil and taken(raw[id], run, plan.heads_taken[spare])
+  local job = not record and find_job(id, queue)
+  if record then
+    rewrite(id, record)
+    if has_subscribers() then
+      happened_to(id, record, HEAD_SIZE + RUN_SIZE + 1, 'started', '', session.name)
+    end
+  elseif job and job.state == READY then
+    begin_run(session, request, job, spare)
+  else
+    return false
+  end
+  return true
+end
+
 local function hand_out(session, request, ids, from, slots)
   load_many(ids)
-  local run = pack(RUN_FORMAT, session.number, request, now, 0)
-  local given, numbers, n = {}, {}, 0
-  local heads, spare_heads = taken_heads(false), taken_heads(true)
-  for i = 1, #ids do
-    local id, queue = ids[i], from[i]
-    local record = plan.jobs[id] == nil and taken(raw[id], run, n < slots and heads or spare_heads)
-    if record then
-      rewrite(id, record)
-      n = n + 1
-      given[n] = id
-      numbers[queue] = (numbers[queue] or 0) + 1
-      tell_start(session, id, record)
-    else
-      local job = find_job(id, queue)
-      if job and job.state == READY then
-        begin_run(session, request, job, n >= slots)
-        n = n + 1
-        given[n] = id
-        numbers[queue] = (numbers[queue] or 0) + 1
-      end
+  local given, numbers, run = {}, {}, pack(RUN_FORMAT, session.number, request, now, 0)
+  for i, id in ipairs(ids) do
+    if hand(session, request, id, run, #given >= slots, from[i]) then
+      given[#given + 1] = id
+      numbers[from[i]] = (numbers[from[i]] or 0) + 1
     end
   end
   for queue, number in pairs(numbers) do

@@ -5,8 +5,6 @@
 local singly = on_demand('singly')
 
 makers.singly = function()
-  singly.heads = {}
-
   function singly.absorb(source)
     local entering = plan.enter[source.queue]
     if not entering or not entering[1] then
@@ -47,7 +45,7 @@ makers.singly = function()
     end
   end
 
-  -- Who is first of the three, and where he stands.
+  -- The first of the three, and where it stands.
   function singly.first_of(source)
     singly.absorb(source)
     singly.read_on(source)
@@ -75,22 +73,6 @@ makers.singly = function()
       plan.fresh[member] = nil
       plan.news[queue] = plan.news[queue] - 1
     end
-  end
-
-  -- True if it could be handed out. `run` is the bytes of the run, the same for all jobs of an exchange.
-  function singly.hand(session, request, id, run, spare, queue)
-    singly.heads[spare] = singly.heads[spare] or taken_heads(spare)
-    local record = plan.jobs[id] == nil and taken(raw[id], run, singly.heads[spare])
-    local job = not record and find_job(id, queue)
-    if record then
-      rewrite(id, record)
-      tell_start(session, id, record)
-    elseif job and job.state == READY then
-      begin_run(session, request, job, spare)
-    else
-      return false
-    end
-    return true
   end
 
   -- `grace`: how long the worker needs to start a job of a rate. Answers the ids handed out, and by queue what was found there,
@@ -126,7 +108,7 @@ makers.singly = function()
           count(queue, READY, -1)
           lanes.leave(job)
           expiring.fail(job)
-        elseif singly.hand(session, request, id, run, is_spare, queue) then
+        elseif hand(session, request, id, run, is_spare, queue) then
           given[#given + 1] = id
           source.room = source.room - 1
           count(source.queue, READY, -1)

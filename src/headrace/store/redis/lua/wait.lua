@@ -1,4 +1,4 @@
--- Who sleeps, and how he is woken. Patterns are names of queues that stand for others (see patterns.lua).
+-- Sessions that sleep, and how they are woken. Patterns are names of queues that stand for others (see patterns.lua).
 --@include prelude
 
 local PATTERNS = PREFIX .. 'patterns'
@@ -27,8 +27,8 @@ local function listening_to(queue)
   return names
 end
 
--- Which of those who sleep are woken by news (queue -> how many jobs): name of a queue or pattern -> how many of them. Where
--- there are very many queues and patterns nobody finds out which fit: a hint too many does no harm.
+-- Which sleepers are woken by news (queue -> how many jobs): name of a queue or pattern -> how many of them. Where
+-- there are very many queues and patterns it is not found out which fit: a hint too many does no harm.
 local COMPARED_AT_MOST, WOKEN_AT_MOST = 10000, 16
 
 local function to_be_woken(news)
@@ -67,7 +67,7 @@ local function check_hungry(names)
   end
 end
 
--- A session is told when there is work. Patterns that nobody has asked for in a while are forgotten.
+-- Registers a session for hints that there is work. Patterns that no session has asked for in a while are forgotten.
 local function be_hungry(session, names)
   for _, name in ipairs(names) do
     call('ZADD', PREFIX .. 'hungry:' .. name, now, session)
@@ -84,7 +84,7 @@ local function be_hungry(session, names)
   end
 end
 
--- It still waits to be told: nobody forgets it. One who has been told has left the set, and does not come back by this.
+-- Keeps the registration of a session that still waits. One that got a hint has left the set, and does not come back by this.
 local function stay_hungry(names)
   for _, name in ipairs(names) do
     call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
@@ -97,11 +97,11 @@ end
 
 -- Publishing is a courtesy: a user who may not do it gets jobs done all the same.
 local function publish(channel)
-  local heard = redis.pcall('PUBLISH', PREFIX .. channel, '')
-  return type(heard) == 'number' and heard or 0
+  local number = redis.pcall('PUBLISH', PREFIX .. channel, '')
+  return type(number) == 'number' and number or 0
 end
 
--- Those who wait for the end of jobs are told of it.
+-- Wakes the waiters for the end of jobs.
 local function wake_job_waiters(ids)
   local until_when = read_many('ZMSCORE', WATCHED, ids)
   for i, id in ipairs(ids) do
@@ -111,20 +111,20 @@ local function wake_job_waiters(ids)
   end
 end
 
--- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: nobody
--- heard it here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
+-- To a session that may be asleep: on its channel, and in the list that it is blocked on if it waits and takes in one. False: it
+-- does not listen here. Its process is gone, or on a cluster it listens at another node, as it does for a moment after our keys have moved;
 -- for that it is rung for all the same.
 local function rouse(session)
-  local heard = publish('wake:' .. session) > 0
+  local listens = publish('wake:' .. session) > 0
   local bell = PREFIX .. 'bell:' .. session
   call('DEL', bell) -- once is enough
   call('RPUSH', bell, '1')
   call('PEXPIRE', bell, 60000)
-  return heard
+  return listens
 end
 
--- As many of those who sleep for a queue, or for a pattern, as there are jobs for them. One who was not heard to hear it does
--- not count. A hint carries no job.
+-- As many sessions that sleep for a queue, or for a pattern, as there are jobs for them. One that does not listen does not
+-- count. A hint carries no job.
 local function wake(name, number)
   local key = PREFIX .. 'hungry:' .. name
   local woken = 0
@@ -142,7 +142,7 @@ local function wake(name, number)
   end
 end
 
--- What happened, for those who listen. The stream {ns}:events is there while somebody does: nothing is written for nobody.
+-- Events. The stream {ns}:events is there while there are subscribers: without them nothing is written.
 --
 --   e   d at, H what, H job id, H task, H queue, H worker, H detail, B tracked; empty in the entry that a listener begins with
 local EVENTS = PREFIX .. 'events'
@@ -169,7 +169,7 @@ local function happened_to(id, record, at, what, detail, worker, tracked)
     #worker, worker, #detail, detail, tracked and 1 or 0)
 end
 
--- Written last. Telling is a courtesy: a user who may not write to streams gets jobs done all the same.
+-- Written last. Events are a courtesy: a user who may not write to streams gets jobs done all the same.
 local function publish_events()
   for _, event in ipairs(events_to_publish) do
     redis.pcall('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'e', event)

@@ -1,7 +1,7 @@
 -- close: end a session for good, and give back its leases, or some of them: the next call goes on.
 --
 -- ARGV[2]  session id
--- ARGV[3]  'all' when nobody knows who is guilty, else ''
+-- ARGV[3]  'all' when the guilty are not known, else ''
 -- ARGV[4]  the guilty: d arrival each
 -- Answers  {1 if there are more, the ids given back}; none when the session is closed already, or unknown
 --@include commit queues closing

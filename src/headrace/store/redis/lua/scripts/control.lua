@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  pause, resume or limit
 -- ARGV[3]  queue
--- ARGV[4]  who pauses it; or the limit, '' for none
+-- ARGV[4]  by whom it is paused; or the limit, '' for none
 -- Answers  1, or 0 if it was paused already, or was not paused
 --@include queues
 

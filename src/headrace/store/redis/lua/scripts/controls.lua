@@ -1,4 +1,4 @@
--- controls: what somebody has said about queues.
+-- controls: which queues are paused, or have a limit.
 --
 -- Answers  {p or l and the queue, value, ...}: p when and by whom it was paused, l its limit
 --@include prelude

@@ -9,7 +9,7 @@
 -- Answers     1; 0 if there is no such job, or it does not wait; 2 if it comes after others by now than ARGV[3] says
 -- Fails       CYCLE if it would wait for itself, REFUSED in a sequence. (If they come in several arguments ids to add are not looked
 --             at here: `parents` looks at each)
---@include commit
+--@include acts
 
 check_format(call('HGET', META, 'format'))
 -- The answer is the error with which the job has to fail, or nil.
@@ -67,8 +67,5 @@ else
   change(job)
 end
 work_off()
--- This takes memory: a full server refuses it, and with it all the rest.
-commit(function()
-  call('HSET', META, 'format', '2')
-end)
+commit(unless_full)
 return 1

@@ -1,4 +1,4 @@
--- events: what happened since. Keeps up for another minute that somebody listens.
+-- events: what happened since. Keeps the subscription up for another minute.
 --
 -- ARGV[2]  where to go on: an id of the stream, or empty to begin to listen
 -- ARGV[3]  how many events at most
@@ -9,7 +9,7 @@ check_format(call('HGET', META, 'format'))
 local LISTENS, SOON = 60000, 40000
 local cursor, limit = ARGV[2], tonumber(ARGV[3])
 if not has_subscribers() then
-  -- An entry to begin with: whoever does not find the entry that it has read last has missed some.
+  -- An entry to begin with: a subscriber that does not find the entry it has read last has missed some.
   local first = call('XADD', EVENTS, '*', 'e', '')
   call('PEXPIRE', EVENTS, LISTENS)
   return { first, cursor == '' and 0 or 1 }

@@ -6,19 +6,27 @@
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
 --          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I the jobs to wait for, H id each)
 -- ARGV[5]  spare leases that were started: d arrival each
--- ARGV[6]  empty, or what to take: d slots, d spare, B 1 in turn, 2 if how many milliseconds a start takes follows (d), and for
+-- ARGV[6]  empty, or what to take: d slots, d spare, B 1 round robin, 2 if how many milliseconds a start takes follows (d), and for
 --          each queue H name, or a pattern
 -- ARGV[7]  how many done jobs are kept at most, in place of what the settings say; may be empty or left out. Those beyond go
 --          in small portions here, so that they go as fast as they come
 -- Answers  {now, next due or '', a byte per verdict, {id, ...}, {record, ...}, {position, kind, value, ...} of values in large,
 --          of more (kind m) and of after (kind a), when the next schedule ticks or ''}
 -- Fails    GONE, STALE, REFUSED
---@include plain
+--@include asks
 
 local session = live_session(ARGV[2], ARGV[6] == '')
 local request = tonumber(ARGV[3])
 local is_again = is_repeat(session, request)
-local ask = read_take(ARGV[6])
+local ask = asks.read_take(ARGV[6])
+if not is_again and ARGV[4] == '' and ARGV[5] == '' and asks.finds_nothing(session, ask) then
+  local answer = asks.find_nothing(session, request, ask.names)
+  if answer then
+    return answer
+  end
+end
+--@include plain
+
 local kept = tonumber(ARGV[7])
 local special, settled
 if not is_again then
@@ -108,33 +116,27 @@ local function has_large(job)
 end
 
 local function answer_with(due, verdicts, given, tick)
-  local records, large = {}, {}
+  local records, values = {}, {}
+  local function add(i, kind, value)
+    local n = #values
+    values[n + 1], values[n + 2], values[n + 3] = i, kind, value
+  end
   for i, id in ipairs(given) do
     local job = plan.jobs[id] or seen[id] -- what was never parsed has nothing large
     records[i] = job and (job.record or serialize(job)) or raw[id]
     if has_large(job) then
       if band(job.flags, LARGE_BODY) ~= 0 then
-        large[#large + 1] = { i, 'b', 'b:' .. id }
+        add(i, 'b', call('HGET', LARGE, 'b:' .. id))
       end
       if band(job.flags, STORY) ~= 0 and band(job.story:byte(1), 1) ~= 0 then
-        large[#large + 1] = { i, 'd', 'd:' .. id }
+        add(i, 'd', call('HGET', LARGE, 'd:' .. id))
       end
       if band(job.flags, MORE) ~= 0 then
-        large[#large + 1] = { i, 'm', id }
+        add(i, 'm', packed_more(id))
         if more_of(job).after then
-          large[#large + 1] = { i, 'a', id }
+          add(i, 'a', call('HGET', AFTER, id))
         end
       end
-    end
-  end
-  local values = {}
-  for _, entry in ipairs(large) do
-    values[#values + 1] = entry[1]
-    values[#values + 1] = entry[2]
-    if entry[2] == 'm' then
-      values[#values + 1] = packed_more(entry[3])
-    else
-      values[#values + 1] = call('HGET', entry[2] == 'a' and AFTER or LARGE, entry[3])
     end
   end
   return { string.format('%.0f', now), due, verdicts, given, records, values, tick and string.format('%.0f', tick) or '' }
@@ -263,7 +265,7 @@ function exchange_all(session, request, ask)
       wake(hint[2], 1)
     end
   end
-  note_exchange(session, request, verdicts, got.given, got.hungry, session.unfinished)
+  asks.note_exchange(session, request, verdicts, got.given, got.hungry, session.unfinished)
   return answer_with(got.due, verdicts, got.given, tick)
 end
 

@@ -1,4 +1,4 @@
--- names: keep a long list of queues, so that requests can name it. Who uses it keeps it up; it goes a day after the last.
+-- names: keep a long list of queues, so that requests can name it. Requests that use it keep it up; it goes a day after the last.
 --
 -- ARGV[2]  what it is called: [= and the digest (SHA-1, hexadecimal) of ARGV[3]
 -- ARGV[3]  the queues, each once: H name

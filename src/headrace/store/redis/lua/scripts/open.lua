@@ -1,4 +1,4 @@
--- open: begin a session. Opening an open one again changes nothing but what is told about it.
+-- open: begin a session. Opening an open one again changes nothing but its description.
 --
 -- ARGV[2..6] id, name, time-out in milliseconds, the session as JSON (see `check_info`), what it listens to and knows (msgpack list of
 --            field, '1', ...)
@@ -6,7 +6,7 @@
 -- Fails      GONE when it has been closed; REFUSED
 --@include plan sessions checks
 
--- Everybody who looks at sessions reads what this one says about itself.
+-- All that look at sessions read what this one says about itself.
 local function check_info(id, name, info)
   checks.text(info, 'What the session says about itself')
   local good, said = pcall(cjson.decode, info)
@@ -60,7 +60,7 @@ check_fields(good and fields)
 check_type(SESSIONS, 'zset')
 check_type(EXPIRIES, 'zset')
 local stamp = string.format('%.0f', now)
-even_when_full() -- who works makes room
+even_when_full() -- a worker makes room
 call('HSET', META, 'format', '2', 'sessions', number)
 call('ZADD', SESSIONS, number, id)
 call('ZADD', EXPIRIES, string.format('%.0f', steady + tonumber(ARGV[4])), id)

@@ -29,7 +29,7 @@ check_format(meta[1])
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 local there = read_many('HMGET', JOB, ids)
 
--- One look tells that nobody listens, and that nobody sleeps on a pattern.
+-- One EXISTS shows that there are no subscribers, and that no session sleeps on a pattern.
 if call('EXISTS', EVENTS, PATTERNS) == 0 then
   absent[EVENTS], slept_on = true, {}
 end

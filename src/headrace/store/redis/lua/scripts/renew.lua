@@ -1,4 +1,4 @@
--- renew: keep a session alive, and its place among those who wait to be told of work. Tells which of the leases named are lost
+-- renew: keep a session alive, and its place among the sleepers. Answers which of the leases named are lost
 -- or to be stopped, and of leases that were not named though they are held.
 --
 -- ARGV[2]  session id
@@ -11,7 +11,11 @@
 
 local session = live_session(ARGV[2])
 local hungry = hungry_for(session)
-check_hungry(hungry)
+for _, name in ipairs(hungry) do
+  if is_pattern(name) then
+    check_type(PATTERNS, 'zset')
+  end
+end
 
 local function mark_seen()
   even_when_full()
@@ -50,7 +54,7 @@ for i, lease in ipairs(leases) do
   answer[i] = byte
 end
 
--- What the session holds beyond what it names, in order of arrival. Where the numbers agree nobody looks.
+-- What the session holds beyond what it names, in order of arrival. Where the numbers agree there is none.
 local strays = {}
 local complete = tonumber(ARGV[5] or '')
 if complete and complete >= session.request and call('SCARD', session.held) > held then

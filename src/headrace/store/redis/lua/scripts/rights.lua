@@ -1,5 +1,5 @@
 -- rights: which commands of those that scripts need this user may not run. A script that met one half way would leave half of
--- its work behind: so whoever is about to write asks once.
+-- its work behind: so a client that is about to write asks once.
 --
 -- Answers  the names of these commands
 --@include prelude

@@ -1,14 +1,14 @@
 -- schedule_put: store a schedule, if it is as the caller has seen it.
 --
 -- ARGV[2]  its name
--- ARGV[3]  the version that is expected; '': there is none
+-- ARGV[3]  the version that is expected; '': there is no such schedule yet
 -- ARGV[4]  its record (see schedules.lua); version and created are set here
 -- Answers  1, or 0 if the version is another: nothing was changed then
 -- Fails    REFUSED
 --@include commit checks
 
 check_format(call('HGET', META, 'format'))
--- Everybody who looks at schedules reads it.
+-- All that look at schedules read it.
 local function check(name, record)
   checks.text(name, 'The name of a schedule')
   checks.text(record.queue, 'The queue of schedule ', name)

@@ -1,4 +1,4 @@
--- set_aside: a job of which something cannot be read fails in the group `damaged`, so that it is in nobody's way. Its record is
+-- set_aside: a job of which something cannot be read fails in the group `damaged`, so that it is in the way of no other. Its record is
 -- kept, byte by byte, as the body of the new one, whose task has no name.
 --
 -- ARGV[2]  job id

@@ -1,9 +1,9 @@
--- tag: change the tags of jobs, and whether somebody keeps an eye on them.
+-- tag: change the tags of jobs, and whether they are tracked.
 --
 -- ARGV[2]  msgpack list: ids, tags to remove, tags to add, and true, false or nil (as it is) for being tracked
 -- Answers  for each 1 if it is there, else 0
 -- Fails    REFUSED
---@include commit checks
+--@include acts
 
 check_format(call('HGET', META, 'format'))
 local good, said = pcall(cmsgpack.unpack, ARGV[2])
@@ -14,7 +14,7 @@ if type(ids) ~= 'table' or tracked ~= nil and type(tracked) ~= 'boolean' then
   checks.refuse('What to tag must be a list of ids, and being tracked is true or false.')
 end
 
--- The tags that a job will have, in order; the indexes are told of what changes.
+-- The tags that a job will have, in order; the indexes follow.
 local function changed_tags(job, tags)
   local has, changed = {}, {}
   for _, tag in ipairs(tags) do
@@ -56,9 +56,6 @@ for i, id in ipairs(ids) do
   end
 end
 if plan.changed[1] then
-  -- The first write needs memory: a full server refuses it, and with it all the others.
-  commit(function()
-    call('HSET', META, 'format', '2')
-  end)
+  commit(unless_full)
 end
 return answer

@@ -18,7 +18,7 @@ for _, queue in ipairs(walk.queues) do
   end
 end
 if walk.stopped or walk.cut then
-  return { 1, 0 } -- who knows: an exchange goes on looking where it has stopped
+  return { 1, 0 } -- perhaps: an exchange goes on looking where this has stopped
 end
 local ahead = -1
 for _, key in ipairs({ DUE, PREFIX .. 'ticks' }) do

@@ -49,7 +49,7 @@ local newest, enough, last = string.format('%.0f', math.floor((before - 1) / BLO
 local looked_at = 0
 for i, block in ipairs(call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)) do
   local ids, first = call('LRANGE', block_key(block), 0, -1), block * BLOCK
-  -- Where nobody has taken out holes the place of an id tells its number.
+  -- Where no holes have been taken out the place of an id tells its number.
   local from = math.max(first, 1)
   local is_whole = #ids == math.min(first + BLOCK, last + 1) - from
   local newest_place = is_whole and math.min(#ids, before - from) or #ids

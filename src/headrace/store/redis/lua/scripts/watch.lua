@@ -1,4 +1,4 @@
--- watch: somebody waits for the end of a job. To be repeated while the wait lasts.
+-- watch: a client waits for the end of a job. To be repeated while the wait lasts.
 --
 -- ARGV[2]  job id
 -- ARGV[3]  for how many milliseconds
