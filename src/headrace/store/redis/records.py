@@ -40,6 +40,8 @@ _SHORT = Struct(">H")
 _LONG = Struct(">I")
 _STORY_END = Struct(">ddHI")
 _TIME = Struct(">d")
+_RARE = CANCELLING | SPARE | UNIQUE | STORY | LARGE_BODY | MORE
+"""Flags of leases that are not plain: worked out once, as every job that runs is asked for them."""
 
 
 def text(value: bytes) -> str:
@@ -125,14 +127,15 @@ def lease(job_id: bytes, record: bytes, large: Mapping[bytes, bytes] = _NOTHING)
         record[at + 2 : queue_end].decode(), b"", None, None, attempts, crashes, max_crashes, priority,
         created_high << 32 | created, due_high << 32 | due,
     )  # fmt: skip
-    if flags & (CANCELLING | SPARE | UNIQUE | OPTIONS | STORY | LARGE_BODY | MORE):
+    if flags & OPTIONS:
+        options_at = body_at + 4
+        body_at = options_at + _LONG.unpack_from(record, body_at)[0]
+        found.options = record[options_at:body_at]
+    if flags & _RARE:
         found.spare = flags & SPARE != 0
         found.cancelled = flags & CANCELLING != 0
-        reader = _Reader(record, body_at)
-        found.options = reader.long() if flags & OPTIONS else None
         if flags & UNIQUE:
-            reader.short()
-        body_at = reader.at
+            body_at += 2 + _SHORT.unpack_from(record, body_at)[0]
         if flags & STORY:
             story = _story(record, end, flags, large)
             found.data = story.data
