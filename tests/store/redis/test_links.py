@@ -78,7 +78,7 @@ def test_it_waits_until_it_is_linked_with_all_of_them(store: RedisStore, worker:
     run_all(worker, leases)
     assert finish(store) >= 1
     (lease,) = worker.take(5, 0, "default", "first")
-    assert (lease.id, lease.after, lease.resumed) == ("child", PARENTS, way == "children")
+    assert (lease.id, lease.extras.after, lease.extras.resumed) == ("child", PARENTS, way == "children")
     worker.settle(lease)
     assert not [key for key in leftovers(store) if "followers" not in key]
 
