@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
+from headrace.store.sqlite.database import SqliteTransaction
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 
@@ -16,7 +18,7 @@ _NAMES = {text: name for name, text in SQL.items()}
 @dataclass
 class Counted:
     statements: list[str] = field(default_factory=list)
-    """Their names, or the text of those that have none."""
+    """Their names, or the text of those that have none. One that is run for many rows counts once."""
     writes: int = 0
 
 
@@ -37,6 +39,15 @@ def counted(store: SqliteStore) -> Iterator[Counted]:
 
         store._db.read(set_)
 
+    change_many = SqliteTransaction.change_many
+
+    def change_many_once(tx: SqliteTransaction, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        before = len(seen.statements)
+        changed = change_many(tx, name, rows)
+        del seen.statements[before + 1 :]
+        return changed
+
     trace(note)
-    yield seen
+    with patch.object(SqliteTransaction, "change_many", change_many_once):
+        yield seen
     trace(None)
