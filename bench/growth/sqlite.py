@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from bench.growth import row
 from bench.tools import Report
 from headrace.records import ExchangeReply, Kind, Lane, NewJob, Outcome, SessionInfo, Take
+from headrace.store.contract import Operation
+from headrace.store.facets import Edit
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.wakeup import LOOK_SECONDS
 from headrace.values.clock import SystemClock
@@ -209,6 +211,37 @@ def _plain(store: SqliteStore) -> Callable[[], object]:
     return lambda: store.run(store.put(jobs))
 
 
+def _act(name: str, **options: object) -> Callable[[SqliteStore], Callable[[], object]]:
+    """Something is done to 1,000 jobs."""
+
+    def scene(store: SqliteStore) -> Callable[[], object]:
+        jobs = new_jobs(1_000, **options)
+        ids = [job.id for job in jobs]
+        store.run(store.put(jobs))
+        acts: dict[str, Callable[[], Operation[list[bool]]]] = {
+            "edit": lambda: store.edit(ids, Edit(priority=1)),
+            "cancel": lambda: store.cancel(ids),
+            "revive": lambda: store.revive(ids),
+            "delete": lambda: store.delete(ids),
+        }
+        if name == "revive":
+            store.run(store.cancel(ids))
+        return lambda: store.run(acts[name]())
+
+    return scene
+
+
+def _take_lane(store: SqliteStore) -> Callable[[], object]:
+    store.run(store.put(new_jobs(500, lane=Lane("key", limit=1_000))))
+    worker = Worker(store)
+    return lambda: worker.exchange([], Take(("default",), 500))
+
+
+def _large(store: SqliteStore) -> Callable[[], object]:
+    jobs = [replace(job, body=b"x" * 2_000) for job in new_jobs(5_000)]
+    return lambda: store.run(store.put(jobs))
+
+
 LONGEST: dict[str, Callable[[SqliteStore], Callable[[], object]]] = {
     "a chain of 10,000 put at once": _chain,
     "one job after 10,000": _after_many,
@@ -217,6 +250,14 @@ LONGEST: dict[str, Callable[[SqliteStore], Callable[[], object]]] = {
     "1,000 jobs with three tags": _put(tags=("a", "b", "c")),
     "1,000 jobs with unique keys": _unique,
     "10,000 plain jobs": _plain,
+    "5,000 jobs with bodies of 2 KB": _large,
+    "a take of 500 jobs of a lane": _take_lane,
+    "an edit of 1,000 jobs": _act("edit"),
+    "a cancel of 1,000 jobs": _act("cancel"),
+    "a cancel of 1,000 jobs of a lane": _act("cancel", lane=Lane("key", limit=1)),
+    "a revival of 1,000 jobs": _act("revive"),
+    "a revival of 1,000 jobs of a lane": _act("revive", lane=Lane("key", limit=1)),
+    "a delete of 1,000 jobs": _act("delete"),
 }
 
 

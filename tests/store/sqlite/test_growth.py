@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import SessionGone, StaleRequest
-from headrace.records import Lane, SessionInfo, Take
-from headrace.store.contract import Waiter
+from headrace.records import IfFailed, Lane, SessionInfo, State, Take
+from headrace.store.contract import Operation, Waiter
+from headrace.store.facets import Edit
 from headrace.store.limits import EDGES_IN_A_STEP
 from headrace.store.sql import put, sessions, sweep
+from headrace.store.sql.transaction import IDS_AT_ONCE
 from headrace.store.sqlite.statements import SQL
 from headrace.store.sqlite.store import SqliteStore
 from headrace.store.sqlite.wakeup import SocketWaiter, queue_key
@@ -133,6 +136,39 @@ def test_a_sweep_looks_at_every_session_that_holds_jobs_and_at_some_others(
     store.run(store.sweep())
     assert {session.id for session in holding} <= set(looked_at)
     assert len(looked_at) <= 5 + sessions.IDLE_AT_ONCE
+
+
+def test_what_is_done_to_many_jobs_is_done_in_steps(store: SqliteStore) -> None:
+    many = [*jobs(2 * IDS_AT_ONCE), *jobs(1, tags=("x",))]
+    ids = [job.id for job in many]
+    store.run(store.put(many))
+    acts: list[Callable[[], Operation[list[bool]]]] = [
+        lambda: store.edit(ids, Edit(priority=1)),
+        lambda: store.tag(ids, ["y"]),
+        lambda: store.track(ids),
+        lambda: store.cancel(ids),
+        lambda: store.revive(ids),
+        lambda: store.delete(ids),
+    ]
+    for act in acts:
+        with counted(store) as seen:
+            assert store.run(act()) == [True] * len(ids)
+        assert seen.writes == 3
+
+
+def test_in_steps_too_jobs_are_revived_in_the_order_of_arrival(store: SqliteStore) -> None:
+    """One that comes after another of them waits for it, though its id comes first by far."""
+    many = jobs(2 * IDS_AT_ONCE)
+    first, *_ = many
+    (child,) = jobs(1, after=(first.id,), if_failed=IfFailed.WAIT)
+    store.run(store.put([*many, child]))
+    ids = [child.id, *(job.id for job in reversed(many)), child.id]
+    store.run(store.cancel(ids))
+    assert store.run(store.revive(ids)) == [True] * (len(ids) - 1) + [False]
+    found, parent = store.run(store.get([child.id, first.id]))
+    assert found is not None
+    assert parent is not None
+    assert (found.state, parent.state) == (State.BLOCKED, State.READY)
 
 
 def end(store: SqliteStore, count: int, *, finished: int) -> None:

@@ -24,7 +24,7 @@ from headrace.store.sql.codes import (
     RUN,
     UNIQUE,
 )
-from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.transaction import Transaction, once
 from headrace.store.sql.working_set import Job, WorkingSet, working
 
 
@@ -168,11 +168,7 @@ def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
                 admission.expires_no_more(work, job)
                 bring_back(work, job, work.now)
                 revived.add(job.id)
-    answers = []
-    for job_id in ids:
-        answers.append(job_id in revived)
-        revived.discard(job_id)  # named twice, it had ended only the first time
-    return answers
+    return once(ids, revived)
 
 
 def _edges_of(work: WorkingSet, jobs: Sequence[Job]) -> dict[int, list[tuple[int, int, int | None]]]:

@@ -246,6 +246,12 @@ def _delete_one(work: WorkingSet, job_id: str, why: str) -> bool:
     return True
 
 
+def by_arrival(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Each of these once, in the order of arrival; last those that there are not."""
+    found = {job_id: seq for seq, job_id in tx.rows("seqs", (tx.texts(ids),))}
+    return sorted(dict.fromkeys(ids), key=lambda job_id: found.get(job_id, 1 << 62))
+
+
 def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
     answers = dependents.revive(tx, ids)
     dependents.work_off(tx)

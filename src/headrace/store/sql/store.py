@@ -56,7 +56,7 @@ from headrace.store.sql import (
 )
 from headrace.store.sql import ticks as ticking
 from headrace.store.sql.take import Names
-from headrace.store.sql.transaction import Step, Steps, Transaction
+from headrace.store.sql.transaction import Step, Steps, Transaction, in_steps
 
 T = TypeVar("T")
 
@@ -146,22 +146,22 @@ class SqlStore(ABC):
         return Step(lambda tx: find.history(tx, job_id), writes=False)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.cancel(tx, ids))
+        return in_steps(put.cancel, ids)
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.delete(tx, ids))
+        return in_steps(put.delete, ids)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: put.revive(tx, ids))
+        return in_steps(put.revive, ids, put.by_arrival)
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.tag(tx, ids, add, remove))
+        return in_steps(lambda tx, some: edit.tag(tx, some, add, remove), ids)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: find.tags(tx, limit), writes=False)
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.track(tx, ids, on))
+        return in_steps(lambda tx, some: edit.track(tx, some, on), ids)
 
     def settings(self) -> Operation[dict[str, int]]:
         return Step(find.settings, writes=False)
@@ -201,10 +201,10 @@ class SqlStore(ABC):
 
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         limits.check_moment(change.run_at, change.delay)
-        return Step(lambda tx: edit.edit(tx, ids, change))
+        return in_steps(lambda tx, some: edit.edit(tx, some, change), ids)
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Step(lambda tx: edit.take_back(tx, ids))
+        return in_steps(edit.take_back, ids)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         return Step(lambda tx: find.peek(tx, queue, limit), writes=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headrace.errors import HeadraceError, SessionGone, StaleRequest
@@ -246,6 +248,43 @@ class Steps(Operation[T], Generic[T]):
                 answer, trouble = run(step), None
             except HeadraceError as error:
                 trouble = error
+
+
+Act = Callable[[Transaction, Sequence[str]], list[bool]]
+"""What is done to jobs, by their ids, and whether it was done to each."""
+IDS_AT_ONCE = 250
+"""To so many jobs something is done in one transaction."""
+
+
+def in_steps(
+    act: Act, ids: Sequence[str], order: Callable[[Transaction, Sequence[str]], list[str]] | None = None
+) -> Operation[list[bool]]:
+    """Do something to many jobs, to some at a time; in an `order` of their own, if it matters which come first."""
+    if len(ids) <= IDS_AT_ONCE:
+        return Step(lambda tx: act(tx, ids))
+
+    def steps() -> Generator[Step[Any], Any, list[bool]]:
+        ordered = ids if order is None else (yield Step(lambda tx: order(tx, ids), writes=False))
+        answers: list[bool] = []
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            some = ordered[start : start + IDS_AT_ONCE]
+            answers += yield Step(partial(_to, some, act))
+        return answers if order is None else once(ids, set(compress(ordered, answers)))
+
+    return Steps(steps)
+
+
+def _to(ids: Sequence[str], act: Act, tx: Transaction) -> list[bool]:
+    return act(tx, ids)
+
+
+def once(ids: Sequence[str], done: set[str]) -> list[bool]:
+    """Whether something was done to each of these jobs: to one that is named twice, the first time."""
+    answers = []
+    for job_id in ids:
+        answers.append(job_id in done)
+        done.discard(job_id)
+    return answers
 
 
 class Redo(Exception):
