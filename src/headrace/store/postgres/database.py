@@ -76,7 +76,8 @@ class Database:
     def _settings(self) -> dict[str, str]:
         """What a transaction goes by. (Its statements are made for indexes, whatever the planner knows of tables.)"""
         path = f"{self.quoted}, pg_temp".replace("'", "''")
-        return {"search_path": path, "enable_seqscan": "off", "jit": "off", "plan_cache_mode": "force_generic_plan"}
+        without = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
+        return {"search_path": path, "plan_cache_mode": "force_generic_plan", **dict.fromkeys(without, "off")}
 
     def lock(self, which: int, *, shared: bool = False) -> str:
         return f"pg_advisory_xact_lock{'_shared' if shared else ''}({self.key}, {which})"

@@ -142,7 +142,7 @@ def migrate(connection: apsw.Connection) -> None:
                 raise StoreCorrupt(
                     f"{connection.filename} is a SQLite database of another program: choose another file."
                 )
-            connection.execute(SQL["schema"])
+            connection.execute(SQL["tables"] + SQL["schema"])
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         else:
             for step in range(version, SCHEMA_VERSION):

@@ -142,7 +142,8 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 ) RETURNS TABLE (
     negative bigint, due bigint, seq bigint, token bigint, id text, task text, queue text, body bytea, options bytea, data bytea,
     attempts bigint, crashes bigint, max_crashes bigint, created bigint, deferred_since bigint, flags bigint
-) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+) LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     own record;
@@ -183,9 +184,8 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
     THEN
-        RETURN QUERY SELECT
-            first_due, _now, NULL::bigint, NULL::bigint, NULL, NULL, NULL, NULL::bytea, NULL::bytea, NULL::bytea, NULL::bigint,
-            NULL::bigint, NULL::bigint, next_tick, NULL::bigint, 0::bigint;
+        negative := first_due; due := _now; created := next_tick; flags := 0;
+        RETURN NEXT;
         RETURN;
     END IF;
     SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE seq = own.seq FOR UPDATE INTO own;
@@ -205,7 +205,7 @@ BEGIN
                 deferred_since = NULL
             FROM unnest(_refs, _tokens, _began, _ended, _spent, _results, _data)
                 AS given (seq, token, began, ended, spent, result, data)
-            WHERE job.seq = given.seq AND job.token = given.token AND job.session = own.seq AND job.state = {RUNNING}
+            WHERE job.seq = given.seq AND job.token = given.token AND +job.session = own.seq AND +job.state = {RUNNING}
                 AND job.flags & {HOOKED} = 0
             RETURNING job.id
         )
@@ -219,7 +219,7 @@ BEGIN
     END IF;
     IF cardinality(_started) > 0 THEN
         UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
-        WHERE seq = ANY (_started) AND session = own.seq AND state = {RUNNING};
+        WHERE seq = ANY (_started) AND +session = own.seq AND +state = {RUNNING};
     END IF;
     IF first_due <= _now AND cardinality(_queues) > 0 THEN
         share := {DUE_AT_ONCE} / cardinality(_queues);
@@ -242,9 +242,8 @@ BEGIN
     UPDATE {SCHEMA}.session SET
         seen = _steady, seen_at = _now, number = _number, answer = decode(repeat('{OK}', settles::integer), 'hex')
     WHERE seq = own.seq;
-    RETURN QUERY SELECT
-        first_due, _now, NULL::bigint, NULL::bigint, NULL, NULL, NULL, NULL::bytea, NULL::bytea, NULL::bytea, NULL::bigint,
-        NULL::bigint, NULL::bigint, next_tick, NULL::bigint, 1::bigint;
+    negative := first_due; due := _now; created := next_tick; flags := 1;
+    RETURN NEXT;
     FOREACH name IN ARRAY _queues LOOP
         EXIT WHEN taken >= _slots + _spare;
         RETURN QUERY

@@ -6,26 +6,6 @@ INSERT INTO job (id, task, queue, state, priority, due, created, token, attempts
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT (id) DO NOTHING
 
--- name: ready_queues
--- The next queues, by name, that have ready jobs: from index entry to index entry.
-WITH RECURSIVE ready (queue) AS (
-    SELECT (SELECT queue FROM job WHERE state = {READY} AND queue >= ?1 ORDER BY queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT queue FROM job WHERE state = {READY} AND queue > ready.queue ORDER BY queue LIMIT 1)
-    FROM ready WHERE ready.queue IS NOT NULL
-)
-SELECT queue FROM ready WHERE queue IS NOT NULL LIMIT ?2
-
--- name: scheduled_queues
--- The next queues, by name, that have scheduled jobs: from index entry to index entry.
-WITH RECURSIVE scheduled (queue) AS (
-    SELECT (SELECT queue FROM job WHERE state = {SCHEDULED} AND queue >= ?1 ORDER BY queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT queue FROM job WHERE state = {SCHEDULED} AND queue > scheduled.queue ORDER BY queue LIMIT 1)
-    FROM scheduled WHERE scheduled.queue IS NOT NULL
-)
-SELECT queue FROM scheduled WHERE queue IS NOT NULL LIMIT ?2
-
 -- name: line
 -- Hand out the head of a queue's line to a session, in its order. Rows that a plain exchange has locked are being handed out.
 WITH head AS MATERIALIZED (
@@ -55,46 +35,6 @@ SELECT newest, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM numbered
 -- name: event_newest
 -- The number of the newest event there ever was.
 SELECT newest FROM event_counter
-
--- name: damaged
--- Jobs whose rows say what cannot be: no such state, unknown flags, or flags that promise what is not there.
-SELECT seq, id, state, flags, token FROM job
-WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} != 0 OR least(token, attempts, crashes) < 0
-    OR flags & {LARGE_BODY} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {BODY})
-    OR flags & {LARGE_RESULT} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {RESULT})
-    OR flags & {AFTER} != 0 AND NOT EXISTS (SELECT 1 FROM relation WHERE relation.job = job.seq AND parents ~ '^\[.*\]$')
-    OR flags & {LANED} != 0 AND NOT EXISTS (SELECT 1 FROM laned WHERE laned.job = job.seq)
-    OR flags & {RECURRING} != 0 AND NOT EXISTS (SELECT 1 FROM recurring WHERE recurring.job = job.seq)
-    OR flags & {EXPIRES} != 0 AND NOT EXISTS (SELECT 1 FROM expiry WHERE expiry.job = job.seq)
-LIMIT ?1
-
--- name: damaged_flags
--- The flags of a job, as far as other tables tell them.
-SELECT
-    CASE WHEN EXISTS (SELECT 1 FROM history WHERE job = ?1) THEN {HISTORY} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM unique_key WHERE job = ?1) THEN {UNIQUE} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM blob WHERE job = ?1 AND kind = {BODY}) THEN {LARGE_BODY} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM blob WHERE job = ?1 AND kind = {RESULT}) THEN {LARGE_RESULT} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM relation WHERE job = ?1) THEN {AFTER} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM edge WHERE parent = ?1) OR EXISTS (SELECT 1 FROM follower WHERE parent = ?1)
-        THEN {PRECEDES} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM laned WHERE job = ?1) THEN {LANED} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM tag WHERE job = ?1) THEN {TAGGED} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM tracked WHERE job = ?1) THEN {TRACKED} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM recurring WHERE job = ?1) THEN {RECURRING} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM more WHERE job = ?1) THEN {MORE} ELSE 0 END
-    + CASE WHEN EXISTS (SELECT 1 FROM expiry WHERE job = ?1) THEN {EXPIRES} ELSE 0 END
-
--- name: damaged_parents
--- A list of parents that cannot be read is empty.
-UPDATE relation SET parents = '[]' WHERE job = ?1 AND parents !~ '^\[.*\]$'
-
--- name: set_aside
--- A damaged job fails; its numbers are such as jobs have, and all else is kept.
-UPDATE job SET
-    state = {FAILED}, flags = ?2, finished = ?3, failure = ?4, error = ?5, token = greatest(token, 0),
-    attempts = greatest(attempts, 0), crashes = greatest(crashes, 0)
-WHERE seq = ?1
 
 -- name: sweep_again
 -- There is more to sweep: any process may begin at once.

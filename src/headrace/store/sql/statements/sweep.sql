@@ -58,3 +58,43 @@ SELECT 1 FROM session WHERE closed IS NOT NULL AND closed < ?1 LIMIT 1
 -- name: sessions_forget
 -- Sessions that ended long ago.
 DELETE FROM session WHERE seq IN (SELECT seq FROM session WHERE closed IS NOT NULL AND closed < ?1 ORDER BY closed LIMIT 1000)
+
+-- name: damaged
+-- Jobs whose rows say what cannot be: no such state, unknown flags, or flags that promise what is not there.
+SELECT seq, id, state, flags, token FROM job
+WHERE state NOT BETWEEN {SCHEDULED} AND {CANCELLED} OR flags & ~{KNOWN_FLAGS} != 0 OR token < 0 OR attempts < 0 OR crashes < 0
+    OR flags & {LARGE_BODY} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {BODY})
+    OR flags & {LARGE_RESULT} != 0 AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.job = job.seq AND kind = {RESULT})
+    OR flags & {AFTER} != 0 AND NOT EXISTS (SELECT 1 FROM relation WHERE relation.job = job.seq AND json_valid(parents))
+    OR flags & {LANED} != 0 AND NOT EXISTS (SELECT 1 FROM laned WHERE laned.job = job.seq)
+    OR flags & {RECURRING} != 0 AND NOT EXISTS (SELECT 1 FROM recurring WHERE recurring.job = job.seq)
+    OR flags & {EXPIRES} != 0 AND NOT EXISTS (SELECT 1 FROM expiry WHERE expiry.job = job.seq)
+LIMIT ?1
+
+-- name: damaged_flags
+-- The flags of a job, as far as other tables tell them.
+SELECT
+    CASE WHEN EXISTS (SELECT 1 FROM history WHERE job = ?1) THEN {HISTORY} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM unique_key WHERE job = ?1) THEN {UNIQUE} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM blob WHERE job = ?1 AND kind = {BODY}) THEN {LARGE_BODY} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM blob WHERE job = ?1 AND kind = {RESULT}) THEN {LARGE_RESULT} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM relation WHERE job = ?1) THEN {AFTER} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM edge WHERE parent = ?1) OR EXISTS (SELECT 1 FROM follower WHERE parent = ?1)
+        THEN {PRECEDES} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM laned WHERE job = ?1) THEN {LANED} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM tag WHERE job = ?1) THEN {TAGGED} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM tracked WHERE job = ?1) THEN {TRACKED} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM recurring WHERE job = ?1) THEN {RECURRING} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM more WHERE job = ?1) THEN {MORE} ELSE 0 END
+    + CASE WHEN EXISTS (SELECT 1 FROM expiry WHERE job = ?1) THEN {EXPIRES} ELSE 0 END
+
+-- name: damaged_parents
+-- A list of parents that cannot be read is empty.
+UPDATE relation SET parents = '[]' WHERE job = ?1 AND NOT json_valid(parents)
+
+-- name: set_aside
+-- A damaged job fails; its numbers are such as jobs have, and all else is kept.
+UPDATE job SET
+    state = {FAILED}, flags = ?2, finished = ?3, failure = ?4, error = ?5, token = CASE WHEN token < 0 THEN 0 ELSE token END,
+    attempts = CASE WHEN attempts < 0 THEN 0 ELSE attempts END, crashes = CASE WHEN crashes < 0 THEN 0 ELSE crashes END
+WHERE seq = ?1

@@ -42,7 +42,7 @@ CREATE TABLE more (
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 
 -- What falls due next in each queue.
-CREATE INDEX job_scheduled_queue ON job (queue, flags & {LANED}, due) WHERE state = {SCHEDULED};
+CREATE INDEX job_scheduled_queue ON job (queue, (flags & {LANED}), due) WHERE state = {SCHEDULED};
 
 -- The setting that `--session-timeout` overrides has its name.
 UPDATE setting SET name = 'session-timeout' || substr(name, 10) WHERE name = 'heartbeat' OR name LIKE 'heartbeat:%';
