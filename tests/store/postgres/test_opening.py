@@ -1,0 +1,119 @@
+"""The schema: created once by whoever comes first, refused in words where it is not ours or newer, and its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import headrace
+from headrace.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
+from headrace.store.postgres import opening
+
+from . import servers
+from .scenes import Session, all_at_once, connect, jobs
+
+if TYPE_CHECKING:
+    from headrace.store.postgres.store import PostgresStore
+
+Make = Callable[..., "PostgresStore"]
+
+
+def test_many_open_a_new_schema_at_once(make: Make) -> None:
+    url = servers.fresh_url().rpartition("=")[0] + "=brand_new"
+    stores = all_at_once([lambda: make(url) for _ in range(6)])
+    for store in stores:
+        store.run(store.put(jobs()))
+    assert [counts.by_state for counts in stores[0].run(stores[0].counts())] == [{"ready": 6}]
+    with connect(stores[0]) as connection:
+        connection.execute("DROP SCHEMA brand_new CASCADE")
+
+
+def test_a_newer_schema_is_refused(make: Make, store: PostgresStore) -> None:
+    with connect(store) as connection:
+        connection.execute("UPDATE meta SET version = 99")
+        try:
+            with pytest.raises(SchemaTooNew, match=r"has schema version 99; this headrace knows 1\. Upgrade headrace"):
+                make(store.url)
+        finally:
+            connection.execute("UPDATE meta SET version = 1")
+
+
+def test_a_schema_of_another_program_is_refused(make: Make, store: PostgresStore) -> None:
+    with connect(store) as connection:
+        connection.execute("CREATE SCHEMA others")
+        connection.execute("CREATE TABLE others.job (x integer)")
+        try:
+            with pytest.raises(StoreCorrupt, match=r"belongs to another program\. Choose another with \?schema="):
+                make(store.url.rpartition("=")[0] + "=others")
+        finally:
+            connection.execute("DROP SCHEMA others CASCADE")
+
+
+def test_an_odd_name_is_quoted(make: Make) -> None:
+    store = make(servers.fresh_url().rpartition("=")[0] + "=Shop%20%22of%22%20'Ann'")
+    store.run(store.put(jobs(2)))
+    session = Session(store)
+    leases = session.take(2)
+    assert session.settle(*leases, slots=1) == []
+    with connect(store) as connection:
+        connection.execute(f"DROP SCHEMA {store.database.quoted} CASCADE")
+
+
+def test_least_rights(make: Make, store: PostgresStore) -> None:
+    """One user owns the schema; another may use it, and may create nothing."""
+    owner = store.database.quoted
+    with connect(store) as connection:
+        connection.execute("DROP ROLE IF EXISTS clerk")
+        connection.execute("CREATE ROLE clerk LOGIN")
+        try:
+            url = store.url.replace("postgres@", "clerk@")
+            with pytest.raises(StoreReadOnly, match=r"this user lacks a right \(permission denied for schema"):
+                make(url)
+            connection.execute(f"GRANT USAGE ON SCHEMA {owner} TO clerk")
+            connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {owner} TO clerk")
+            connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {owner} TO clerk")
+            clerk = make(url)
+            clerk.run(clerk.put([*jobs(2), *jobs(1, tags=("blue",))]))
+            session = Session(clerk)
+            session.settle(*session.take(3))
+            clerk.run(clerk.sweep())
+            with pytest.raises(StoreReadOnly, match="permission denied for database"):
+                make(url.rpartition("=")[0] + "=elsewhere")
+        finally:
+            connection.execute("DROP OWNED BY clerk")
+            connection.execute("DROP ROLE clerk")
+
+
+def test_the_text_of_the_schema_creates_it(make: Make, store: PostgresStore) -> None:
+    other = make(store.url.rpartition("=")[0] + "=printed")
+    with connect(store) as connection:
+        connection.execute("DROP SCHEMA printed CASCADE")
+        connection.execute(f"BEGIN; {opening.text_of_schema(other.database)}; COMMIT".encode(), prepare=False)
+        assert opening.migrate(other.database) is False
+        other.run(other.put(jobs()))
+        connection.execute("DROP SCHEMA printed CASCADE")
+
+
+def test_people_read_the_views(store: PostgresStore) -> None:
+    (job,) = jobs(1, body=b'{"a": 1}')
+    store.run(store.put([job]))
+    found = store.run(store.sql("SELECT id, state, arguments, created FROM jobs WHERE id = ?", [job.id]))
+    ((job_id, state, arguments, created),) = found.rows
+    assert (job_id, state, arguments) == (job.id, "ready", '{"a": 1}')
+    assert created.tzinfo is not None
+    assert store.run(store.sql("SELECT name, rule, next FROM schedules", [])).rows == []
+
+
+def test_an_old_server_is_refused(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "OLDEST_SERVER", 990_000)
+    with pytest.raises(headrace.StoreUnavailable, match=r"is PostgreSQL 1[0-9]; headrace needs 99 or newer"):
+        opening.migrate(store.database)
+
+
+def test_what_postgresql_adds_is_small() -> None:
+    folder = Path(headrace.__file__).parent / "store" / "postgres"
+    files = [file for kind in ("*.py", "*.sql") for file in folder.rglob(kind)]
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 2_500

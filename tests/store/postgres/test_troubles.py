@@ -1,0 +1,195 @@
+"""What goes wrong is told in words, and what passes is survived."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.errors import (
+    ConfigurationError,
+    MaybeApplied,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from headrace.store.postgres.address import parse
+
+from . import servers
+from .scenes import Session, connect, jobs, wait_until, waiting
+from .servers import Server
+
+if TYPE_CHECKING:
+    from headrace.store.postgres.store import PostgresStore
+
+Make = Callable[..., "PostgresStore"]
+READ_ONLY = "options=-c%20default_transaction_read_only%3Don"
+
+
+def test_no_server(make: Make) -> None:
+    with pytest.raises(
+        StoreUnavailable, match="PostgreSQL at postgresql://me:\\*\\*\\*@/db, schema headrace cannot be reached"
+    ):
+        make("postgresql://me:secret@/db?host=/nonexistent")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (("/postgres?", "/nowhere?"), ConfigurationError, 'no such database .*"nowhere" does not exist.*createdb'),
+        (("postgres@", "nobody_here@"), ConfigurationError, 'no such user .*"nobody_here" does not exist.*createuser'),
+        (("?host=", f"?{READ_ONLY}&host="), StoreReadOnly, "the server only reads: it is a standby"),
+    ],
+)
+def test_what_the_server_refuses(make: Make, change: tuple[str, str], kind: type[Exception], words: str) -> None:
+    url = servers.fresh_url().replace(*change)
+    with pytest.raises(kind, match=words):
+        make(f"{url}_new")
+
+
+def test_a_wrong_password(make: Make, private: Callable[..., Server]) -> None:
+    server = private(*Server.QUICK)
+    server.sql("CREATE ROLE ann LOGIN PASSWORD 'right'")
+    (server.data / "pg_hba.conf").write_text("local all ann scram-sha-256\nlocal all all trust\n")
+    server.sql("SELECT pg_reload_conf()")
+    server.sql("GRANT CREATE ON DATABASE postgres TO ann")
+    url = server.url()
+    with pytest.raises(ConfigurationError, match="the server refuses this user or password") as caught:
+        make(url.replace("postgres@", "ann:wrong@"))
+    assert "wrong" not in str(caught.value).replace("ann:***", "")
+    make(url.replace("postgres@", "ann:right@"))
+    with pytest.raises(ConfigurationError, match="the server refuses this user or password"):
+        make(url.replace("postgres@", "ann@"))
+
+
+def test_a_statement_that_takes_too_long(make: Make, store: PostgresStore) -> None:
+    hasty = make(store.url.replace("?host=", "?options=-c%20statement_timeout%3D100&host="))
+    with connect(store) as connection:
+        connection.execute("BEGIN")
+        connection.execute("LOCK TABLE control")
+        with pytest.raises(StoreBusy, match=r"the server stopped a statement .*statement timeout.* may be too short"):
+            hasty.run(hasty.pause("default"))
+        connection.execute("ROLLBACK")
+    hasty.run(hasty.pause("default"))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("53100", StoreFull, "no space left .*Nothing was written"),
+        ("53300", StoreUnavailable, "takes no more connections"),
+        ("XX001", StoreError, "reports damage"),
+        ("42P01", StoreError, "Run `headrace migrate`"),
+        ("40P01", StoreBusy, "other transactions were in the way again and again"),
+        ("55P03", StoreBusy, "another transaction holds what this one needs"),
+    ],
+)
+def test_errors_of_the_server_in_words(store: PostgresStore, code: str, kind: type[Exception], words: str) -> None:
+    text = f"DO $$ BEGIN RAISE EXCEPTION 'the server''s words' USING ERRCODE = '{code}'; END $$"
+    with pytest.raises(kind, match=f"(?s)schema {store.schema}.*{words}") as caught:
+        store.database.borrow(lambda connection: connection.execute(text))
+    assert "the server's words" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://h/db?prepare=maybe", "prepare is yes or no, not 'maybe'"),
+        ("postgresql://h/db?connections=0", "connections is a number from 1, not '0'"),
+        ("postgresql://h/db?schema=", "a schema has a name of 1 to 63 bytes"),
+        ("postgresql://h/db?schema=pg_mine", "does not begin with pg_"),
+        ("postgresql://h/db?colour=blue", "makes no sense to libpq: .*colour"),
+    ],
+)
+def test_urls_that_cannot_work(url: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        parse(url)
+
+
+def test_what_libpq_knows_is_its_own() -> None:
+    address = parse("postgres://ann@one:5433,two:5434/db?sslmode=require&target_session_attrs=read-write&schema=shop")
+    for part in ("host=one,two", "port=5433,5434", "sslmode=require", "target_session_attrs=read-write", "dbname=db"):
+        assert part in address.conninfo
+    assert "schema" not in address.conninfo
+    assert address.schema == "shop"
+
+
+# -- connections that end ------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_restarted(make: Make, private: Callable[..., Server]) -> None:
+    server = private()
+    store = make(server.url())
+    store.run(store.put(jobs(50)))
+    session = Session(store)
+    leases = session.take(10)
+    server.kill()
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        store.run(store.counts())
+    server.start()
+    session.settle(*leases)
+    (counts,) = store.run(store.counts())
+    assert counts.by_state == {"ready": 40, "done": 10}
+
+
+def test_connections_that_are_cut_again_and_again(make: Make, store: PostgresStore) -> None:
+    """All connections are ended, over and over, while jobs are put, taken and settled: none is lost or runs twice."""
+    over = threading.Event()
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename IS NOT NULL"
+    with connect(store) as stranger:
+
+        def storm() -> None:
+            while not over.wait(0.02):
+                stranger.execute(cut)
+
+        thread = threading.Thread(target=storm)
+        thread.start()
+        try:
+            batch, done = jobs(60), list[str]()
+            insist(lambda: [store.run(store.put([job])) for job in batch])
+            session = insist(lambda: Session(store, "stubborn"))
+            number, outcomes = 0, []
+            while len(done) < len(batch):
+                number += 1
+                leases = insist(lambda: session_exchange(store, session.id, number, outcomes))  # noqa: B023
+                outcomes = leases
+                done += [lease.id for lease in leases]
+        finally:
+            over.set()
+            thread.join()
+    assert sorted(done) == sorted(job.id for job in batch)
+
+
+def session_exchange(store, session, number, leases):  # type: ignore[no-untyped-def]
+    from headrace.records import Take
+
+    from .scenes import outcome
+
+    exchange = store.exchange(session, number, [outcome(lease) for lease in leases], Take(("default",), 7))
+    return list(store.run(exchange).leases)
+
+
+def insist(work):  # type: ignore[no-untyped-def]
+    """As a worker does: again, until it is answered."""
+    while True:
+        try:
+            return work()
+        except (StoreUnavailable, MaybeApplied):
+            pass
+
+
+def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: PostgresStore) -> None:
+    def work(tx) -> None:  # type: ignore[no-untyped-def]
+        tx.execute("setting_set", ("jobs-history", 1))
+        with connect(store) as stranger:
+            stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (tx.connection.info.backend_pid,))
+            query = "SELECT 1 FROM pg_stat_activity WHERE pid = $1"
+            wait_until(lambda: stranger.execute(query, (tx.connection.info.backend_pid,)).fetchall() == [])
+            assert waiting(stranger) == 0
+
+    with pytest.raises(MaybeApplied, match="It may or may not have been done"):
+        store.database.write(work, store._guards)
