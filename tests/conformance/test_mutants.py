@@ -20,9 +20,10 @@ from .simulation.choosing import Seeded
 from .simulation.histories import failure, live, shrink
 from .simulation.scene import KEEP_DONE, KEEP_FAILED
 
+pytestmark = pytest.mark.slow
+
 HISTORIES = 300
 STEPS = 80
-
 
 FOUND_BY = {
     "AMovedJobKeepsItsAttempts": 76,
