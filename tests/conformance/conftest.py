@@ -31,12 +31,17 @@ def needs(item: pytest.Item | pytest.Function) -> set[Any]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out cases that need more than the store has, and mark what differs there."""
-    left_out = [item for item in items if (entry := entry_of(item)) and not needs(item) <= entry.claims]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    left_out, kept = [], []
     for item in items:
-        if (entry := entry_of(item)) is not None:
+        entry = entry_of(item)
+        if entry is not None and not needs(item) <= entry.claims:
+            left_out.append(item)
+            continue
+        kept.append(item)
+        if entry is not None:
             mark_difference(item, entry)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 def entry_of(item: pytest.Item) -> Entry | None:

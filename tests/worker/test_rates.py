@@ -33,7 +33,7 @@ def too_close(marks: list[Mark]) -> list[tuple[float, float]]:
 def test_a_rate_holds_for_the_starts_in_several_workers(
     app: Headrace, start: Start, witness: Witness, task: Task[[int, float], int]
 ) -> None:
-    number = volume(35)
+    number = volume(25)
     jobs = [task.using(lane="api", rate=(RATE, PER), max_crashes=9).call(n, 0.005 * (n % 5)) for n in range(number)]
     workers = [start("--processes", "2", "--slots", "4", "--session-timeout", "2s") for _ in range(2)]
     app.enqueue_many(jobs)

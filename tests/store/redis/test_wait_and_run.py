@@ -214,11 +214,11 @@ def test_an_idle_worker_process_sends_less_than_two_commands_a_second(server: Se
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as worker:
         until(lambda: int(server.client().info("clients")["blocked_clients"]) == 1)
         before = sent(server)
-        time.sleep(5)  # what is counted are commands in a length of time
+        time.sleep(3)  # what is counted are commands in a length of time
         number = sent(server) - before
         worker.send_signal(signal.SIGINT)
         worker.communicate(timeout=20)
-    assert number < 10
+    assert number < 6
 
 
 def test_jobs_that_end_are_no_reason_to_check_leases(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ def test_in_small_steps_histories_are_the_same(monkeypatch: pytest.MonkeyPatch) 
     def make(clock: Clock) -> SqliteStore:
         return SqliteStore("sqlite:///:memory:", clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
 
-    explore(make, range(volume(60)), rows=sqlite_rows)
+    explore(make, range(volume(30)), rows=sqlite_rows)
 
 
 # -- jobs that come after more others than one transaction links --
