@@ -72,7 +72,7 @@ def test_a_lease_and_a_snapshot_tell_what_came_before(store: Store, worker: Work
     for lease in worker.take(5):
         worker.settle(lease)
     c = worker.take_one()
-    assert (c.id, c.after) == ("c", ("b", "a", "gone"))
+    assert (c.id, c.extras.after) == ("c", ("b", "a", "gone"))
     worker.settle(c)
     assert look(store, "c").after == ("b", "a", "gone")
     assert look(store, "a").after == ()

@@ -91,7 +91,7 @@ def test_a_job_comes_after_others(store: QlessStore, qless: Recorder) -> None:
     assert look(store, "c").state is State.BLOCKED
     settle(store, 3, second)
     (last,) = take(store, 4)
-    assert (last.id, last.after) == ("c", ("a", "b", "gone"))
+    assert (last.id, last.extras.after) == ("c", ("a", "b", "gone"))
 
 
 def test_one_that_waits_for_a_failed_job_waits_until_that_is_revived_and_done(store: QlessStore) -> None:
