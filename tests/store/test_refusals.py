@@ -11,7 +11,7 @@ from headrace.store.sqlite.store import SqliteStore
 LACKS = {
     Facet.DELAY: "delayed jobs", Facet.PRIORITY: "priorities", Facet.UNIQUE: "unique jobs", Facet.RESULT: "results",
     Facet.DATA: "data and progress of jobs", Facet.HISTORY: "history", Facet.REVIVE: "way to revive jobs",
-    Facet.ROLL_CALL: "list of its workers", Facet.MOVE: "way to move jobs to other queues",
+    Facet.ROLL_CALL: "list of its workers", Facet.EXPIRY: "expiry", Facet.MOVE: "way to move jobs to other queues",
     Facet.RETENTION: "retention", Facet.RELATIONS: "dependencies between jobs", Facet.LANES: "lanes",
     Facet.QUEUES: "queue controls", Facet.EDIT: "way to change jobs that wait or run", Facet.TAGS: "tags",
     Facet.STATISTICS: "statistics", Facet.SETTINGS: "settings", Facet.EVENTS: "events",
