@@ -125,7 +125,7 @@ class OnPostgres(Shop):
         if not servers.INSTALLED:
             pytest.skip("psycopg is not installed")
         url = servers.fresh_url()
-        super().__init__(url)
+        super().__init__(f"{url}&unique_wait=30")  # (on a busy machine two seconds are soon over)
         self.url, _, schema = url.rpartition("schema=")
         self.url = self.url.rstrip("?&")
         self.schema = schema

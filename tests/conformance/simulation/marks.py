@@ -57,3 +57,10 @@ MARKS_TOGETHER = frozenset({
     "a running job was taken back",
 })  # fmt: skip
 """With a store that has the facets of `scene.TOGETHER`."""
+
+MARKS_OF_COMPLETION = frozenset({
+    "a run was completed",
+    "a completed run was settled",
+    "a run that was lost or completed could not be completed",
+})  # fmt: skip
+"""With a store that can take part in a transaction of its caller."""

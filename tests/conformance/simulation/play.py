@@ -15,7 +15,7 @@ from .people import administer, govern, tie
 from .producers import put
 from .scene import KEEP_FAILED, QUEUES
 from .upkeep import advance, instants, pass_time, sweep
-from .workers import hear_turn, spawn, work
+from .workers import complete, hear_turn, spawn, work
 from .world import World
 
 ACTS = (
@@ -31,6 +31,7 @@ ACTS = (
     (jump, 1),
     (tie, 4),
     (govern, 1),
+    (complete, 2),
 )
 
 

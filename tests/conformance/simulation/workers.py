@@ -9,7 +9,7 @@ from headrace.records import Charge, ExchangeReply, Kind, SessionInfo, State, Ve
 from .actors import Held, Request, Worker
 from .audit import check
 from .requests import next_request
-from .scene import PATTERNS, QUEUES, TIMEOUTS
+from .scene import LARGE, PATTERNS, QUEUES, TIMEOUTS
 from .words import Refused
 from .world import World
 
@@ -128,8 +128,29 @@ def hear_turn(
         worker.held.append(Held((lease, models[lease.id]), world.clock.steady(), not lease.spare, (*job, lease.token)))
 
 
+def complete(world: World) -> None:
+    """The task of a run completes it, ahead of its end: whatever becomes of the run, the job is done."""
+    leases = [held for worker in world.workers for held in worker.held + worker.old[-2:]]
+    if not world.transactional or not leases:
+        return
+    held, result = world.choose.one(leases), world.choose.one((b"completed", None, LARGE))
+
+    def build(side: int, store: Any) -> Any:
+        lease = held.leases[side]
+        return store.complete((lease.ref, lease.token, lease.id), result)
+
+    answer, _ = world.ask(Request("complete", f"{held} is completed", build))
+    world.sometimes("a run was completed" if answer else "a run that was lost or completed could not be completed")
+    if answer:
+        world.completed.add(held.run)
+
+
 def _mark_outcome(world: World, held: Held, fields: dict[str, Any]) -> None:
     job = world.jobs.get(held.id)
+    if held.run in world.completed:
+        check(job is not None and job.state is State.DONE, "I21: completed, and not done", job)
+        world.sometimes("a completed run was settled")
+        return
     if fields["kind"] is Kind.MOVED and job:
         world.sometimes("a job was moved")
     if fields["kind"] is Kind.WAITING and job and job.state is State.BLOCKED:

@@ -9,12 +9,13 @@ from conformance.model import Model
 from headrace.errors import ConfigurationError, DependencyCycle, NoWorkers, SessionGone, StaleRequest
 from headrace.records import Snapshot, State
 from headrace.store.contract import Store
+from headrace.store.facets import Transactional
 from headrace.values.clock import ManualClock
 
 from .actors import Request, Worker
 from .audit import Audit, check
 from .choosing import Chooser
-from .marks import MARKS, MARKS_TOGETHER
+from .marks import MARKS, MARKS_OF_COMPLETION, MARKS_TOGETHER
 from .scene import KEEP_DONE, KEEP_FAILED, TOGETHER
 from .words import Refused, comparable, in_words
 
@@ -27,6 +28,7 @@ class World:
         self.model = Model(clock=clock, keep_done=KEEP_DONE, keep_failed=KEEP_FAILED)
         self.audit = Audit(store, self.model)
         self.together = store.facets >= TOGETHER
+        self.transactional = isinstance(store, Transactional)
         self.words: list[str] = []
         self.story = chooser.story
         self.workers: list[Worker] = []
@@ -39,6 +41,7 @@ class World:
         self.cancel_asked: set[str] = set()
         self.tokens: dict[tuple[str, int], Any] = {}
         self.settled: set[tuple[str, int, Any]] = set()
+        self.completed: set[tuple[str, int, Any]] = set()
         self.latest = clock.now()
         """The latest the wall clock ever showed."""
 
@@ -48,7 +51,7 @@ class World:
         return self.audit.before
 
     def sometimes(self, mark: str) -> None:
-        assert mark in MARKS | MARKS_TOGETHER, mark
+        assert mark in MARKS | MARKS_TOGETHER | MARKS_OF_COMPLETION, mark
         self.marks[mark] += 1
 
     def say(self, words: str) -> None:

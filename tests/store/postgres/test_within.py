@@ -101,7 +101,7 @@ def test_a_twin_that_is_rolled_back_was_none(shop: OnPostgres, other: Any) -> No
 
 def test_a_twin_that_stays_open_is_waited_for_so_long(shop: OnPostgres, other: Any) -> None:
     twin(shop, shop.connection)
-    impatient = Headrace(f"{shop.app.url}&unique_wait=0.2")
+    impatient = Headrace(shop.app.url.replace("unique_wait=30", "unique_wait=0.2"))
     call = impatient.task(name="confirm")(confirm).using
     other.execute("INSERT INTO purchase VALUES (1)")
     began = time.monotonic()
@@ -118,10 +118,13 @@ def test_a_twin_that_stays_open_is_waited_for_so_long(shop: OnPostgres, other: A
 
 def test_by_default_a_twin_is_waited_for_two_seconds(shop: OnPostgres, other: Any) -> None:
     twin(shop, shop.connection)
+    app = Headrace(shop.app.url.replace("&unique_wait=30", ""))
+    call = app.task(name="confirm")(confirm).using
     began = time.monotonic()
     with pytest.raises(UniqueBusy):
-        twin(shop, other)
+        call(unique=True, connection=other).enqueue(1)
     assert 2 <= time.monotonic() - began < 10
+    app.close()
 
 
 @pytest.mark.parametrize("wait", ["soon", "-1", "0", ""])
