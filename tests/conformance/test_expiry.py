@@ -280,6 +280,18 @@ def test_what_comes_after_it_fails_with_it(store: Store, clock: ManualClock) -> 
     assert states(store, "a", "b") == [State.READY, State.BLOCKED]
 
 
+@pytest.mark.needs(Facet.RELATIONS)
+def test_the_exchange_that_fails_it_tells_when_what_comes_after_it_is_due(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    put(store, "a", expires=Expiry(after=10))
+    put(store, "b", after=("a",), if_failed=IfFailed.RUN, delay=5_000)
+    clock.advance(11)
+    reply = worker.exchange(take=worker.asks(1))
+    assert not reply.leases
+    assert reply.next_due == clock.now() + 5_000
+
+
 @pytest.mark.needs(Facet.LANES)
 def test_its_lane_goes_on(store: Store, worker: Worker, clock: ManualClock) -> None:
     put(store, "a", lane=Lane("k", limit=1), expires=SOON)

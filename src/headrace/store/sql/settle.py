@@ -109,6 +109,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         leases = taking.take(tx, (session.seq, number, tx.now), take, names, special)
         if special.is_late(tx):  # what it has failed may concern others
             tx.come_again |= dependents.work_off(tx)
+            next_due = _next_due(tx)
         if tx.listened:
             work = WorkingSet(tx)
             for job in work.load(lease.ref for lease in leases):
