@@ -31,14 +31,16 @@ ACTS = (
     (jump, 1),
     (tie, 4),
     (govern, 1),
-    (complete, 2),
 )
+OF_TRANSACTIONS = ((complete, 2),)
+"""With a store that can take part in a transaction of its caller."""
 
 
 def play(world: World) -> None:
-    weights = [weight for _, weight in ACTS]
+    acts = ACTS + OF_TRANSACTIONS if world.transactional else ACTS
+    weights = [weight for _, weight in acts]
     while world.choose.step():
-        act, _ = ACTS[world.choose.weighted("act", weights)]
+        act, _ = acts[world.choose.weighted("act", weights)]
         act(world)
     world.choose = Replay([])  # from here on only the dullest choices: nothing goes wrong any more
     drain(world)

@@ -310,7 +310,7 @@ def test_another_database_is_refused(shop: OnPostgres) -> None:
     """Without the schema, and with one of the same name that belongs to another store."""
     name = f"elsewhere_{shop.schema}"
     shop.outside(f"CREATE DATABASE {name}")
-    url = shop.url.replace("/postgres?", f"/{name}?")
+    url = re.sub(r"(@[^/?]*/)[^?]*", rf"\g<1>{name}", shop.url)
     try:
         for schema_too in (False, True):
             if schema_too:
