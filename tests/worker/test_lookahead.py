@@ -59,6 +59,12 @@ def test_what_is_held_ready_doubles_when_it_runs_out_and_stays_when_it_does_not(
     assert grown == [4, 8, 8, 16]
 
 
+def test_a_job_that_takes_no_time_by_the_clock_took_some() -> None:
+    ahead = Lookahead(slots=4, batch=350)
+    ahead.ended(1, -0.0004, ran_out=True)
+    assert ahead.rate == 1_000
+
+
 def test_nothing_is_held_ready_behind_slow_jobs() -> None:
     ahead = Lookahead(slots=4, batch=350)
     assert settled(ahead, 10_000, 0.001) > 0

@@ -104,7 +104,7 @@ class Lookahead:
             self._jobs *= share
             self._seconds *= share
         self._jobs += jobs
-        self._seconds += max(seconds, 1e-6)
+        self._seconds += max(seconds, 0.001)  # what the clock of outcomes can tell apart
         self.calm = self.rate * self.trip <= CALM
         if ran_out:
             self._spare = max(2 * self._spare, self._slots)
