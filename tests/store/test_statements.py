@@ -132,3 +132,14 @@ def test_rows_have_names(file: Path) -> None:
     """`Transaction` is the one place where a column is a position."""
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"\]\[-?\d+\]|\brow\[|\brows\(.*\)\[|fetchall\(\)\[", text)
+
+
+def test_subqueries_have_names() -> None:
+    """PostgreSQL asks for them up to version 15."""
+    for name, text in of_postgres.WRITING.items():
+        for begin in re.finditer(r"\b(?:FROM|JOIN) \(\s*SELECT\b", text):
+            depth, at = 1, text.index("(", begin.start()) + 1
+            while depth:
+                depth += {"(": 1, ")": -1}.get(text[at], 0)
+                at += 1
+            assert re.match(r"\s+AS \w+", text[at:]), name

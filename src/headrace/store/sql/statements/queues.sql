@@ -22,7 +22,7 @@ DELETE FROM control WHERE queue = ?1
 SELECT count(*) FROM (
     SELECT 1 FROM session CROSS JOIN job INDEXED BY job_held ON job.session = session.seq AND job.state = {RUNNING} AND job.queue = ?1
     WHERE session.closed IS NULL LIMIT ?2
-)
+) AS found
 
 -- name: queue_running_some
 -- Some of the jobs of a queue that run, and their workers.

@@ -131,7 +131,7 @@ SELECT job FROM above LIMIT ?2
 
 -- name: edges_above
 -- For how many others do these jobs wait, up to a number?
-SELECT count(*) FROM (SELECT 1 FROM edge WHERE child IN (SELECT value FROM json_each(?1)) LIMIT ?2)
+SELECT count(*) FROM (SELECT 1 FROM edge WHERE child IN (SELECT value FROM json_each(?1)) LIMIT ?2) AS found
 
 -- name: edges_down
 -- Some of the edges of jobs that have ended, in the order of their ends.
