@@ -6,23 +6,34 @@ import click
 
 from headrace.cli.options import existing_app, json_option, store_options
 from headrace.cli.output import show_json
-from headrace.ops.act import migrate
+from headrace.ops.act import migrate, schema_text
 from headrace.store.urls import file_of, shown_url
 
 
 @click.command("migrate")
 @store_options
 @json_option
-def migrate_command(store: str | None, app_path: str | None, as_json: bool) -> None:
+@click.option(
+    "--sql", "as_sql", is_flag=True, help="Print the SQL that creates a PostgreSQL schema, and change nothing."
+)
+def migrate_command(store: str | None, app_path: str | None, as_json: bool, as_sql: bool) -> None:
     """Bring a store to the format of this version.
 
     On Redis, stop all workers first. Nothing else can use the namespace meanwhile; if this is killed, run it again. A
-    SQLite file is brought up to date when it is opened. The formats of dialects are not headrace's to change.
+    SQLite file and a PostgreSQL schema are brought up to date when they are opened. The formats of dialects are not
+    headrace's to change.
 
     \b
     Example:
       headrace migrate --store 'redis://localhost:6379/0?ns=shop'
     """
+    if as_sql:
+        from headrace.app import Headrace
+        from headrace.loading import load_app
+
+        url = load_app(app_path).url if app_path and not store else Headrace(store).url
+        click.echo(f"BEGIN;\n{schema_text(url)}\nCOMMIT;")
+        return
     with existing_app(store, app_path) as app:
         migrated = migrate(app)
         shown, in_file = shown_url(app.url), file_of(app.url) is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.errors import StillNeeded
+from headrace.errors import ConfigurationError, StillNeeded
 from headrace.ops.forms import forms
 from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
@@ -319,3 +319,12 @@ def migrate_course(app: Headrace) -> Course[bool]:
 
 
 migrate, amigrate = forms(migrate_course)
+
+
+def schema_text(url: str) -> str:
+    """The SQL that creates the schema of a store, which need not be there."""
+    if url.partition(":")[0] not in ("postgresql", "postgres"):
+        raise ConfigurationError("Only PostgreSQL has a schema to print: other stores need no preparation.")
+    from headrace.store.postgres.opening import text_at  # noqa: PLC0415  (its driver is an extra)
+
+    return text_at(url)

@@ -13,7 +13,10 @@ from headrace.errors import ConfigurationError, HeadraceError
 from headrace.store.contract import Store
 from headrace.values.clock import Clock
 
-EXAMPLES = "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path) or redis://host:6379/0"
+EXAMPLES = (
+    "sqlite:///jobs.db (a file beside you), sqlite:////var/lib/jobs.db (an absolute path), redis://host:6379/0 or "
+    "postgresql://host/db"
+)
 SCHEMES = {
     "sqlite": "headrace.store.sqlite.store:SqliteStore",
     "redis": "headrace.store.redis.store:RedisStore",

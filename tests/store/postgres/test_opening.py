@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 import headrace
+from headrace.cli.migrate import migrate_command
 from headrace.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
+from headrace.ops.act import schema_text
 from headrace.store.postgres import opening
 
 from . import servers
@@ -117,3 +120,18 @@ def test_what_postgresql_adds_is_small() -> None:
     folder = Path(headrace.__file__).parent / "store" / "postgres"
     files = [file for kind in ("*.py", "*.sql") for file in folder.rglob(kind)]
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) <= 2_500
+
+
+def test_the_command_line_prints_the_schema_and_connects_to_nothing() -> None:
+    shown = CliRunner().invoke(
+        migrate_command, ["--sql", "--store", "postgresql://nobody@/db?host=/nowhere&schema=shop"]
+    )
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith('BEGIN;\nCREATE SCHEMA IF NOT EXISTS "shop";')
+    assert 'CREATE OR REPLACE FUNCTION "shop".put_one' in shown.output
+    assert shown.output.endswith("COMMIT;\n")
+
+
+def test_other_stores_have_no_schema_to_print() -> None:
+    with pytest.raises(headrace.ConfigurationError, match="Only PostgreSQL has a schema to print"):
+        schema_text("redis://localhost")

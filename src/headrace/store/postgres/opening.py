@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
+from headrace.store.postgres.address import parse
 from headrace.store.postgres.database import Connection, Database
 from headrace.store.postgres.statements import MIGRATION, SCHEMA, SCHEMA_VERSION
 
@@ -16,6 +17,11 @@ def text_of_schema(database: Database) -> str:
     """All that creates the schema, for `headrace migrate --sql`."""
     head = f"CREATE SCHEMA IF NOT EXISTS {database.quoted};\nSET LOCAL search_path = {database.quoted}, pg_temp;\n"
     return head + SCHEMA.replace("{SCHEMA}", database.quoted).replace("{KEY}", str(database.key))
+
+
+def text_at(url: str) -> str:
+    """The same, of the schema that a URL names. Connects to nothing."""
+    return text_of_schema(Database(parse(url), None))
 
 
 def migrate(database: Database) -> bool:

@@ -32,23 +32,11 @@ NOT_HERE = "HR003"
 WORKER, CLIENT, SUBSCRIBER = range(3)
 """`waiter.kind`."""
 _CONSTANTS = {
-    **vars(codes),
-    "SCHEMA_VERSION": SCHEMA_VERSION,
-    "PUTS": PUTS,
-    "WORKER": WORKER,
-    "CLIENT": CLIENT,
-    "SUBSCRIBER": SUBSCRIBER,
-    "EVERYONE": EVERYONE,
-    "INLINE": INLINE,
-    "LONGEST_NAME": LONGEST,
-    "UNIQUE_WAIT": UNIQUE_WAIT,
-    "DUE_AT_ONCE": DUE_AT_ONCE,
-    "OK": f"{Verdict.OK:02x}",
-    "NOT_PLAIN": NOT_PLAIN,
-    "NOT_HERE": NOT_HERE,
-    "SCHEMA": "{SCHEMA}",  # these two are the store's own
-    "KEY": "{KEY}",
-}
+    **vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "PUTS": PUTS, "WORKER": WORKER, "CLIENT": CLIENT,
+    "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
+    "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
+    "NOT_HERE": NOT_HERE, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # the last two are each store's own
+}  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (
     # A subquery that locks might be run more than once by a join; an array is made once.
