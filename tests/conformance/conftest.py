@@ -13,6 +13,7 @@ from headrace.values.clock import Clock, ManualClock
 
 from .helpers import Worker
 from .stores import STORES, Entry
+from .traits import Difference
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,16 +31,20 @@ def needs(item: pytest.Item | pytest.Function) -> set[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases that need more than the store has, and mark what differs there."""
+    """Leave out cases that need more than the store has, and mark what differs there.
+
+    A wire differs in the same way on every server: what differs runs on the first one only.
+    """
     left_out, kept = [], []
     for item in items:
         entry = entry_of(item)
-        if entry is not None and not needs(item) <= entry.claims:
+        difference = None if entry is None else difference_of(item, entry)
+        if entry is not None and (not needs(item) <= entry.claims or (difference and "@" in entry.name)):
             left_out.append(item)
             continue
         kept.append(item)
-        if entry is not None:
-            mark_difference(item, entry)
+        if entry is not None and difference is not None:
+            mark(item, entry, difference)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
 
@@ -49,19 +54,20 @@ def entry_of(item: pytest.Item) -> Entry | None:
     return found if isinstance(found, Entry) else None
 
 
-def mark_difference(item: Any, entry: Entry) -> None:
-    """A test that begins to pass fails: it differs no longer."""
+def difference_of(item: Any, entry: Entry) -> Difference | None:
     rest = "-".join(part for part in item.callspec.id.split("-") if part != entry.name)
     witnessed = [marker.args[0] for marker in item.iter_markers("needs") if marker.kwargs.get("witness")]
-    found = entry.difference(item.originalname + (f"[{rest}]" if len(item.callspec.params) > 1 else ""), witnessed)
-    if found is None:
-        return
+    return entry.difference(item.originalname + (f"[{rest}]" if len(item.callspec.params) > 1 else ""), witnessed)
+
+
+def mark(item: pytest.Item, entry: Entry, found: Difference) -> None:
+    """A test that begins to pass fails: it differs no longer."""
     if found.refused is not None:
         item.add_marker(pytest.mark.refused(Unsupported, re.escape(entry.refuses[found.refused])))
     elif found.says is not None:
         item.add_marker(pytest.mark.refused(found.raises, found.says))
     else:
-        reason = f"docs/dialects/{entry.name.partition('@')[0]}.md: {found.row}"
+        reason = f"docs/dialects/{entry.name}.md: {found.row}"
         item.add_marker(pytest.mark.xfail(strict=True, raises=found.raises, reason=reason))
 
 
