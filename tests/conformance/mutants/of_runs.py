@@ -273,3 +273,20 @@ class IgnoresPriorities(Model):
 class StartsRoundRobinAgainForSpares(Model):
     def _order(self, queues: list[str], turn: int, spare: bool) -> list[str]:
         return queues if spare else super()._order(queues, turn, spare)
+
+
+# -- expiry --
+
+
+@mutant
+class ExpiresAMillisecondEarly(Model):
+    def _has_expired(self, job: Job) -> bool:
+        return super()._has_expired(job) or (job.state is State.READY and job.expires_at == self.clock.now())
+
+
+@mutant
+class CountsADurationFromThePut(Model):
+    def _expect_start(self, job: Job) -> None:
+        super()._expect_start(job)
+        if job.expires_at is not None and job.expires.after is not None:
+            job.expires_at = job.created + job.expires.after
