@@ -114,6 +114,25 @@ def test_a_sleeping_worker_is_woken_by_the_commit(shop: OnSqlite) -> None:
         waiter.close()
 
 
+class Traced(apsw.Connection):
+    traces = 0
+
+    def trace_v2(self, mask: int, *args: Any, **options: Any) -> None:
+        self.traces += bool(mask)
+        super().trace_v2(mask, *args, **options)
+
+
+def test_a_transaction_is_watched_once_however_many_jobs_it_enqueues(shop: OnSqlite) -> None:
+    connection = Traced(shop.path)
+    for transactions in (1, 2):
+        with connection:
+            for number in range(20):
+                shop.confirm.using(connection=connection).enqueue(number)
+        assert connection.traces == transactions
+    connection.close()
+    assert len(shop.states()) == 40
+
+
 DIES = """
 import apsw, os, signal, sys
 from headrace import Headrace

@@ -6,11 +6,11 @@ woken when the caller's transaction has ended. A wake-up that is lost waits for 
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -125,7 +125,9 @@ def _keep_hold(path: str) -> None:
         raise StoreReplaced(REPLACED.format(path))
 
 
-_numbers = itertools.count()
+_acts: WeakKeyDictionary[apsw.Connection, list[Callable[[], None]]] = WeakKeyDictionary()
+"""What is to be done when the transaction of a connection has ended."""
+_KEY = "headrace"
 
 
 def when_ended(connection: apsw.Connection, act: Callable[[], None]) -> None:
@@ -134,11 +136,15 @@ def when_ended(connection: apsw.Connection, act: Callable[[], None]) -> None:
     SQLite's commit hook comes before the commit, when others see nothing yet. The end of a statement after which no
     transaction is open comes after it. A rollback is an end as well: then there is nothing to see, and no harm done.
     """
-    key = f"headrace {next(_numbers)}"
+    acts = _acts.setdefault(connection, [])
+    acts.append(act)
+    if len(acts) == 1:
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, _look, id=_KEY)
 
-    def look(event: dict[str, Any]) -> None:
-        if not event["connection"].in_transaction:
-            event["connection"].trace_v2(0, None, id=key)
+
+def _look(event: dict[str, Any]) -> None:
+    connection = event["connection"]
+    if not connection.in_transaction:
+        connection.trace_v2(0, None, id=_KEY)
+        for act in _acts.pop(connection, ()):
             act()
-
-    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, look, id=key)
