@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -75,8 +76,8 @@ def test_a_step_that_fails_says_what_is_there(private: Callable[..., Server]) ->
         calls = [double.call(number) for number in range(1_500)]
         put = app._put
 
-        def put_and_fill(jobs: list[NewJob]) -> object:
-            puts = put(jobs)
+        def put_and_fill(jobs: list[NewJob], connection: Any) -> object:
+            puts = put(jobs, connection)
             server.command("CONFIG", "SET", "maxmemory", "1")
             return puts
 
