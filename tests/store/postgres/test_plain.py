@@ -1,0 +1,80 @@
+"""Plain jobs take one round trip, and no lock of the rules."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from headrace.records import Lane
+from headrace.store.postgres.statements import RULES
+
+from .scenes import Session, connect, jobs
+
+if TYPE_CHECKING:
+    from headrace.store.postgres.store import PostgresStore
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that are sent, each in a round trip."""
+    found: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def counted(self: psycopg.Connection[Any], query: Any, *values: Any, **options: Any) -> Any:
+        found.append(str(query))
+        return execute(self, query, *values, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", counted)
+    return found
+
+
+def test_a_put_is_one_round_trip(store: PostgresStore, sent: list[str]) -> None:
+    store.run(store.put(jobs()))
+    store.run(store.put(jobs(1_000)))
+    assert ["put_one" in sent[0], "put_plain" in sent[1], len(sent)] == [True, True, 2]
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_settle_and_take_is_one_round_trip(store: PostgresStore, sent: list[str], size: int) -> None:
+    store.run(store.put(jobs(2 * size)))
+    session = Session(store)
+    leases = session.take(size)
+    sent.clear()
+    assert len(session.settle(*leases, slots=size)) == size
+    assert len(sent) == 1
+
+
+def test_plain_jobs_do_not_wait_for_the_rules(store: PostgresStore) -> None:
+    session = Session(store)
+    with closing(connect(store)) as stranger:
+        stranger.execute("BEGIN")
+        stranger.execute(f"SELECT {store.database.lock(RULES)}")
+        store.run(store.put(jobs(3)))
+        store.run(store.put(jobs(1, delay=3_600_000)))
+        leases = session.take(2)
+        assert len(session.settle(*leases, slots=5)) == 1
+        stranger.execute("ROLLBACK")
+
+
+def test_an_idle_exchange_writes_nothing(store: PostgresStore) -> None:
+    session = Session(store)
+    with closing(connect(store)) as stranger:
+        row = "SELECT xmin::text, number FROM session"
+        before = stranger.execute(row).fetchall()
+        for _ in range(3):
+            assert session.take() == []
+        assert stranger.execute(row).fetchall() == before
+    store.run(store.put(jobs()))
+    assert len(session.take()) == 1
+
+
+def test_a_lane_elsewhere_is_no_reason_for_the_rules(store: PostgresStore, sent: list[str]) -> None:
+    store.run(store.put(jobs(1, queue="lanes", lane=Lane("a", limit=1))))
+    store.run(store.put(jobs(2)))
+    session = Session(store)
+    sent.clear()
+    assert len(session.take(2)) == 2
+    assert len(sent) == 1
