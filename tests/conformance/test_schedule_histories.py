@@ -57,7 +57,7 @@ class Twins:
     def take(self) -> None:
         turns = [worker.exchange(take=worker.asks(2)) for worker in self.workers]
         pairs = list(zip(*(turn.leases for turn in turns), strict=True))
-        assert [(a.id, a.tick, a.data) for a, _ in pairs] == [(b.id, b.tick, b.data) for _, b in pairs]
+        assert [(a.id, a.extras.tick, a.data) for a, _ in pairs] == [(b.id, b.extras.tick, b.data) for _, b in pairs]
         assert turns[0].next_tick == turns[1].next_tick
         self.leases += pairs
 

@@ -118,7 +118,15 @@ class LaneRows:
         self._load_laned(job.seq for job in jobs)
         places = [(job.queue, self._laned[job.seq].key) for job in jobs]
         self.find_all(places)
-        self.load_lines(places, {job.seq for job in jobs}, most or 1 + max(Counter(places).values()))
+        moving = {job.seq for job in jobs}
+        if most is None:
+            self.load_lines(places, moving, 1 + max(Counter(places).values()))
+        else:  # they start: none follows where a limit allows one more
+            self.load_lines([place for place in places if not self._is_full_with_one_more(place)], moving, most)
+
+    def _is_full_with_one_more(self, place: tuple[str, str]) -> bool:
+        lane = self._lanes[place]
+        return lane is not None and lane.limit is not None and lane.running + 1 >= lane.limit
 
     def load_lines(self, places: Iterable[tuple[str, str]], moving: Collection[int], most: int) -> None:
         """Of lanes that are here, so many next in line, and the starts that decide about them.
