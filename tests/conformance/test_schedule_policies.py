@@ -86,7 +86,7 @@ def test_overlap_queue(store: Store, worker: Worker, clock: ManualClock) -> None
     assert worker.take(5) == []
     worker.settle(first, Kind.FAILED)  # an end is an end
     second = worker.take_one()
-    assert (second.id, second.tick) == (waiting.id, NOON + MINUTE)
+    assert (second.id, second.extras.tick) == (waiting.id, NOON + MINUTE)
     clock.advance(MINUTE)
     tick_all(store)
     assert [job.state for job in jobs(store)] == [State.FAILED, State.RUNNING, State.BLOCKED]
