@@ -15,6 +15,7 @@ import redis
 from redis.crc import key_slot
 
 from conformance.helpers import Worker, exists, new, outcome, put
+from conformance.stores import STORES, Entry
 from conformance.test_core import *  # noqa: F403  (that is the point)
 from headrace import Headrace
 from headrace.errors import StoreUnavailable
@@ -86,6 +87,11 @@ def clock() -> ManualClock:
 def store(nodes: list[Server], clock: ManualClock) -> Iterator[RedisStore]:
     with closing(RedisStore(cluster_url(nodes), clock=clock)) as store:
         yield store
+
+
+@pytest.fixture
+def entry() -> Entry:
+    return next(entry for entry in STORES if entry.name == "redis")
 
 
 @pytest.fixture
