@@ -1,4 +1,4 @@
-"""headrace on Redis, with the defaults that a user gets."""
+"""headrace on Redis or PostgreSQL, with the defaults that a user gets."""
 
 from __future__ import annotations
 
@@ -48,8 +48,12 @@ def enqueue(task: str, argument: Any) -> None:
 
 
 def enqueue_many(task: str, arguments: list[Any]) -> None:
-    call = TASKS[task].call
-    app.enqueue_many([call(argument) for argument in arguments])
+    """By a task, or no-op jobs in a hundred lanes."""
+    if task == "lanes":
+        app.enqueue_many([noop.using(lane=f"lane {number % 100}", limit=10).call(number) for number in arguments])
+    else:
+        call = TASKS[task].call
+        app.enqueue_many([call(argument) for argument in arguments])
 
 
 def settled() -> int:
