@@ -10,11 +10,24 @@ from typing import Any
 from bench.peers import witness
 from headrace import Headrace
 from headrace.records import State
+from headrace.store.sql.codes import DONE
 
 REQUIREMENTS: list[str] = []
 PACKAGES = ["redis"]
 PACE = 40_000
 SETTINGS = "`headrace worker --processes 2` (one for latency), and the defaults"
+
+ON_POSTGRES = os.environ["BENCH_URL"].startswith("postgresql:")
+COUNT_SETTLINGS = f"""
+CREATE TABLE headrace.settling (seq bigint NOT NULL);
+CREATE FUNCTION headrace.count_settling() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO headrace.settling (seq) VALUES (new.seq);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER settled AFTER UPDATE OF state ON headrace.job FOR EACH ROW WHEN (new.state = {DONE})
+EXECUTE FUNCTION headrace.count_settling();
+"""
 
 app = Headrace(os.environ["BENCH_URL"])
 
@@ -41,6 +54,16 @@ TASKS = {"noop": noop, "stamp": stamp, "slow": slow}
 
 def prepare() -> None:
     app.store.run(app.store.counts())
+    if ON_POSTGRES and os.environ["BENCH_PURPOSE"] == "crash":
+        _query(COUNT_SETTLINGS)
+
+
+def _query(statement: str) -> Any:
+    import psycopg
+
+    with psycopg.connect(os.environ["BENCH_URL"], autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else None
 
 
 def enqueue(task: str, argument: Any) -> None:
@@ -57,7 +80,12 @@ def enqueue_many(task: str, arguments: list[Any]) -> None:
 
 
 def settled() -> int:
-    """How many jobs are done by the store's own count, which every settling raises by one."""
+    """How many times a job was settled as done.
+
+    On Redis by the store's own count, which every settling raises by one. PostgreSQL counts rows: there a trigger does.
+    """
+    if ON_POSTGRES:
+        return int(_query("SELECT count(*) FROM headrace.settling")[0][0])
     return sum(counts.by_state.get(State.DONE, 0) for counts in app.store.run(app.store.counts()))
 
 
