@@ -61,6 +61,8 @@ class Database:
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
+        self._calls: dict[str, str] = {}
+        """The statement that calls a function, by its name."""
         here = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings().items())
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         facts = (
@@ -129,10 +131,11 @@ class Database:
         raise AssertionError
 
     def _give_back(self, connection: Connection) -> None:
-        if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        state = connection.pgconn
+        if state.transaction_status != pq.TransactionStatus.IDLE:
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
-        if self._closed or connection.broken or connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        if self._closed or connection.broken or state.transaction_status != pq.TransactionStatus.IDLE:
             connection.close()
         else:
             self._idle.append(connection)
@@ -209,8 +212,11 @@ class Database:
 
     def function(self, name: str, values: tuple[Any, ...]) -> list[Any]:
         """Call a function of the schema, in a transaction of its own: its rows."""
-        marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-        statement = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
+        statement = self._calls.get(name)
+        if statement is None:
+            marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
+            statement = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
+            self._calls[name] = statement
         return self.repeat(
             lambda: self.borrow(lambda connection: connection.execute(statement, values, binary=True).fetchall())
         )
