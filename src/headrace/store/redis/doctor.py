@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 
 from redis import exceptions as wire
 
+from headrace.store import clocks
 from headrace.store.contract import Durability
 from headrace.store.redis.driver import Driver
 from headrace.store.redis.operation import Reply
 from headrace.store.redis.troubles import BROKEN, Replica
 
 _NAMES = ("appendonly", "appendfsync", "maxmemory", "maxmemory-policy")
-CLOCKS_DIFFER = 2.0
-"""Seconds by which two clocks may differ before we say so."""
 NEARLY_FULL = 0.9
 """The share of its memory that a server may use before we say so."""
 
@@ -104,11 +103,7 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
         )
     if not settings.config and settings.info:
         found.append("This user may not run CONFIG GET: eviction and durability were judged from INFO alone.")
-    if abs(settings.ahead) > CLOCKS_DIFFER:
-        found.append(
-            f"The server's clock is {abs(settings.ahead):,.0f} s {'ahead of' if settings.ahead > 0 else 'behind'} this "
-            "machine's: jobs run by the server's. Set both with NTP."
-        )
+    found += clocks.advice(settings.ahead)
     if settings.deaf:
         found.append(
             "This user may not publish and subscribe: workers ask for work once a second instead of being config. "
@@ -164,8 +159,7 @@ def _ahead(driver: Driver) -> float:
     after = time.time()
     if answer is None:
         return 0.0
-    server = int(answer[0]) + int(answer[1]) / 1e6
-    return max(0.0, server - after) if server > after else min(0.0, server - before)
+    return clocks.ahead(int(answer[0]) + int(answer[1]) / 1e6, before, after)
 
 
 def _text(value: bytes | str) -> str:
