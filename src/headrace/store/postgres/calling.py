@@ -136,6 +136,8 @@ def _spelled(connection: Any, call: Call) -> str:
 def _sqlalchemy(connection: Any, call: Call) -> str:
     import sqlalchemy  # noqa: PLC0415  (it is loaded, as there is a connection of it)
 
+    if hasattr(connection, "get_bind"):  # a session
+        connection = connection.connection()
     statement = sqlalchemy.text(call.text(":document"))
     if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
         return str(connection.execute(statement, {"document": call.document}).scalar_one())
@@ -143,18 +145,8 @@ def _sqlalchemy(connection: Any, call: Call) -> str:
         return str(connection.execute(statement, {"document": call.document}).scalar_one())
 
 
-def _sqlalchemy_session(session: Any, call: Call) -> str:
-    return _sqlalchemy(session.connection(), call)
-
-
 async def _sqlalchemy_async(connection: Any, call: Call) -> str:
-    answer: str = await connection.run_sync(_sqlalchemy, call)
-    return answer
-
-
-async def _sqlalchemy_async_session(session: Any, call: Call) -> str:
-    answer: str = await session.run_sync(_sqlalchemy_session, call)
-    return answer
+    return str(await connection.run_sync(_sqlalchemy, call))
 
 
 # -- Django, asyncpg -----------------------------------------------------------------------------------
@@ -183,13 +175,13 @@ async def _asyncpg(connection: Any, call: Call) -> str:
 _SYNC: dict[str, Callable[[Any, Call], str]] = {
     "psycopg": _psycopg,
     "sqlalchemy": _sqlalchemy,
-    "sqlalchemy session": _sqlalchemy_session,
+    "sqlalchemy session": _sqlalchemy,
     "django": _django,
 }
 _ASYNC: dict[str, Callable[[Any, Call], Awaitable[str]]] = {
     "psycopg async": _psycopg_async,
     "sqlalchemy async": _sqlalchemy_async,
-    "sqlalchemy async session": _sqlalchemy_async_session,
+    "sqlalchemy async session": _sqlalchemy_async,
     "asyncpg": _asyncpg,
 }
 

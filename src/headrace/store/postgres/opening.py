@@ -8,9 +8,7 @@ from headrace.store.postgres.database import Connection, Database
 from headrace.store.postgres.statements import MIGRATION, SCHEMA, SCHEMA_VERSION
 
 OLDEST_SERVER = 150_000
-_VERSION = """
-SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.meta') IS NOT NULL, to_regclass($1 || '.job') IS NOT NULL
-"""
+_VERSION = "SELECT to_regclass($1 || '.meta') IS NOT NULL, to_regclass($1 || '.job') IS NOT NULL"
 
 
 def text_of_schema(database: Database) -> str:
@@ -56,7 +54,7 @@ def _version(database: Database, connection: Connection) -> int:
     """0 if there is nothing of ours."""
     row = connection.execute(_VERSION, (database.quoted,)).fetchone()
     assert row is not None
-    _, ours, other = row
+    ours, other = row
     if not ours:
         if other:
             raise StoreCorrupt(

@@ -89,7 +89,8 @@ class Listener:
                 if connection is not None:
                     self.connection, self.pid = None, 0
                     connection.close()
-                    self._stir_all()
+                    for waiter in list(self._waiters.values()):
+                        waiter.wake()
                 readable([self._stop.reader], pause)
                 pause = min(2 * pause, LONGEST)
 
@@ -99,10 +100,6 @@ class Listener:
                 if any_fits(sleeper.queues, words):
                     sleeper.wake()
         elif (waiter := self._waiters.get(int(words))) is not None:
-            waiter.wake()
-
-    def _stir_all(self) -> None:
-        for waiter in list(self._waiters.values()):
             waiter.wake()
 
     def close(self) -> None:

@@ -16,14 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from headrace.errors import (
-    ConfigurationError,
-    HeadraceError,
-    StoreError,
-    StoreReadOnly,
-    StoreUnavailable,
-    UniqueBusy,
-)
+from headrace.errors import ConfigurationError, HeadraceError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
 from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Operation
@@ -69,11 +62,8 @@ class Within(Operation[T], Generic[T]):
         before: Callable[[Transaction], None] | None = None,
     ) -> None:
         check(connection)
-        self.connection = connection
-        self.function = function
-        self.document = document
-        self.answer = answer
-        self.before = before
+        self.connection, self.function, self.document = connection, function, document
+        self.answer, self.before = answer, before
 
     def call(self, schema: str, **more: object) -> Call:
         """The call, in a schema (in quotes), with what the store adds to the document."""

@@ -26,15 +26,10 @@ BEGIN
             SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
         END LOOP;
     END IF;
-    IF cardinality(_ended) > 0 THEN
+    IF cardinality(_ended) > 0 OR _happened <> 0 THEN
         WITH told AS (
-            UPDATE {SCHEMA}.waiter SET armed = FALSE WHERE armed AND kind = {CLIENT} AND job = ANY (_ended) RETURNING channel, id
-        )
-        SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
-    END IF;
-    IF _happened <> 0 THEN
-        WITH told AS (
-            UPDATE {SCHEMA}.waiter SET armed = FALSE WHERE armed AND kind = {SUBSCRIBER} RETURNING channel, id
+            UPDATE {SCHEMA}.waiter SET armed = FALSE
+            WHERE armed AND (kind = {CLIENT} AND job = ANY (_ended) OR kind = {SUBSCRIBER} AND _happened <> 0) RETURNING channel, id
         )
         SELECT count(pg_notify(channel, id::text)) FROM told INTO woken;
     END IF;
@@ -55,9 +50,7 @@ BEGIN
 END $$;
 
 -- A waiter is gone, or was left behind by a process that died.
-CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiter(_id bigint) RETURNS void LANGUAGE sql AS $$
-    DELETE FROM {SCHEMA}.waiter WHERE id = _id;
-$$;
+CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiter(_id bigint) RETURNS void LANGUAGE sql AS $$ DELETE FROM {SCHEMA}.waiter WHERE id = _id $$;
 CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiters() RETURNS boolean LANGUAGE sql AS $$
     DELETE FROM {SCHEMA}.waiter WHERE pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity));
     SELECT EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {WORKER} AND NOT is_full);
@@ -79,10 +72,8 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.put_plain(
 ) RETURNS void LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE names text[]; workers bigint[];
 BEGIN
-    IF _now IS NULL THEN
-        _now := extract(epoch FROM clock_timestamp()) * 1000;
-        _steady := _now;
-    END IF;
+    _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
+    _steady := coalesce(_steady, _now);
     INSERT INTO {SCHEMA}.job (
         id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
     )
@@ -111,10 +102,8 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.put_one(
     _delay bigint, _now bigint, _steady bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF _now IS NULL THEN
-        _now := extract(epoch FROM clock_timestamp()) * 1000;
-        _steady := _now;
-    END IF;
+    _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
+    _steady := coalesce(_steady, _now);
     _run_at := coalesce(_run_at, _now + _delay);
     INSERT INTO {SCHEMA}.job (
         id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
@@ -127,9 +116,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
     IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
-        PERFORM {SCHEMA}.wake(
-            ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0
-        );
+        PERFORM {SCHEMA}.wake(ARRAY[_queue], ARRAY[CASE WHEN _run_at > _now THEN {EVERYONE} ELSE 1 END], '{}', 0, 0);
     END IF;
 END $$;
 
@@ -146,21 +133,12 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own record;
-    name text;
-    ids text[];
-    taken bigint := 0;
-    moved bigint;
-    share bigint;
-    first_due bigint;
-    next_tick bigint;
-    settles bigint := cardinality(_refs);
+    own record; name text; ids text[]; moved bigint; share bigint; first_due bigint; next_tick bigint;
+    taken bigint := 0; settles bigint := cardinality(_refs);
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
-    IF _now IS NULL THEN
-        _now := extract(epoch FROM clock_timestamp()) * 1000;
-        _steady := _now;
-    END IF;
+    _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
+    _steady := coalesce(_steady, _now);
     IF EXISTS (SELECT 1 FROM {SCHEMA}.ended) OR EXISTS (SELECT 1 FROM {SCHEMA}.control)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.arrival) OR EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
@@ -172,9 +150,7 @@ BEGIN
     IF first_due <= _now AND EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now) THEN
         RETURN;
     END IF;
-    next_tick := (
-        SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1
-    );
+    next_tick := (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1);
     SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE id = _session INTO own;
     IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR _number <= _unrecorded THEN
         RETURN;

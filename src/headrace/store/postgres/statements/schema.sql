@@ -2,7 +2,8 @@
 
 CREATE TABLE meta (
     one integer PRIMARY KEY CHECK (one = 1),
-    version integer NOT NULL
+    version integer NOT NULL,
+    place text NOT NULL DEFAULT gen_random_uuid()::text  -- by which a caller's connection is known to lead here
 );
 INSERT INTO meta (one, version) VALUES (1, {SCHEMA_VERSION});
 
@@ -33,67 +34,40 @@ CREATE TRIGGER tag_counted AFTER INSERT OR DELETE ON tag FOR EACH ROW EXECUTE FU
 
 -- Events are numbered by a row, not by a sequence: a transaction that is rolled back leaves no gap, and as all of them have the
 -- rules' lock, the order of numbers is that of commits.
-CREATE TABLE event_counter (
-    one integer PRIMARY KEY CHECK (one = 1),
-    newest bigint NOT NULL
-) WITH (fillfactor = 10);
+CREATE TABLE event_counter (one integer PRIMARY KEY CHECK (one = 1), newest bigint NOT NULL) WITH (fillfactor = 10);
 
 -- When a process last began to sweep, on the steady clock; 0: there is more to sweep.
-CREATE TABLE upkeep (
-    one integer PRIMARY KEY CHECK (one = 1),
-    swept bigint NOT NULL
-) WITH (fillfactor = 10);
+CREATE TABLE upkeep (one integer PRIMARY KEY CHECK (one = 1), swept bigint NOT NULL) WITH (fillfactor = 10);
 
 -- Waiters: workers (kind {WORKER}), clients that wait for the end of a job (kind {CLIENT}) and subscribers to events (kind {SUBSCRIBER}). One
 -- that is armed sleeps, and is woken through its channel. Nothing of it survives a crash of the server, nor need it.
 CREATE UNLOGGED TABLE waiter (
-    id bigint PRIMARY KEY,
-    channel text NOT NULL,
+    id bigint PRIMARY KEY, channel text NOT NULL, kind bigint NOT NULL, armed boolean NOT NULL,
     pid bigint NOT NULL,             -- the server process of the connection that listens
-    kind bigint NOT NULL,
-    armed boolean NOT NULL,
     is_full boolean NOT NULL,        -- it can take no more, and is woken only when a job is to stop
     stops bigint NOT NULL,           -- how often running jobs were to stop since it came
-    queues text[] COLLATE "C" NOT NULL,
-    patterns text[] COLLATE "C" NOT NULL,
-    job text COLLATE "C"
+    queues text[] COLLATE "C" NOT NULL, patterns text[] COLLATE "C" NOT NULL, job text COLLATE "C"
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- For people: read-only by nature, stable across versions of the schema.
 CREATE VIEW jobs AS
 SELECT
-    job.id,
-    job.task,
-    job.queue,
+    job.id, job.task, job.queue,
     CASE job.state
         WHEN {SCHEDULED} THEN 'scheduled' WHEN {READY} THEN 'ready' WHEN {RUNNING} THEN 'running'
         WHEN {BLOCKED} THEN 'blocked' WHEN {DONE} THEN 'done' WHEN {FAILED} THEN 'failed' ELSE 'cancelled'
     END AS state,
-    job.priority,
-    to_timestamp(job.created / 1000.0) AS created,
-    to_timestamp(job.due / 1000.0) AS due,
-    to_timestamp(job.started / 1000.0) AS started,
-    to_timestamp(job.finished / 1000.0) AS finished,
-    job.attempts,
-    job.crashes,
-    session.name AS worker,
-    job.failure AS failure_group,
+    job.priority, to_timestamp(job.created / 1000.0) AS created, to_timestamp(job.due / 1000.0) AS due,
+    to_timestamp(job.started / 1000.0) AS started, to_timestamp(job.finished / 1000.0) AS finished,
+    job.attempts, job.crashes, session.name AS worker, job.failure AS failure_group,
     convert_from(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = {BODY}), job.body), 'UTF8') AS arguments,
     convert_from(coalesce((SELECT bytes FROM blob WHERE blob.job = job.seq AND kind = {RESULT}), job.result), 'UTF8') AS result,
-    convert_from(job.error, 'UTF8') AS error,
-    convert_from(job.data, 'UTF8') AS data
-FROM job
-LEFT JOIN session ON session.seq = job.session;
+    convert_from(job.error, 'UTF8') AS error, convert_from(job.data, 'UTF8') AS data
+FROM job LEFT JOIN session ON session.seq = job.session;
 
 CREATE VIEW schedules AS
 SELECT
-    name,
-    definition.json ->> 'rule' AS rule,
-    definition.json ->> 'task' AS task,
-    definition.json ->> 'queue' AS queue,
-    to_timestamp(next / 1000.0) AS next,
-    to_timestamp(last_tick / 1000.0) AS last_tick,
-    runs,
-    paused,
+    name, definition.json ->> 'rule' AS rule, definition.json ->> 'task' AS task, definition.json ->> 'queue' AS queue,
+    to_timestamp(next / 1000.0) AS next, to_timestamp(last_tick / 1000.0) AS last_tick, runs, paused,
     definition.json ->> 'declared_by' AS declared_by
 FROM schedule, LATERAL (SELECT convert_from(schedule.definition, 'UTF8')::jsonb AS json) AS definition;
