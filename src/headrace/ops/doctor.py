@@ -42,6 +42,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     log_bytes: int | UnsetType = UNSET
     schema_version: int | UnsetType = UNSET
     sqlite_version: str | UnsetType = UNSET
+    server_version: str | UnsetType = UNSET
+    """Of a store on a server of a database."""
     live_workers: int
     dead_workers: int
     jobs: dict[str, int]
@@ -72,6 +74,7 @@ def diagnose(
         survives=SURVIVES[store.durability.value],
         facets=sorted(facet.value for facet in store.facets),
         **({} if file is None else _file_facts(file)),
+        server_version=getattr(store, "server_version", UNSET),
         live_workers=sum(session.alive for session in sessions),
         dead_workers=sum(not session.alive for session in sessions),
         jobs={state.value: sum(count.by_state.get(state, 0) for count in counts) for state in State},

@@ -39,11 +39,6 @@ INTRODUCE = frozenset({"control_set", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
 
 
-def _whole(pattern: str) -> str:
-    """A GLOB as a regular expression of the whole text."""
-    return f"^(?:{as_regex(pattern)})$"
-
-
 class Database:
     """Connections to one schema, handed out one per transaction."""
 
@@ -63,6 +58,7 @@ class Database:
         self._closed = False
         self._calls: dict[str, str] = {}
         """The statement that calls a function, by its name."""
+        self.connections = address.connections + 1  # at most, in this process, with the one that listens
         here = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings().items())
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         facts = (
@@ -307,7 +303,7 @@ class PostgresTransaction(Transaction):
             number += 1
             if found[0] == "?":
                 return f"${number}"
-            given[number - 1] = _whole(str(given[number - 1]))
+            given[number - 1] = f"^(?:{as_regex(str(given[number - 1]))})$"
             return f"~ ${number}"
 
         text = f"{self._texts['snapshot']} {_MARK.sub(mark, clauses)}"

@@ -14,7 +14,7 @@ from headrace.errors import StoreBusy, StoreReadOnly, UniqueBusy
 from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
-from headrace.store.postgres import calling, opening, plain, queries, within
+from headrace.store.postgres import calling, doctor, opening, plain, queries, within
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.arrays import Numbers, Texts
 from headrace.store.postgres.database import Database, PostgresTransaction
@@ -94,7 +94,17 @@ class PostgresStore(SqlStore):
 
     @property
     def durability(self) -> Durability:
-        return Durability.HOST
+        return doctor.facts(self.database).durability
+
+    @property
+    def server_version(self) -> str:
+        """For `headrace doctor`."""
+        return doctor.facts(self.database).version
+
+    def advice(self) -> list[str]:
+        known = doctor.facts(self.database)
+        polls = not known.reads_only and self._wakeups.deaf  # a standby can't listen, which is the least of it
+        return [*super().advice(), *doctor.advice(self.database, known, polls=polls)]
 
     # -- running --
 
@@ -257,14 +267,10 @@ class PostgresStore(SqlStore):
                 return self._run(Step(sweep.swept_already, writes=False))
             return None
 
-        return _Quick(
-            attempt,
-            Step(
-                work,
-                try_read_only=lambda tx: sweep.nothing_to_sweep(tx, self._overrides),
-                then=lambda _: self._wake_for_work(),
-            ),
-        )
+        def look(tx: Transaction) -> Swept | None:
+            return sweep.nothing_to_sweep(tx, self._overrides)
+
+        return _Quick(attempt, Step(work, try_read_only=look, then=lambda _: self._wake_for_work()))
 
     def _wake_for_work(self) -> None:
         """Work whose wake-up was lost waits no longer than to the next sweep."""

@@ -27,8 +27,7 @@ BEGIN
     PERFORM set_config('lock_timeout', wait, true);
     PERFORM lock_keys(ARRAY(SELECT value->>'unique_key' FROM jsonb_array_elements(others) WHERE value->>'unique_key' IS NOT NULL));
     IF EXISTS (SELECT 1 FROM audience WHERE until > now) THEN  -- the rules tell subscribers of what they bring in
-        others := plain || others;
-        plain := '[]';
+        others := plain || others; plain := '[]';
     END IF;
     INSERT INTO job (
         id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options

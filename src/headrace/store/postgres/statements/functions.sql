@@ -161,8 +161,7 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
     THEN
         negative := first_due; due := _now; created := next_tick; flags := 0;
-        RETURN NEXT;
-        RETURN;
+        RETURN NEXT; RETURN;
     END IF;
     SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE seq = own.seq FOR UPDATE INTO own;
     IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR (
@@ -189,9 +188,7 @@ BEGIN
         IF cardinality(ids) IS DISTINCT FROM settles THEN
             RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'some of these leases are more than plain, or not held';
         END IF;
-        IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN
-            PERFORM {SCHEMA}.wake('{}', '{}', ids, 0, 0);
-        END IF;
+        IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed AND kind = {CLIENT}) THEN PERFORM {SCHEMA}.wake('{}', '{}', ids, 0, 0); END IF;
     END IF;
     IF cardinality(_started) > 0 THEN
         UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
@@ -239,8 +236,7 @@ BEGIN
                 deferred_since, flags::bigint
         )
         SELECT * FROM handed_out ORDER BY 1, 2, 3;
-        GET DIAGNOSTICS moved = ROW_COUNT;
-        taken := taken + moved;
+        GET DIAGNOSTICS moved = ROW_COUNT; taken := taken + moved;
     END LOOP;
     IF taken > 0 AND EXISTS (SELECT 1 FROM {SCHEMA}.expiry) THEN
         UPDATE {SCHEMA}.expiry SET at = NULL FROM {SCHEMA}.job
