@@ -223,9 +223,11 @@ class LaneRows:
 
     def record(self, queue: str, wanted: Lane) -> Record:
         """The lane of this key in a queue: as it is, or else as it is meant here."""
-        self.make_all({(queue, wanted.key): wanted})
-        lane = self._lanes[queue, wanted.key]
-        assert lane is not None
+        lane = self._lanes.get((queue, wanted.key))
+        if lane is None:
+            self.make_all({(queue, wanted.key): wanted})
+            lane = self._lanes[queue, wanted.key]
+            assert lane is not None
         if lane.forgotten:
             lane.define(wanted)
             lane.forgotten, lane.forget_at = False, None
@@ -239,7 +241,8 @@ class LaneRows:
     # -- jobs in lanes --
 
     def laned(self, seq: int) -> Laned:
-        self._load_laned((seq,))
+        if seq not in self._laned:
+            self._load_laned((seq,))
         return self._laned[seq]
 
     def add(self, seq: int, wanted: Lane) -> None:

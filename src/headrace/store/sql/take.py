@@ -14,7 +14,7 @@ import msgspec
 from headrace.records import NO_EXTRAS, Extras, Lease, Take
 from headrace.store import limits
 from headrace.store.sql import admission, lanes, queues
-from headrace.store.sql.codes import AFTER, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
+from headrace.store.sql.codes import AFTER, ALL, BODY, CANCELLING, EXPIRES, LANED, LARGE_BODY, RECURRING, RESUMED, SPARE
 from headrace.store.sql.relation_rows import decode
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
@@ -267,6 +267,8 @@ class Handing:
         self._laned = {queue for (queue,) in found}
         self._free: dict[str, int] = {}
         self._lines: dict[str, list[_Place]] = {}
+        self._sure: dict[str, int] = {}
+        """How many more may leave the line of a queue before the rest of it has to be loaded."""
         self._work = WorkingSet(tx)
         self._has_expired: dict[int, bool] = {}
         self._expired_left = limits.EXPIRED_IN_A_STEP
@@ -294,18 +296,30 @@ class Handing:
         return self._finish()
 
     def _line(self, queue: str) -> list[_Place]:
-        """The head of a queue's line; and of the lanes in it as many as may follow, as they share the slots."""
+        """The head of a queue's line; and of the lanes in it as many as may follow, as they share the slots.
+
+        Jobs of lanes are no spares, so that mostly as many as there are slots are enough, and one that says whether
+        spares follow.
+        """
+        slots, wanted = self._take.slots, self._take.slots + self._take.spare
         if queue not in self._lines:
-            wanted = self._take.slots + self._take.spare
             self._free[queue] = queues.free(self._tx, self._controls.get(queue), wanted)
-            most = wanted + (limits.EXPIRED_IN_A_STEP if self._late else 0)
-            rows = self._tx.rows("ready_line", (queue, most)) if self._free[queue] else ()
-            jobs = [self._work.hold(columns) for columns in rows]
-            in_lanes = [job for job in jobs if job.flags & LANED]
+            few = not self._late and queue in self._laned and slots < wanted
+            jobs = self._load(queue, slots + 1 if few else wanted + (limits.EXPIRED_IN_A_STEP if self._late else 0))
+            in_lanes = [job for job in (jobs[:slots] if few else jobs) if job.flags & LANED]
             if in_lanes:
-                self._work.lanes.load(in_lanes, 1 + -(-wanted // len(in_lanes)))
+                self._work.lanes.load(in_lanes, 1 + -(-slots // len(in_lanes)))
             self._lines[queue] = [_place(job) for job in jobs]
+            self._sure[queue] = slots + 1 if few and len(jobs) > slots else ALL
+        elif self._sure[queue] == 0:
+            line = {*self._lines[queue], *(_place(job) for job in self._load(queue, wanted + slots))}
+            self._lines[queue] = sorted(place for place in line if place.seq not in self._handed_out)
+            self._sure[queue] = ALL
         return self._lines[queue]
+
+    def _load(self, queue: str, most: int) -> list[Job]:
+        rows = self._tx.rows("ready_line", (queue, most)) if self._free[queue] else ()
+        return [self._work.hold(columns) for columns in rows]
 
     def _one_from_each(self, spare: int, enough: int) -> None:
         order = self._take.queues
@@ -345,6 +359,7 @@ class Handing:
     def _step_on(self, line: list[_Place], job: Job) -> None:
         """The first of a line has left it; of its lane, another may follow."""
         heappop(line)
+        self._sure[job.queue] -= 1
         if job.flags & LANED and (follows := lanes.front(self._work, job)) is not None:
             heappush(line, _place(follows))
 

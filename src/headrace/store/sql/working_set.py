@@ -182,7 +182,9 @@ class WorkingSet:
 
     def job(self, seq: Ref) -> Job:
         """A job that is there."""
-        (job,) = self.load((seq,))
+        job = self._jobs.get(seq)
+        if job is None:
+            (job,) = self.load((seq,))
         return job
 
     def get(self, seq: Ref) -> Job | None:
