@@ -123,6 +123,7 @@ def judge(peers: dict[str, Peer], report: Report) -> None:
     report.add("all workers killed: jobs lost", lost, "jobs", 0, at_most=True)
     report.add("all workers killed: jobs settled twice", max(settled - CRASH_JOBS, 0), "jobs", 0, at_most=True)
     report.add("all workers killed: jobs that ran to their end twice", twice, "jobs")
+    report.add("all workers killed: jobs in hand", *ours.values["in hand"], "jobs", 1)  # else the next says nothing
     report.add("all workers killed: jobs in hand had run again after", again, "s", 1.0, at_most=True)
 
 

@@ -226,6 +226,7 @@ def crash(peer: Peer, sizes: Sizes) -> None:
         ended = {number for number, _ in here.witness.marks()}
         # All that came before one that has started had been handed out: jobs are taken in order.
         in_hand = set(range(1, max(here.witness.begun()) + 1)) - ended
+        peer.add("in hand", len(in_hand))
         restart = time.time()
         here.start_workers()
         _wait_for_the_rest(here, sizes.crash_patience)
