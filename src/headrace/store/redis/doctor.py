@@ -106,7 +106,7 @@ def advice(driver: Driver, *, jobs_expire: bool) -> list[str]:
     found += clocks.advice(settings.ahead)
     if settings.deaf:
         found.append(
-            "This user may not publish and subscribe: workers ask for work once a second instead of being config. "
+            "This user may not publish and subscribe: workers ask for work once a second instead of being woken. "
             f"Allow the channels of the namespace (ACL SETUSER ... &{driver.keys.prefix}*)."
         )
     version = settings.info.get("redis_version", "")
