@@ -14,10 +14,8 @@ def line_up(line: deque[Run], runs: list[Run]) -> None:
 
     Other threads may take from the line meanwhile.
     """
-    lowest: dict[str, int] = {}
-    for run in tuple(line):
-        lowest[run.lease.queue] = min(run.lease.priority, lowest.get(run.lease.queue, run.lease.priority))
-    if any(run.lease.priority > lowest.get(run.lease.queue, run.lease.priority) for run in runs):
+    before = {run.lease.priority for run in tuple(line)}
+    if before and max(run.lease.priority for run in runs) > min(before):
         waiting = []
         with suppress(IndexError):
             while True:
