@@ -51,6 +51,16 @@ def what_depends(add: Sequence[str], remove: Sequence[str]) -> str:
     return "comes after " + ", ".join(f"{len(ids)} {word}" for ids, word in words if ids)
 
 
+def without_nul(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """Refuse jobs whose names have a NUL: PostgreSQL keeps none in texts, and would take two names for one."""
+    for job in jobs:
+        names = (job.id, job.task, job.queue, job.unique_key, job.lane and job.lane.key, *job.tags, *job.after)
+        for name in names:
+            if name and "\0" in name:
+                raise ConfigurationError(f"PostgreSQL keeps no NUL characters: {name!r} has one. Use another name.")
+    return jobs
+
+
 def check_batch(jobs: Sequence[NewJob]) -> None:
     """Refuse what cannot be meant. Looks at the batch alone, not at what is in the store."""
     special = [job for job in jobs if job.after or job.lane is not None]

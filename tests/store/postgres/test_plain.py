@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from headrace.records import Lane
+from headrace.errors import ConfigurationError
+from headrace.records import Kind, Lane, Outcome, Verdict
 from headrace.store.postgres.statements import RULES
 
 from .scenes import Session, connect, jobs
@@ -78,3 +79,21 @@ def test_a_lane_elsewhere_is_no_reason_for_the_rules(store: PostgresStore, sent:
     sent.clear()
     assert len(session.take(2)) == 2
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize("names", [{"task": "a\0b"}, {"queue": "a\0b"}, {"tags": ("a\0b",)}, {"unique_key": "a\0b"}])
+def test_names_with_a_nul_are_refused(store: PostgresStore, names: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"PostgreSQL keeps no NUL characters: 'a\\x00b' has one"):
+        store.put(jobs(1, **names))
+    assert store.run(store.counts()) == []
+
+
+def test_words_of_a_failure_may_have_a_nul(store: PostgresStore) -> None:
+    store.run(store.put(jobs()))
+    session = Session(store)
+    (lease,) = session.take(1)
+    failed = Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.FAILED, group="a\0b", note="c\0d")
+    assert store.run(store.exchange(session.id, 2, [failed])).verdicts == [Verdict.OK]
+    (job,) = store.run(store.get([lease.id]))
+    assert job is not None
+    assert job.group == "a\ufffdb"

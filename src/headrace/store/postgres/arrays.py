@@ -46,7 +46,7 @@ class _Texts(Dumper):
     oid = 1009
 
     def dump(self, obj: Texts) -> bytes:
-        encoded = [item.encode() for item in obj]
+        encoded = [item.replace("\0", "\ufffd").encode() for item in obj]
         return _array(_TEXT, [_LENGTH(len(item)) + item for item in encoded], len(obj))
 
 
@@ -71,7 +71,7 @@ class _Text(Dumper):
     oid = _TEXT
 
     def dump(self, obj: str) -> bytes:
-        return obj.encode()
+        return obj.replace("\0", "\ufffd").encode()  # (words of users: names with a NUL are refused)
 
 
 def adapt(connection: Connection[Any]) -> None:

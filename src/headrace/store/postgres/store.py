@@ -12,6 +12,7 @@ from psycopg.errors import LockNotAvailable
 
 from headrace.errors import StoreBusy, StoreReadOnly, UniqueBusy
 from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
+from headrace.store import limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
 from headrace.store.postgres import calling, doctor, opening, plain, queries, within
@@ -175,7 +176,7 @@ class PostgresStore(SqlStore):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        by_rules = within.locking(jobs, batches.put(jobs))
+        by_rules = within.locking(limits.without_nul(jobs), batches.put(jobs))
         if not jobs or len(jobs) > PLAIN_AT_ONCE or not all(map(is_plain, jobs)):
             return by_rules
         answers = [Put(job.id, True) for job in jobs]

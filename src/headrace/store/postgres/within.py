@@ -72,7 +72,7 @@ class Within(Operation[T], Generic[T]):
 
 def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
     """Put jobs. What can be wrong with them is found out before."""
-    limits.check_batch(jobs)
+    limits.check_batch(limits.without_nul(jobs))
     ready = [replace(job, require_worker=False) if job.require_worker else job for job in jobs]
     plain = [job for job in ready if is_plain(job)]
     others = [job for job in ready if not is_plain(job)]
