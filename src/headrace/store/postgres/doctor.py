@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headrace.store import clocks
 from headrace.store.contract import Durability
-from headrace.store.postgres.database import Connection, Database
+from headrace.store.postgres.database import Database
 
 LONG = 300
 """Seconds that a transaction may be open before we say so."""
@@ -69,12 +69,10 @@ class Facts(NamedTuple):
 
 
 def facts(database: Database) -> Facts:
-    def ask(connection: Connection) -> Facts:
-        before = time.time()
-        (row,) = connection.execute(_FACTS.replace("{SCHEMA}", database.quoted).encode(), (database.quoted,)).fetchall()
-        return Facts._make((*row, clocks.ahead(row[1], before, time.time())))
-
-    return database.borrow(ask)
+    query, before = _FACTS.replace("{SCHEMA}", database.quoted).encode(), time.time()
+    rows = database.borrow(lambda connection: connection.execute(query, (database.quoted,)).fetchall())
+    ((version, at, *rest),) = rows
+    return Facts._make((version, at, *rest, clocks.ahead(at, before, time.time())))
 
 
 def advice(database: Database, known: Facts, *, polls: bool) -> list[str]:
