@@ -30,7 +30,7 @@ def test_workers_killed_at_any_moment_give_each_tick_one_job(app: Headrace, star
         tasks.nothing.every("every second", name=name, misfire="all", limit=1_000).enqueue(1)
     repeating = tasks.nothing.repeat("FINISHED, +1 SECOND", name="repeating").enqueue(2)
     workers = [start("--session-timeout", "1s") for _ in range(3)]
-    end = time.monotonic() + volume(4)
+    end = time.monotonic() + volume(6)
     while time.monotonic() < end:
         time.sleep(chance.uniform(0.1, 0.6))
         workers.pop(chance.randrange(3)).kill()
