@@ -83,7 +83,7 @@ class Database:
     # -- connections --
 
     def connect(self) -> Connection:
-        """A new connection, for one who keeps it."""
+        """A new connection, which the caller closes."""
         try:
             connection = psycopg.connect(
                 self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, context=None
@@ -118,7 +118,7 @@ class Database:
                 except Exception:
                     self._give_back(connection)
                     raise
-                except BaseException:  # interrupted, nobody knows where
+                except BaseException:  # interrupted at an unknown point
                     connection.close()
                     raise
                 else:
