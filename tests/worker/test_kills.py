@@ -251,9 +251,11 @@ def test_jobs_that_kill_their_processes_fail_and_the_others_finish(
     for job in poison:
         assert job.refresh().state is State.FAILED
         assert (job.snapshot.group, job.crashes, job.attempts) == ("crashed", 3, 0)
+        starts = [mark.crashes for mark in witness.marks("start", job.id)]
+        assert starts.count(0) <= 1, f"a job that killed its process was not charged: {starts}\n{worker.log}"
     deaths = worker.log.count(" died (")
     print(f"\n{len(poison)} poisonous jobs took {deaths} worker processes with them; {len(good)} good ones finished")
-    assert deaths <= len(poison)
+    assert deaths <= len(poison), worker.log
 
 
 @pytest.mark.parametrize("code", ["0", "78"])
