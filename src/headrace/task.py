@@ -153,14 +153,18 @@ class Using(Generic[P, R_co]):
     def _unique_key(self, body: bytes) -> str:
         """The task's name, and the caller's key or one that is made from the arguments."""
         assert self._unique is not None
-        name, key = self._task.name, self._unique["unique_key"]
-        if key is None:
-            content = name.encode() + b"\n" + self._task.arguments.fingerprint(body)
-            key = blake2b(content, digest_size=16).hexdigest()
-        return f"{name}\n{key}"
+        key = self._unique["unique_key"]
+        return content_key(self._task, body) if key is None else f"{self._task.name}\n{key}"
 
 
 # -- from options to the fields of a job --
+
+
+def content_key(task: Task[..., Any], body: bytes) -> str:
+    """The `unique_key` of a job that is unique by its task and arguments."""
+    content = task.name.encode() + b"\n" + task.arguments.fingerprint(body)
+    return f"{task.name}\n{blake2b(content, digest_size=16).hexdigest()}"
+
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 

@@ -44,6 +44,7 @@ SHOWN = {
 PARTLY: dict[type, dict[str, str]] = {
     BedrockStore: {"lane": "`lane=`, `limit=`, `rate=`", "priority": "`priority=`, other ones"},
     QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"},
+    WorkKitStore: {"unique": "`unique_key=`, `unique_for=`, `on_clash=`"},
 }
 """The same where a wire carries some of it."""
 

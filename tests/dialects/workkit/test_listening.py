@@ -195,6 +195,60 @@ def test_what_this_listener_does_not_know_is_left_for_one_that_does(
     assert set(scene.jobs) == set(untouched) - {foreign[1]}
 
 
+NOTE = "dialects.workkit.test-listening/note"
+
+
+@pytest.mark.parametrize(
+    ("literal", "args", "expected"),
+    [
+        (f'(fn [] ({NOTE} "tracy@domain.com"))', [], ("tracy@domain.com",)),
+        (f'(fn [x y] ({NOTE} y 3 x [nil "a\\"(" [true]] -1.5))', [1, "b"], ("b", 3, 1, [None, 'a"(', [True]], -1.5)),
+        (f"#({NOTE} %)", ["a"], ("a",)),
+        (f"#({NOTE} %2 %1 %2)", ["a", "b"], ("b", "a", "b")),
+        (f"(fn* [p1__7#] ({NOTE} p1__7#))", [{"a": 1}], ({"a": 1},)),
+        (f"(fn [] ({NOTE}))", [], ()),
+    ],
+)  # fmt: skip
+def test_a_function_literal_of_constants_is_read_as_a_call(
+    s: Schedule, scene: Scene, literal: str, args: list[Any], expected: tuple[Any, ...]
+) -> None:
+    s.task(note)
+    scene.write(literal, *args, due=1000)
+    s.app.worker(queues=[s.name]).run_until_empty()
+    assert got() == expected
+    assert scene.empty
+
+
+@pytest.mark.parametrize(
+    ("literal", "args"),
+    [
+        (f"(fn [] ({NOTE} (launch)))", []),
+        (f"(fn [] ({NOTE} email))", []),
+        (f"(fn [] ({NOTE} :word))", []),
+        (f"(fn [] ({NOTE} 017))", []),
+        (f'(fn [] ({NOTE} "\\7"))', []),
+        (f"(fn [] ({NOTE} {{1 2}}))", []),
+        (f"(fn [] ({NOTE} 'x))", []),
+        (f"(fn [] ({NOTE} [1))", []),
+        (f"(fn [] ({NOTE} 1]))", []),
+        (f"(fn [] ({NOTE} NaN))", []),
+        (f"(fn [] ({NOTE} 1) ({NOTE} 2))", []),
+        (f"(fn [] ({NOTE} 1)", []),
+        (f"(fn [x] ({NOTE} x))", []),
+        (f"(fn [& x] ({NOTE} x))", [1, 2]),
+        (f"#({NOTE} %)", [1, 2]),
+        (f"#({NOTE} %&)", [1]),
+        ("(fn [] ())", []),
+    ],
+)
+def test_a_literal_that_says_more_is_left_for_others(s: Schedule, scene: Scene, literal: str, args: list[Any]) -> None:
+    s.task(note)
+    identity = scene.write(literal, *args, due=1000)
+    s.app.worker(queues=[s.name]).run_until_empty()
+    assert ran.empty()
+    assert scene.scores == {identity: 1000}
+
+
 def test_an_entry_without_payload_is_dropped(s: Schedule, scene: Scene) -> None:
     scene.client.zadd(scene.next_key, {'{"id":"nobody"}': 1000})
     with listening(s):

@@ -76,6 +76,14 @@ def test_every_recurs(s: Schedule, scene: Scene, words: str) -> None:
     assert datetime.fromtimestamp(scene.scores[identity] / 1000, UTC).hour == 6
 
 
+def test_every_takes_an_interval_on_some_days(s: Schedule, scene: Scene) -> None:
+    identity = s.add(clear, every="5 seconds on every Sunday")
+    assert r'"cron":"* * * 0 * * *\/5"' in payload_of(scene, identity)
+    assert s.add(clear, every="every 5 seconds on every Sunday") == identity
+    with pytest.raises(ConfigurationError, match="'5' could not be placed in '5 parsecs on every Sunday'"):
+        s.add(clear, every="5 parsecs on every Sunday")
+
+
 def test_cron_is_kept_as_given(s: Schedule, scene: Scene) -> None:
     identity = s.add("#'clojure.core/println", "Beep!", cron=" 2034 3 *  0/2,3 9-17 * */5 ")
     assert payload_of(scene, identity) == (
@@ -159,14 +167,58 @@ def make_inner() -> Callable[[], None]:
 class Thing:
     def method(self) -> None: ...
 
+    @staticmethod
+    def helper() -> None: ...
+
+
+def _private() -> None: ...
+
+
+def replaced() -> None: ...
+
+
+hidden = replaced
+
+
+def replaced() -> None: ...  # type: ignore[no-redef]
+
 
 @pytest.mark.parametrize(
-    "function", [lambda: None, make_closure(), make_inner(), functools.partial(clear, "x"), Thing().method]
+    "function",
+    [
+        *(lambda: None, make_closure(), make_inner(), functools.partial(clear, "x"), Thing().method),
+        *(Thing.method, Thing.helper, _private, hidden, print, len, Thing),
+    ],
 )
-def test_what_has_no_name_of_its_own_is_refused_with_the_way_out(s: Schedule, scene: Scene, function: Any) -> None:
+def test_a_function_that_no_listener_finds_is_refused_with_the_way_out(
+    s: Schedule, scene: Scene, function: Any
+) -> None:
     with pytest.raises(ConfigurationError, match=r"s\.add\(func, \*args\)"):
         s.add(function, in_="5 minutes")
     assert scene.empty
+
+
+def test_a_registered_function_is_added_by_its_registered_name(s: Schedule, scene: Scene) -> None:
+    s.task(name="some.ns/private")(_private)
+    assert r"#'some.ns\/private" in payload_of(scene, s.add(_private, at="2031-01-01"))
+    s.task(_private)
+    assert len(s.app.tasks) == 2
+
+
+def test_a_decorated_function_of_a_module_is_found(s: Schedule, scene: Scene) -> None:
+    assert r"\/decorated" in payload_of(scene, s.add(decorated, at="2031-01-01"))
+
+
+def logged(function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> None:
+        function(*args)
+
+    return wrapper
+
+
+@logged
+def decorated() -> None: ...
 
 
 def test_arguments_are_checked_before_anything_is_written(s: Schedule, scene: Scene) -> None:

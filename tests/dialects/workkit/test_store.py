@@ -83,6 +83,22 @@ def test_each_enqueue_is_a_job_of_its_own(app: Headrace, scene: Scene) -> None:
     assert set(scene.jobs) == {job.id for job in later}
 
 
+def test_unique_jobs_have_the_id_of_their_content(app: Headrace, scene: Scene) -> None:
+    @app.task(name="ns/send")
+    def send(to: str, copies: int = 1) -> None: ...
+
+    later = send.using(unique=True, run_after="2030-01-02T03:04:05Z")
+    jobs = [later.enqueue("a@b"), later.enqueue("a@b")]
+    (text,) = scene.jobs.values()
+    assert text == r"""{"args":["a@b"],"cron":"2030 1 2 * 3 4 5","job":"#'ns\/send"}"""
+    assert [job.id for job in jobs] == [hashlib.sha1(text.encode()).hexdigest()] * 2
+    assert [job.created_now for job in jobs] == [True, False]
+    for options in ({"unique_key": "k"}, {"unique": True, "unique_for": 60}, {"unique": True, "on_clash": "replace"}):
+        with pytest.raises(Unsupported, match="unique by its task, arguments and time"):
+            send.using(**options).enqueue("a@b")  # type: ignore[arg-type]
+    assert len(scene.jobs) == 1
+
+
 def test_jobs_for_now_are_first_in_first_out(url: str, scene: Scene) -> None:
     """Up to one in a millisecond: a batch takes those up to the call's, and none is in the future."""
     clock = ManualClock(1_893_553_445_678)
@@ -176,8 +192,7 @@ def test_find_and_counts(app: Headrace) -> None:
     ("options", "complaint"),
     [
         ({"priority": 1}, "no priority"),
-        ({"unique": True}, "is one job, always"),
-        ({"unique_key": "k"}, "is one job, always"),
+        ({"unique_key": "k"}, "unique by its task, arguments and time"),
         ({"retries": 3}, "no options of a call"),
         ({"timeout": 3}, "no options of a call"),
         ({"keep_result": False}, "no options of a call"),

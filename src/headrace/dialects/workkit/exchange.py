@@ -264,7 +264,8 @@ class Exchanges:
         handlers = self._store.handlers
         for claim in claims:
             payload = read_payload(claim.payload)
-            name = None if payload is None else handlers.find(payload.job)
+            job, arguments = ("", []) if payload is None else payload.call
+            name = handlers.find(job)
             try:
                 if payload is None or not claim.id.isprintable():
                     raise ScheduleError("its payload is not a job, or its id is not text")
@@ -291,7 +292,7 @@ class Exchanges:
                     id=claim.id,
                     task=name,
                     queue=queue,
-                    body=by_name(task, payload.arguments),
+                    body=by_name(task, arguments),
                     attempts=attempts,
                     crashes=crashes,
                     max_crashes=most,

@@ -70,8 +70,9 @@ def snapshot(store: WorkKitStore, identity: str, text: bytes, score: float | Non
     payload = read_payload(text)
     name, body = UNREADABLE, text
     if payload is not None:
-        name = store.handlers.find(payload.job) or payload.job
-        body = by_name(store.handlers.task(name), payload.arguments)
+        job, arguments = payload.call
+        name = store.handlers.find(job) or payload.job
+        body = by_name(store.handlers.task(name), arguments)
     holds = ((session, hold) for session in store.book for hold in session.held.values() if hold.id == identity)
     holder, hold = next(holds, (None, None))
     now = store.timekeeper.now()

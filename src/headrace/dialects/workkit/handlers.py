@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError
@@ -89,17 +89,14 @@ class Handlers:
     def _import(self, name: str) -> str | None:
         """A function of an allowed module, made a task."""
         module_name, _, function_name = name.partition(":")
-        if module_name not in self._modules or not function_name.isidentifier() or function_name.startswith("_"):
+        if module_name not in self._modules:
             return None
         try:
-            module = importlib.import_module(module_name)
-            function = vars(module).get(function_name)
+            function = public_function(module_name, function_name)
         except Exception as error:
             log.warning("the module %r cannot be imported: %s: %s", module_name, type(error).__name__, error)
             return None
-        if isinstance(function, Task):  # of another app: it runs here as the function that it is
-            function = function.function
-        if not inspect.isfunction(function) or function.__module__ != module_name:
+        if function is None:
             return None
         assert self._app is not None
         try:
@@ -108,6 +105,14 @@ class Handlers:
             log.warning("%s", error)
             return None
         return name
+
+
+def public_function(module: str, name: str) -> Callable[..., Any] | None:
+    """The function of this name that a listener may run: a public one that the module itself defines."""
+    function = None if name.startswith("_") else vars(importlib.import_module(module)).get(name)
+    if isinstance(function, Task):  # of another app: it runs here as the function that it is
+        function = function.function
+    return function if inspect.isfunction(function) and function.__module__ == module else None
 
 
 def wire_name(task: str) -> str:

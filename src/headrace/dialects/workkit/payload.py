@@ -12,6 +12,8 @@ from msgspec import Raw, Struct
 
 from headrace.errors import ArgumentsError
 
+from .literals import called
+
 
 class Payload(Struct, frozen=True):
     """A job as its text says. Arguments stay as they were written: whoever runs the job knows their types."""
@@ -23,6 +25,12 @@ class Payload(Struct, frozen=True):
     @property
     def arguments(self) -> list[bytes]:
         return [bytes(argument) for argument in self.args or ()]
+
+    @property
+    def call(self) -> tuple[str, list[bytes]]:
+        """The job that is called, and its arguments: of a function literal those of the call in it."""
+        found = called(self.job, self.arguments) if self.job.lstrip().startswith(("(", "#(")) else None
+        return (self.job, self.arguments) if found is None else (f"#'{found[0]}", found[1])
 
 
 _decoder = msgspec.json.Decoder(Payload)

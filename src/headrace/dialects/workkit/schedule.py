@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from headrace.worker.embedded import Worker
 from .address import make_settings, url_of
 from .arguments import by_position
 from .find import Entry
-from .handlers import wire_name
+from .handlers import public_function, wire_name
 from .payload import canonical, job_id
 from .store import WorkKitStore
 from .times import as_milliseconds, as_moment, cron_of, first_time, in_order, read_cron
@@ -116,6 +117,7 @@ class Schedule:
         """Let this schedule's listener run a function: `@s.task`, or `@s.task(name="some.ns/func-name")`."""
 
         def register(function: F) -> F:
+            _check_nameable(function.function if isinstance(function, Task) else function)
             self._task(function, name)
             return function
 
@@ -124,7 +126,6 @@ class Schedule:
     def _task(self, function: Callable[..., Any], name: str | None = None) -> Task[Any, Any]:
         if isinstance(function, Task):
             name, function = name or function.name, function.function
-        _check_nameable(function)
         name = name or task_name(function)
         with self._guard:
             try:
@@ -206,7 +207,11 @@ class Schedule:
         if isinstance(function, str):
             body = Arguments(function, _any_arguments).encode(args, {}, self.app.payload_limit)
             return wire_name(function), by_position(None, body)[0] if args else []
-        task = self._task(function)
+        task = next((known for known in self.app.tasks.values() if known.function is function), None)
+        if task is None:
+            if not isinstance(function, Task):  # which the workers of its own app find
+                _check_findable(function)
+            task = self._task(function)
         body = task.arguments.encode(args, {}, self.app.payload_limit)
         return wire_name(task.name), by_position(task, body)
 
@@ -263,12 +268,25 @@ def _published(kind: str, value: Any, now: int) -> str:
         return cron_of(as_milliseconds(moment.astimezone(UTC)))
     if not isinstance(value, str):
         raise ScheduleError(f"words are wanted, not {type(value).__name__}")
-    recurring = says_recurring(value)
     if kind == "every":
-        return cron7_of_phrase(value if recurring else f"every {value}", as_moment(now))
-    if recurring:
+        return _recurring(value, as_moment(now))
+    if says_recurring(value):
         raise ScheduleError(f"'{value}' recurs: say every=")
     return cron7_of_phrase(value, as_moment(now))
+
+
+def _recurring(words: str, now: datetime) -> str:
+    """`every="5 minutes"` has said the word already; `every="every 5 minutes"` says it again."""
+    with_every = f"every {words}"
+    if not says_recurring(words):
+        return cron7_of_phrase(with_every, now)
+    try:
+        return cron7_of_phrase(words, now)
+    except ScheduleError as error:
+        try:
+            return cron7_of_phrase(with_every, now)
+        except ScheduleError:
+            raise error from None
 
 
 def _check_nameable(function: Callable[..., Any]) -> None:
@@ -277,9 +295,21 @@ def _check_nameable(function: Callable[..., Any]) -> None:
     qualified = getattr(function, "__qualname__", "<")
     bound = inspect.ismethod(function) or getattr(function, "__closure__", None)
     if not named or "<" in qualified or bound:
-        what = getattr(function, "__qualname__", None) or repr(function)
-        raise ConfigurationError(
-            f"{what} cannot be scheduled: a listener finds a function by its module and name, and a lambda, a closure "
-            "or a bound method has none that says it all. Define a function in a module and pass what varies as "
-            "arguments: s.add(func, *args)."
-        )
+        raise _not_found(function)
+
+
+def _check_findable(function: Callable[..., Any]) -> None:
+    """A listener that allows the function's module finds it there."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", "_")
+    found = public_function(module, name) if module in sys.modules else None
+    if found is not function or task_name(function).startswith("__main__:"):
+        raise _not_found(function)
+
+
+def _not_found(function: Callable[..., Any]) -> ConfigurationError:
+    what = getattr(function, "__qualname__", None) or repr(function)
+    return ConfigurationError(
+        f"{what} cannot be scheduled: a listener finds a function by its module and name, and would not find this one. "
+        "Define a public function in a module and pass what varies as arguments: s.add(func, *args). Or register it "
+        "in the program that listens, with @s.task(name=...), and add it by that name."
+    )

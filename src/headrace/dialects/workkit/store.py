@@ -13,6 +13,7 @@ from headrace.options import CARRIED
 from headrace.records import Counts, Filter, NewJob, Page, Put, SessionInfo, Snapshot, Swept
 from headrace.store.contract import Facet, Operation, Waiter
 from headrace.store.redis.operation import Script, Steps
+from headrace.task import content_key
 from headrace.values.clock import Clock
 
 from . import find
@@ -51,8 +52,8 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
     REFUSES: ClassVar = {
         "priority": "A WorkKit schedule runs jobs by their times and knows no priority. Keep urgent jobs in another "
         "schedule.",
-        "unique": "In a WorkKit schedule the same job with the same arguments and time is one job, always; no other "
-        "key can be kept. Leave unique, unique_key, unique_for and on_clash out.",
+        "unique": "In a WorkKit schedule a job is unique by its task, arguments and time: write unique=True. No other "
+        "key can be kept, so unique_key, unique_for and on_clash are refused.",
         **dict.fromkeys(
             CARRIED, "A WorkKit payload carries no options of a call: set retries, timeout and keep_result on the task."
         ),
@@ -93,6 +94,12 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         if not self.timekeeper.knows:
             yield self.wire.time()
 
+    def carries(self, option: str, job: NewJob) -> bool:
+        """`unique=True` alone: the job's id is made from its content."""
+        task = self.handlers.task(job.task)
+        plain = job.unique_for is None and not job.replace
+        return option == "unique" and plain and task is not None and job.unique_key == content_key(task, job.body)
+
     def queue_of(self, queues: Sequence[str]) -> str | None:
         """The name by which a worker calls this schedule, if it does."""
         return next((queue for queue in queues if queue in (DEFAULT_QUEUE, self.settings.schedule)), None)
@@ -130,7 +137,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def _new_entry(self, job: NewJob, args: list[Any], second: int, score: int | None = None) -> NewEntry:
         cron = in_order(cron_of(second), self.settings.cron_order)
-        text = canonical(wire_name(job.task), cron, args, job.id)
+        text = canonical(wire_name(job.task), cron, args, job.id if job.unique_key is None else None)
         return NewEntry(job_id(text), text, second if score is None else score)
 
     def insert(self, entries: Sequence[NewEntry], now: int) -> Script[list[bool]]:

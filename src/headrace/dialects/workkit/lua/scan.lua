@@ -30,9 +30,15 @@ local function set_of(lines)
   return set
 end
 
+-- The function that a literal calls, as far as a glance can tell: literals.py reads it whole.
+local function called(job)
+  return string.match(job, '^%s*%(%s*fn%*?[%s,]*%[[^%]]*%][%s,]*%([%s,]*([^%s,()]+)')
+    or string.match(job, '^%s*#%([%s,]*([^%s,()]+)')
+end
+
 -- The same for all spellings of a name, as `likeness` in handlers.py.
 local function is_known(job, known)
-  local name = string.gsub(job, "^#'", '')
+  local name = string.gsub(called(job) or job, "^#'", '')
   name = string.gsub(string.gsub(name, '%-', '_'), '/', ':')
   return known[name] or known[string.match(name, '^[^:]*:') or '']
 end
