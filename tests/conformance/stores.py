@@ -69,6 +69,7 @@ MODULES: dict[str, Claim] = {
     "test_relations": Facet.RELATIONS,
     "test_relations_ends": Facet.RELATIONS,
     "test_report_history": CORE,
+    "test_restoring": NATIVE,
     "test_renewals": SESSIONS,
     "test_request_numbers": SESSIONS,
     "test_retention": Facet.RETENTION,

@@ -15,6 +15,7 @@ from headrace.errors import Unsupported
 from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.contract import Facet, Operation, Store, Waiter
 from headrace.store.urls import shown_url
+from headrace.values.durations import LATEST
 
 F = TypeVar("F")
 
@@ -164,6 +165,39 @@ class Editing(Protocol):
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         """What stands in line, in the order in which it would be handed out."""
+
+
+# -- restoring: jobs that come from another store ------------------------------------------------------
+
+PARKED = LATEST
+"""`run_at` of a job that waits for its past: no worker takes it before `restore`."""
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """What a job went through in another store."""
+
+    id: str
+    created: int
+    due: int
+    state: State | None = None
+    """How it ended. None: it waits."""
+    attempts: int = 0
+    crashes: int = 0
+    started: int | None = None
+    finished: int | None = None
+    progress: tuple[float, float] | None = None
+    result: bytes | None = None
+    result_dropped: bool = False
+    error: bytes | None = None
+    group: str | None = None
+
+
+@runtime_checkable
+class Restoring(Protocol):
+    """Taking in jobs of other stores as they were there."""
+
+    def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
+        """Give jobs that were put with `run_at=PARKED` their past. False: not there, or not parked (any more)."""
 
 
 # -- tags --------------------------------------------------------------------------------------------

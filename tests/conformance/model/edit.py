@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.records import Kind, Outcome, Snapshot, State
 from headrace.store import limits
-from headrace.store.facets import Circumstances, Edit
+from headrace.store.facets import PARKED, Circumstances, Edit, Past
 from headrace.values.glob import any_fits
 
 from .core import Core, Step
@@ -60,6 +60,24 @@ class Editing(Core):
         self._tell(session=job.session)
         self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "taken back")
         job.token += 1
+        return True
+
+    def restore(self, pasts: Sequence[Past]) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._restore(past) for past in pasts]))
+
+    def _restore(self, past: Past) -> bool:
+        job = self.jobs.get(past.id)
+        if job is None or job.state not in WAITING or self._own_due(job) != PARKED:
+            return False
+        for name in set(Past.__struct_fields__) - {"id", "due", "state", "finished"}:
+            setattr(job, name, getattr(past, name))
+        self._edited(job, "restored")
+        if past.state is None:
+            self._leave(job)
+            self._wait_in_line(job, past.due)
+        else:
+            job.due = past.due
+            self._finish(job, past.state, self.clock.now() if past.finished is None else past.finished)
         return True
 
     def peek(self, queue: str, limit: int = 50) -> Step[list[Snapshot]]:

@@ -24,7 +24,7 @@ from headrace.records import (
     Tick,
 )
 from headrace.store.contract import Operation
-from headrace.store.facets import Edit
+from headrace.store.facets import PARKED, Edit, Past
 from headrace.store.redis import requests, troubles
 from headrace.store.redis.operation import Script
 from headrace.store.redis.store import RedisStore
@@ -45,8 +45,8 @@ CROWDED = (
     "put in a crowd", "exchange in a crowd", "exchange by pattern", "exchange by list", "close in a crowd",
     "sweep in a crowd",
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
-    "depend no more", "edit", "edit a body", "take_back", "pause", "resume", "limit", "controls", "lane", "peek",
-    "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
+    "depend no more", "edit", "edit a body", "restore", "take_back", "pause", "resume", "limit", "controls", "lane",
+    "peek", "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -247,6 +247,9 @@ class Crowd(Scene):
         self.note_an_end("mother")
         store.run(stage(b"staged", self.batch("s"), b"all"))
         self.stage_parents()
+        put(store, "parked 1", queue="crowd", lane=LIMITED, tags=("t",), run_at=PARKED)
+        put(store, "parked 2", queue="crowd", run_at=PARKED, unique_key="k parked", data=b"D")
+        put(store, "behind", queue="crowd", after=("parked 2",))
         put(store, "damaged", queue="quiet", delay=3_600_000)  # where nothing but a look at all jobs meets it
         record = store.driver.command("HGET", store.keys.job, "damaged")
         store.driver.command("HSET", store.keys.job, "damaged", record[:30])
@@ -328,6 +331,13 @@ class Crowd(Scene):
                 Edit(queue="elsewhere", priority=3, delay=7, body=LARGE, options=b"P", data=LARGE),
             ),
             "edit a body": lambda: store.edit(["replaceable", "in the line", "soon"], Edit(body=b"B", options=b"")),
+            "restore": lambda: store.restore(
+                [
+                    Past(id="parked 1", created=1, due=2, attempts=1, error=b"E", group="g", started=3),
+                    Past(id="parked 2", created=1, due=2, state=State.DONE, started=3, finished=4, result=LARGE),
+                    Past(id="nobody", created=1, due=2),
+                ]
+            ),
             "take_back": lambda: store.take_back(["limited 1", "rated 1", "sequence 1", "parent", "run 1", "nobody"]),
             "pause": lambda: store.pause("elsewhere", "me"),
             "resume": lambda: store.resume("stopped"),

@@ -10,7 +10,7 @@ import msgspec
 from headrace.store import limits
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
-from headrace.store.facets import Edit
+from headrace.store.facets import Edit, Past
 from headrace.store.redis import records, requests
 from headrace.store.redis.layout import IDS_AT_ONCE, PARENTS_AT_ONCE
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -72,6 +72,15 @@ def edit(ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
     limits.check_moment(change.run_at, change.delay)
     edited = (*requests.edit(change), limits.what_changes(change).encode())
     return _in_parts(ids, lambda part: Script("edit", (*edited, *map(as_named, part)), _answers, repeatable=False))
+
+
+def restore(pasts: Sequence[Past]) -> Operation[list[bool]]:
+    by_id = {past.id: past for past in pasts}
+
+    def act(part: Sequence[str]) -> Script[list[bool]]:
+        return Script("restore", (requests.pasts([by_id[job_id] for job_id in part]),), _answers, repeatable=False)
+
+    return _in_parts(list(by_id), act)
 
 
 def tag(ids: Sequence[str], remove: Sequence[str], add: Sequence[str], tracked: bool | None) -> Operation[list[bool]]:

@@ -9,8 +9,19 @@ import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.records import Expiry, IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
-from headrace.store.facets import Edit
-from headrace.store.redis.layout import DATA, HEAD, INLINE, LARGE_BODY, LATEST, MORE, OPTIONS, UNIQUE, python_format
+from headrace.store.facets import Edit, Past
+from headrace.store.redis.layout import (
+    DATA,
+    HEAD,
+    INLINE,
+    LARGE_BODY,
+    LATEST,
+    MORE,
+    OPTIONS,
+    STATES,
+    UNIQUE,
+    python_format,
+)
 from headrace.store.redis.operation import PUT_AT_MOST
 from headrace.store.redis.records import HEAD_SIZE
 from headrace.values.glob import is_glob
@@ -22,6 +33,7 @@ _RECORD = Struct(f">iI{python_format(HEAD)[1:]}").pack
 _UNIQUE = Struct(">dB").pack
 _OUTCOME = Struct(">ddBBdddH").pack
 _REPORT = Struct(">ddBddI").pack
+_PAST = Struct(">ddIHddBBdd").pack
 _LINE = Struct(">dI").pack
 _ONE = Struct(">d").pack
 _TWO = Struct(">dd").pack
@@ -284,6 +296,22 @@ def edit(change: Edit) -> tuple[bytes, ...]:
         *(b"" if text is None else b"=%s" % str(text).encode() for text in texts),
         *(b"" if value is None else b"=" + value for value in values),
     )
+
+
+def pasts(all_: Sequence[Past]) -> bytes:
+    """What jobs went through, as lua/scripts/restore.lua reads it."""
+    parts: list[bytes] = []
+    for past in all_:
+        done, total = past.progress or (0, 0)
+        optional = (past.progress, past.result, past.error, past.group, past.result_dropped or None)
+        given = sum(1 << place for place, value in enumerate(optional) if value is not None)
+        moments = (_time(past.started or 0), _time(past.finished or 0))
+        state = 0 if past.state is None else STATES.index(past.state)
+        numbers = (past.attempts, past.crashes, *moments, state, given, done, total)
+        parts += [_name(past.id), _PAST(_time(past.created), _time(past.due), *numbers)]
+        parts += [part for value in (past.result, past.error) for part in (_LONG(len(value or b"")), value or b"")]
+        parts.append(_name(past.group or ""))
+    return b"".join(parts)
 
 
 def reports(all_: Sequence[Report], steady: int) -> bytes:

@@ -22,7 +22,7 @@ from headrace.store.redis.layout import LUA
 TRANSITIONS = (
     "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
     "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "open", "parents", "peek", "put",
-    "put_plain", "renew", "report", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
+    "put_plain", "renew", "report", "restore", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
     "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "wait",
     "walk", "watch",
 )  # fmt: skip

@@ -34,7 +34,17 @@ from headrace.records import (
 )
 from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
-from headrace.store.facets import Batch, Circumstances, DayStats, Edit, LaneSnapshot, QueueControl, ScheduleLook, Ticked
+from headrace.store.facets import (
+    Batch,
+    Circumstances,
+    DayStats,
+    Edit,
+    LaneSnapshot,
+    Past,
+    QueueControl,
+    ScheduleLook,
+    Ticked,
+)
 from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
 from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats
@@ -384,6 +394,9 @@ class RedisStore(OnRedis):
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return edit.each("take_back", ids, repeatable=False)
+
+    def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
+        return edit.restore(pasts)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:

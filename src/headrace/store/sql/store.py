@@ -35,6 +35,7 @@ from headrace.store.facets import (
     DayStats,
     Edit,
     LaneSnapshot,
+    Past,
     QueueControl,
     ScheduleLook,
     Ticked,
@@ -47,6 +48,7 @@ from headrace.store.sql import (
     lanes,
     put,
     queues,
+    restore,
     schedules,
     sessions,
     settle,
@@ -205,6 +207,10 @@ class SqlStore(ABC):
 
     def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return in_steps(edit.take_back, ids)
+
+    def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
+        by_id = {past.id: past for past in pasts}
+        return in_steps(lambda tx, some: restore.restore(tx, [by_id[job_id] for job_id in some]), list(by_id))
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         return Step(lambda tx: find.peek(tx, queue, limit), writes=False)

@@ -28,6 +28,10 @@ INSERT INTO tracked (job) VALUES (?1) ON CONFLICT DO NOTHING
 -- New options or new data for a job that waits.
 UPDATE job SET options = coalesce(?2, options), data = coalesce(?3, data) WHERE seq = ?1
 
+-- name: restore
+-- What a job went through in another store, beside the columns that every rule may change.
+UPDATE job SET created = ?2, progress_done = ?3, progress_total = ?4, result = ?5 WHERE seq = ?1
+
 -- name: tagged
 -- Which of these jobs have tags?
 SELECT value FROM json_each(?1) WHERE EXISTS (SELECT 1 FROM tag WHERE tag.job = value)
