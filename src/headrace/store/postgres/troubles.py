@@ -1,6 +1,8 @@
-"""What PostgreSQL's errors mean, in words."""
+"""What PostgreSQL's errors mean, in words, by their SQLSTATE."""
 
 from __future__ import annotations
+
+import re
 
 import psycopg
 from psycopg import errors
@@ -19,64 +21,62 @@ from headrace.errors import (
 PASSES = (errors.DeadlockDetected, errors.SerializationFailure)
 """The transaction was rolled back because of others: repeating it helps."""
 
-_REFUSED = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
-_STARTING = (errors.CannotConnectNow, errors.AdminShutdown, errors.CrashShutdown, errors.IdleSessionTimeout)
-_FULL = (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded)
-_DAMAGED = (errors.DataCorrupted, errors.IndexCorrupted)
-_MISSING = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedColumn, errors.InvalidSchemaName)
+Meaning = tuple[str, type[HeadraceError], str]
+"""Codes, and what an error with one of them is to users. `{said}` stands for the server's words."""
+MEANINGS: tuple[Meaning, ...] = (
+    ("40001 40P01", StoreBusy, "{where}: other transactions were in the way again and again ({said}). Try again."),
+    ("57014", StoreBusy, "{where}: the server stopped a statement ({said}). Its statement_timeout may be too short. "
+     "Raise it for this user: ALTER ROLE ... SET statement_timeout = ..."),
+    ("25P03", StoreBusy, "{where}: this process was too slow for the server ({said}). Raise "
+     "idle_in_transaction_session_timeout for this user: ALTER ROLE ... SET ..."),
+    ("25P04", StoreBusy, "{where}: the server ended a transaction ({said}). Its transaction_timeout may be too short. "
+     "Raise it for this user: ALTER ROLE ... SET transaction_timeout = ..."),
+    ("55P03", StoreBusy, "{where}: another transaction holds what this one needs ({said}). Look for long "
+     "transactions."),
+    ("53100 53200 54000", StoreFull, "{where}: the server has no space left ({said}). Nothing was written; free some "
+     "space."),
+    ("25006", StoreReadOnly, "{where}: the server only reads: it is a standby, or default_transaction_read_only is "
+     "on. Name all hosts and add target_session_attrs=read-write to the URL."),
+    ("no-writer", StoreReadOnly, "{where}: none of the hosts takes writes ({said})."),
+    ("42501", StoreReadOnly, "{where}: this user lacks a right ({said}). docs/stores/postgres.md lists those it "
+     "needs."),
+    ("53300", StoreUnavailable, "{where}: the server takes no more connections ({said}). Raise max_connections."),
+    ("57P01 57P02 57P03 57P05", StoreUnavailable, "{where}: the server is starting or stopping ({said})."),
+    ("42P01 42883 42703 3F000", StoreCorrupt, "{where}: {said}. Run `headrace migrate`, or use another schema."),
+    ("XX001 XX002", StoreCorrupt, "{where}: the server reports damage ({said}). Restore it from a backup."),
+    ("28000 28P01", ConfigurationError, "{where}: the server refuses this user or password ({said})."),
+    ("3D000", ConfigurationError, "{where}: there is no such database ({said}). Create it first: createdb."),
+    ("no-role", ConfigurationError, "{where}: there is no such user ({said}). Create it first: createuser."),
+    ("tls", ConfigurationError, "{where}: the connection can't be encrypted as the URL demands ({said}). Check sslmode "
+     "and sslrootcert, the file with the certificate of the authority that signed the server's."),
+)  # fmt: skip
+_WORDS = (
+    ("password authentication failed|no password supplied", "28P01"),
+    ("database .* does not exist", "3D000"),
+    ("role .* does not exist", "no-role"),
+    ("session is (not )?read-only", "no-writer"),
+    ("certificate|SSL error|does not support SSL|SSL off", "tls"),
+)
+"""libpq gives no code to what goes wrong before the first statement, but words."""
 
 
 def explain(where: str, error: psycopg.Error) -> HeadraceError:
     """The error that users see."""
-    said = _said(error)
-    if isinstance(error, PASSES):
-        return StoreBusy(f"{where}: other transactions were in the way again and again ({said}). Try again.")
-    if isinstance(error, errors.QueryCanceled):
-        return StoreBusy(f"{where}: the server stopped a statement ({said}). Its statement_timeout may be too short.")
-    if isinstance(error, errors.LockNotAvailable):
-        return StoreBusy(
-            f"{where}: another transaction holds what this one needs ({said}). Look for long transactions."
-        )
-    if isinstance(error, errors.IdleInTransactionSessionTimeout):
-        return StoreBusy(f"{where}: this process was too slow for the server's idle_in_transaction_session_timeout.")
-    if isinstance(error, _FULL):
-        return StoreFull(f"{where}: the server has no space left ({said}). Nothing was written; free some space.")
-    if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreReadOnly(
-            f"{where}: the server only reads: it is a standby, or default_transaction_read_only is on. "
-            "Name all hosts and add target_session_attrs=read-write to the URL."
-        )
-    if isinstance(error, errors.InsufficientPrivilege):
-        return StoreReadOnly(
-            f"{where}: this user lacks a right ({said}). docs/stores/postgres.md lists those it needs."
-        )
-    if isinstance(error, errors.TooManyConnections):
-        return StoreUnavailable(f"{where}: the server takes no more connections ({said}). Raise max_connections.")
-    if isinstance(error, _MISSING):
-        return StoreCorrupt(f"{where}: {said}. Run `headrace migrate`, or use another schema.")
-    if isinstance(error, _DAMAGED):
-        return StoreCorrupt(f"{where}: the server reports damage ({said}). Restore it from a backup.")
-    if isinstance(error, psycopg.OperationalError):
-        return _unreachable(where, error, said)
-    return StoreError(f"{where}: {said}")
+    said = on_one_line(error.diag.message_primary or str(error))
+    code = error.sqlstate or next((code for words, code in _WORDS if re.search(words, said)), "")
+    found = meaning(MEANINGS, where, code, said)
+    if found is None and isinstance(error, psycopg.OperationalError):
+        return StoreUnavailable(f"{where} cannot be reached: {said}")
+    return found or StoreError(f"{where}: {said}")
 
 
-def _unreachable(where: str, error: psycopg.OperationalError, said: str) -> HeadraceError:
-    """libpq gives no code to what goes wrong before the first statement, but the server's own words."""
-    if isinstance(error, _REFUSED) or "password authentication failed" in said or "no password supplied" in said:
-        return ConfigurationError(f"{where}: the server refuses this user or password ({said}).")
-    if isinstance(error, errors.InvalidCatalogName) or ("database" in said and "does not exist" in said):
-        return ConfigurationError(f"{where}: there is no such database ({said}). Create it first: createdb.")
-    if "role" in said and "does not exist" in said:
-        return ConfigurationError(f"{where}: there is no such user ({said}). Create it first: createuser.")
-    if "read-only" in said and "session is" in said:
-        return StoreReadOnly(f"{where}: none of the hosts takes writes ({said}).")
-    if isinstance(error, _STARTING):
-        return StoreUnavailable(f"{where}: the server is starting or stopping ({said}).")
-    return StoreUnavailable(f"{where} cannot be reached: {said}")
+def meaning(meanings: tuple[Meaning, ...], where: str, code: str, said: str) -> HeadraceError | None:
+    """The error that a table has for a code, if it has one."""
+    for codes, kind, text in meanings:
+        if code in codes.split():
+            return kind(text.format(where=where, said=said))
+    return None
 
 
-def _said(error: psycopg.Error) -> str:
-    """The server's own sentence, on one line."""
-    text = error.diag.message_primary or str(error)
+def on_one_line(text: str) -> str:
     return " ".join(text.split()).rstrip(".")

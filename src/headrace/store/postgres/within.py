@@ -16,12 +16,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from headrace.errors import ConfigurationError, HeadraceError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
+from headrace.errors import ConfigurationError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
 from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.postgres.calling import Call, check, code_of
 from headrace.store.postgres.statements import NOT_HERE
+from headrace.store.postgres.troubles import Meaning, meaning, on_one_line
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction, is_plain
@@ -36,16 +37,18 @@ BUSY = (
 ARRIVALS_AT_ONCE = 200
 """How many jobs that have arrived one transaction brings in: about 50 ms, if all are in lanes."""
 
-_ELSEWHERE = {NOT_HERE, "3F000", "42883", "42P01"}
-_MEANINGS: dict[str, Callable[[str, str], HeadraceError]] = {
-    "55P03": lambda _, said: UniqueBusy(BUSY),
-    "25P02": lambda _, said: StoreError(f"Your transaction has failed before ({said}): roll it back."),
-    "25P01": lambda _, said: ConfigurationError(f"Your connection begins no transactions ({said}): begin one."),
-    "25006": lambda where, said: StoreReadOnly(f"{where}: your transaction only reads ({said})."),
-    "42501": lambda where, said: StoreReadOnly(
-        f"{where}: the user of your connection lacks a right ({said}). docs/transactions.md lists those it needs."
-    ),
-}
+_MEANINGS: tuple[Meaning, ...] = (
+    (f"{NOT_HERE} 3F000 42883 42P01", ConfigurationError, "This connection does not lead to the jobs, which are in "
+     "{where} ({said}): one transaction can't span two databases."),
+    ("55P03", UniqueBusy, BUSY),
+    ("25P02", StoreError, "Your transaction has failed before ({said}): roll it back."),
+    ("25P01", ConfigurationError, "Your connection begins no transactions ({said}): begin one."),
+    ("25006", StoreReadOnly, "{where}: your transaction only reads ({said})."),
+    ("42501", StoreReadOnly, "{where}: the user of your connection lacks a right ({said}). docs/transactions.md lists "
+     "those it needs."),
+    ("57014 57P01 57P02 57P03 08000 08003 08006", StoreUnavailable, "{where}: the server ended your transaction "
+     "({said})."),
+)  # fmt: skip
 
 
 class Within(Operation[T], Generic[T]):
@@ -109,23 +112,10 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        meaning = _meaning(where, code_of(error), " ".join(str(error).split()))
-        if meaning is None:
+        if not (code := code_of(error)):
             raise
-        raise meaning from error
-
-
-def _meaning(where: str, code: str, said: str) -> HeadraceError | None:
-    if not code:
-        return None
-    if code in _ELSEWHERE:
-        return ConfigurationError(
-            f"This connection does not lead to the jobs, which are in {where} ({said}): one transaction can't span two "
-            "databases."
-        )
-    if code[:2] in ("08", "57"):
-        return StoreUnavailable(f"{where}: the server ended your transaction ({said}).")
-    return _MEANINGS[code](where, said) if code in _MEANINGS else StoreError(f"{where}: {said}")
+        said = on_one_line(str(error))
+        raise meaning(_MEANINGS, where, code, said) or StoreError(f"{where}: {said}") from error
 
 
 # -- arrivals --------------------------------------------------------------------------------------------
