@@ -181,7 +181,7 @@ def test_deadlocks_are_repeated_and_counted(store: PostgresStore) -> None:
             tx.rows("session_get", (second.id,))
             return "done"
 
-        rule = Aside(lambda: store.database.write(work, store._guards)[0])
+        rule = Aside(lambda: store.database.write(work, store._guards))
         wait_until(lambda: waiting(stranger) == 1)
         blocked = Aside(lambda: stranger.execute("SELECT 1 FROM session WHERE id = $1 FOR UPDATE", (first.id,)))
         wait_until(lambda: store.database.repeated > 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import threading
@@ -12,7 +11,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet
 
 import psycopg
 from psycopg import pq, sql
@@ -20,6 +18,7 @@ from psycopg import pq, sql
 from headrace import crashpoints
 from headrace.errors import MaybeApplied
 from headrace.records import Ref
+from headrace.store import forks
 from headrace.store.postgres import troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
@@ -69,7 +68,7 @@ class Database:
         self._locks_and_facts = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}; {facts}"
         self._begin_writing = f"{self._begin}; {self._locks_and_facts}"
         self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}"
-        _databases.add(self)
+        forks.holders.add(self)
 
     def _settings(self) -> dict[str, str]:
         """What a transaction goes by. (Its statements are made for indexes, whatever the planner knows of tables.)"""
@@ -148,15 +147,13 @@ class Database:
 
     def leave_to_parent(self) -> None:
         """A child must not touch, nor even close, what its parent opened: it would say goodbye in its name."""
-        abandoned.extend(self._idle)
+        forks.abandoned.extend(self._idle)
         self._idle = []
         self._room = threading.BoundedSemaphore(self._address.connections)
 
     # -- transactions --
 
-    def write(
-        self, work: Callable[[PostgresTransaction], T], guards: Guards, keys: Sequence[str] = ()
-    ) -> tuple[T, PostgresTransaction]:
+    def write(self, work: Callable[[PostgresTransaction], T], guards: Guards, keys: Sequence[str] = ()) -> T:
         """Do some work in a transaction that has the rules' lock, and before that the locks of unique keys."""
         begin = self._begin_with(keys) if keys else self._begin_writing
         return self._transact(begin, WRITING, work, guards)
@@ -169,14 +166,14 @@ class Database:
 
     def read(self, work: Callable[[PostgresTransaction], T], guards: Guards) -> T:
         """Do some work in a transaction that reads: one consistent view, and no writer waits."""
-        return self._transact(self._begin_reading, READING, work, guards)[0]
+        return self._transact(self._begin_reading, READING, work, guards)
 
     def _transact(
         self, begin: str, texts: dict[str, str], work: Callable[[PostgresTransaction], T], guards: Guards
-    ) -> tuple[T, PostgresTransaction]:
+    ) -> T:
         committing = False
 
-        def inside(connection: Connection) -> tuple[T, PostgresTransaction]:
+        def inside(connection: Connection) -> T:
             nonlocal committing
             committing = False
             tx = PostgresTransaction(guards, self, connection, texts)
@@ -189,7 +186,7 @@ class Database:
             committing = False
             if crashpoints.armed:
                 crashpoints.reach("commit.after")
-            return answer, tx
+            return answer
 
         return self.repeat(lambda: self.borrow(inside, lambda: committing))
 
@@ -216,18 +213,6 @@ class Database:
         return self.repeat(
             lambda: self.borrow(lambda connection: connection.execute(statement, values, binary=True).fetchall())
         )
-
-
-_databases: WeakSet[Database] = WeakSet()
-abandoned: list[Connection] = []
-
-
-def _after_fork() -> None:
-    for database in list(_databases):
-        database.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 _MARK = re.compile(r"\bGLOB \?|\?")

@@ -22,10 +22,10 @@ from headrace.store.postgres.database import Database, PostgresTransaction
 from headrace.store.postgres.statements import CLIENT, SUBSCRIBER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.within import Within
-from headrace.store.sql import batches, events, find, settle, sweep
+from headrace.store.sql import batches, find, settle, sweep
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import Redo, Step, Transaction, is_plain
+from headrace.store.sql.transaction import NoGuards, Step, Transaction, is_plain
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
 
@@ -35,16 +35,6 @@ T = TypeVar("T")
 
 PLAIN_AT_ONCE = 10_000
 """So many plain jobs are put in one transaction."""
-
-
-class _NoGuards:
-    """No process sees another one's death here: a supervisor does, and closes its sessions; else they expire."""
-
-    def visibly_dead(self, session: str) -> bool:
-        return False
-
-    def forget(self, session: str) -> None:
-        pass
 
 
 class _Quick(Operation[T], Generic[T]):
@@ -82,7 +72,7 @@ class PostgresStore(SqlStore):
         self.schema = address.schema
         self.database = Database(address, None if isinstance(clock, SystemClock) else clock)
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
-        self._guards = _NoGuards()
+        self._guards = NoGuards()
         self._wakeups = Wakeups(self.database, self._wake_for_work)
         self._expected: dict[str, tuple[int | None, int | None]] = {}
         """By session: when the next job falls due and the next schedule ticks, as its last exchange was told."""
@@ -137,37 +127,26 @@ class PostgresStore(SqlStore):
         now = None if clock is None else clock.now()
         return operation.call(self.database.quoted, place=self._place, now=now, wait=str(self.database.unique_wait))
 
-    def _run(self, step: Step[T]) -> T:
-        if not step.writes:
-            found = self.database.read(lambda tx: None if tx.arrived else (step.work(tx),), self._guards)
-            if found is None:
-                with suppress(StoreReadOnly):
-                    self._run(Step(lambda _: None))  # brings in what has arrived
-                found = self.database.read(lambda tx: (step.work(tx),), self._guards)
-            return found[0]
-        try_read_only = step.try_read_only
-        if try_read_only is not None:
-            seen = self.database.read(lambda tx: None if tx.arrived else try_read_only(tx), self._guards)
-            if seen is not None:
-                if step.then is not None:
-                    step.then(seen)
-                return seen
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        found = self.database.read(lambda tx: None if tx.arrived else (work(tx),), self._guards)
+        if found is None:
+            with suppress(StoreReadOnly):
+                self._write(Step(lambda _: None))  # brings in what has arrived
+            found = self.database.read(lambda tx: (work(tx),), self._guards)
+        return found[0]
+
+    def _write(self, step: Step[T]) -> T:
+        def work(tx: PostgresTransaction) -> T:
+            if tx.arrived:
+                within.admit(tx)
+            return self._work(step, tx)
+
         try:
-            answer, _ = self.database.write(lambda tx: self._admit_and_work(step, tx), self._guards, step.keys)
+            return self.database.write(work, self._guards, step.keys)
         except StoreBusy as error:
             if step.keys and isinstance(error.__cause__, LockNotAvailable):
                 raise UniqueBusy(within.BUSY) from error
             raise
-        except Redo as other:
-            return self._run(Step[T](other.work))
-        if step.then is not None:
-            step.then(answer)
-        return answer
-
-    def _admit_and_work(self, step: Step[T], tx: PostgresTransaction) -> T:
-        if tx.arrived:
-            within.admit(tx)
-        return self._work(step, tx)
 
     def close(self) -> None:
         self._wakeups.close()
@@ -199,14 +178,7 @@ class PostgresStore(SqlStore):
         return Step(lambda tx: queries.run(tx, query, values), writes=False)
 
     def event_waiter(self) -> Waiter:
-        seen = self.run(Step(events.newest, writes=False))
-
-        def look(tx: Transaction) -> bool:
-            nonlocal seen
-            before, seen = seen, events.newest(tx)
-            return seen != before
-
-        return self._wakeups.waiter(SUBSCRIBER, lambda: self._look(look))
+        return self._wakeups.waiter(SUBSCRIBER, self._look_for_events())
 
     def job_waiter(self, job_id: str) -> Waiter:
         return self._wakeups.waiter(CLIENT, lambda: self._look(lambda tx: find.has_ended(tx, job_id)), job=job_id)

@@ -20,14 +20,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import psycopg
 
 from headrace.errors import HeadraceError
 from headrace.locks import reentrant_lock
+from headrace.store import forks
 from headrace.store.postgres.arrays import Texts
-from headrace.store.postgres.database import Connection, Database, abandoned
+from headrace.store.postgres.database import Connection, Database
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
 from headrace.store.wakeup import Pokes, areadable, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
@@ -113,7 +114,7 @@ class Listener:
     def leave_to_parent(self) -> None:
         """In a child: the thread is not there, and the connection is the parent's."""
         if self.connection is not None:
-            abandoned.append(self.connection)
+            forks.abandoned.append(self.connection)
         self.connection, self.pid, self.deaf = None, 0, True
 
 
@@ -255,7 +256,7 @@ class Wakeups:
         self._listener: Listener | None = None
         self._workers: WeakValueDictionary[str, Sleeper] = WeakValueDictionary()
         """The waiters of this process' workers, by session."""
-        _all.add(self)
+        forks.holders.add(self)
 
     @property
     def deaf(self) -> bool:
@@ -291,14 +292,3 @@ class Wakeups:
         if self._listener is not None:
             self._listener.leave_to_parent()
             self._listener = None
-
-
-_all: WeakSet[Wakeups] = WeakSet()
-
-
-def _after_fork() -> None:
-    for wakeups in list(_all):
-        wakeups.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -58,7 +58,7 @@ from headrace.store.sql import (
 )
 from headrace.store.sql import ticks as ticking
 from headrace.store.sql.take import Names
-from headrace.store.sql.transaction import Step, Steps, Transaction, in_steps
+from headrace.store.sql.transaction import Redo, Step, Steps, Transaction, in_steps
 
 T = TypeVar("T")
 
@@ -100,9 +100,27 @@ class SqlStore(ABC):
                 if not self._set_aside():
                     raise
 
-    @abstractmethod
     def _run(self, step: Step[T]) -> T:
         """One transaction, or a look that makes it unnecessary."""
+        if not step.writes:
+            return self._read(step.work)
+        answer = None if step.try_read_only is None else self._read(step.try_read_only)
+        if answer is None:
+            try:
+                answer = self._write(step)
+            except Redo as other:
+                return self._run(Step[T](other.work))
+        if step.then is not None:
+            step.then(answer)
+        return answer
+
+    @abstractmethod
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        """Do some work in a transaction that reads."""
+
+    @abstractmethod
+    def _write(self, step: Step[T]) -> T:
+        """Do the work of a step in a transaction that writes."""
 
     @staticmethod
     def _work(step: Step[T], tx: Transaction) -> T:
@@ -132,6 +150,17 @@ class SqlStore(ABC):
 
     async def arun(self, operation: Operation[T]) -> T:
         return await asyncio.to_thread(self.run, operation)
+
+    def _look_for_events(self) -> Callable[[], bool]:
+        """A look that tells whether there are events since the last one."""
+        seen = self.run(Step(events.newest, writes=False))
+
+        def look(tx: Transaction) -> bool:
+            nonlocal seen
+            before, seen = seen, events.newest(tx)
+            return seen != before
+
+        return lambda: self._look(look)
 
     # -- clients --
 

@@ -36,6 +36,16 @@ class Guards(Protocol):
         """The session is closed."""
 
 
+class NoGuards:
+    """Where no process sees the death of another: a supervisor does, and closes its sessions; else they expire."""
+
+    def visibly_dead(self, session: str) -> bool:
+        return False
+
+    def forget(self, session: str) -> None:
+        pass
+
+
 class Transaction(ABC):
     """One transaction: its statements, its time, and what to tell sleepers once it is committed."""
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import apsw
 import msgspec
@@ -26,6 +25,7 @@ from headrace.errors import (
 )
 from headrace.locks import is_mine
 from headrace.records import Ref
+from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
@@ -86,7 +86,7 @@ class Database:
             self._idle.append(self.connect())
         except apsw.Error as error:
             raise self.explain(error) from error
-        _databases.add(self)
+        forks.holders.add(self)
 
     def connect(self) -> Connection:
         if not self.in_memory and (hold := held(self.path)) is not None and hold.lost():
@@ -242,8 +242,9 @@ class Database:
 
     def _replaced(self, hold: Hold) -> StoreReplaced:
         """Let go of files that others do not see; the next operation uses what is there now."""
-        for database in list(_databases):
-            database.close(hold)
+        for database in list(forks.holders):
+            if isinstance(database, Database):
+                database.close(hold)
         return StoreReplaced(REPLACED.format(self.path))
 
     def _check_in(self, connection: Connection) -> None:
@@ -293,20 +294,8 @@ class Database:
     def leave_to_parent(self) -> None:
         """A child must not touch, nor even close, what its parent opened: SQLite's locks would be lost."""
         if not self.in_memory:
-            abandoned.extend(self._idle)
+            forks.abandoned.extend(self._idle)
             self._idle = []
-
-
-_databases: WeakSet[Database] = WeakSet()
-abandoned: list[Connection] = []
-
-
-def _after_fork() -> None:
-    for database in list(_databases):
-        database.leave_to_parent()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 # -- transactions ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -34,7 +34,7 @@ from headrace.store.sql import (
 )
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
-from headrace.store.sql.transaction import PutOne, Redo, Step, Steps, Transaction, is_plain, plain_row
+from headrace.store.sql.transaction import PutOne, Step, Steps, Transaction, is_plain, plain_row
 from headrace.store.sqlite import queries, within
 from headrace.store.sqlite.database import Database, SqliteTransaction
 from headrace.store.sqlite.liveness import FileGuard, FileGuards
@@ -112,23 +112,16 @@ class SqliteStore(SqlStore):
         if isinstance(step, PutOne):
             jobs = [step.job]
             step = cast("Step[T]", Step(lambda tx: put.put(tx, jobs)))
-        if not step.writes:
-            return self._db.read(lambda connection: step.work(self._begin(connection)))
-        if (try_read_only := step.try_read_only) is not None:
-            look = SqliteTransaction(self._guards)
-            seen = self._db.read(lambda connection: try_read_only(self._begin_step(connection, look)))
-            if seen is not None:
-                if step.then is not None:
-                    step.then(seen)
-                return seen
+        return super()._run(step)
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
         tx = SqliteTransaction(self._guards)
-        try:
-            answer = self._db.write(lambda connection: self._work(step, self._begin_step(connection, tx)))
-        except Redo as other:
-            return self._run(Step[T](other.work))
+        return self._db.read(lambda connection: work(self._begin(connection, tx)))
+
+    def _write(self, step: Step[T]) -> T:
+        tx = SqliteTransaction(self._guards)
+        answer = self._db.write(lambda connection: self._work(step, self._begin(connection, tx)))
         self._wakeups.wake(tx)
-        if step.then is not None:
-            step.then(answer)
         return answer
 
     def _run_within(self, operation: Within[T]) -> T:
@@ -140,7 +133,7 @@ class SqliteStore(SqlStore):
 
         try:
             answer, committed = within.run(
-                connection, lambda connection: self._work(step, self._begin_step(connection, tx)), self._db.path
+                connection, lambda connection: self._work(step, self._begin(connection, tx)), self._db.path
             )
         except apsw.Error as error:
             raise self._db.explain(error) from error
@@ -156,12 +149,9 @@ class SqliteStore(SqlStore):
         self._wakeups.wake_for(job)
         return [Put(job.id, True)]
 
-    def _begin(self, connection: apsw.Connection, tx: SqliteTransaction | None = None) -> Transaction:
-        return (tx or SqliteTransaction(self._guards)).begin(connection, self._clock.now(), self._clock.steady())
-
-    def _begin_step(self, connection: apsw.Connection, tx: SqliteTransaction) -> Transaction:
+    def _begin(self, connection: apsw.Connection, tx: SqliteTransaction) -> Transaction:
         """A transaction that knows whether there is a subscriber."""
-        self._begin(connection, tx)
+        tx.begin(connection, self._clock.now(), self._clock.steady())
         listened = self._wakeups.is_listened(self._clock)
         tx.listened = events.is_listened(tx) if listened is None else listened
         return tx
@@ -201,14 +191,7 @@ class SqliteStore(SqlStore):
         return self._wakeups.listen(until)
 
     def event_waiter(self) -> Waiter:
-        seen = self.run(Step(events.newest, writes=False))
-
-        def look(tx: Transaction) -> bool:
-            nonlocal seen
-            before, seen = seen, events.newest(tx)
-            return seen != before
-
-        return self._wakeups.waiter(SUBSCRIBER, 0, lambda: self._look(look))
+        return self._wakeups.waiter(SUBSCRIBER, 0, self._look_for_events())
 
     def guard(self, session: str) -> Guard:
         if self._run_folder:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from headrace.store import forks
 from headrace.store.sqlite import guard
-from headrace.store.sqlite.database import Connection, abandoned
+from headrace.store.sqlite.database import Connection
 from headrace.store.sqlite.opening import number
 
 
@@ -26,7 +27,7 @@ class ChangeCounter:
 
     def __call__(self) -> tuple[int, int]:
         if self._process != os.getpid():
-            abandoned.append(self._connection)
+            forks.abandoned.append(self._connection)
             self._process, self._connection = os.getpid(), self._connect()
         elif self._connection.hold is None or self._connection.hold.gone:
             self._connection.close()
