@@ -362,6 +362,7 @@ class Snapshot(Ran, frozen=True, kw_only=True, gc=False):
     unique_key: str | None = None
     after: tuple[str, ...] = ()
     """Ids of the jobs that it came after, or waits for."""
+    if_failed: IfFailed = IfFailed.FAIL
     tracked: bool = False
     schedule: str | None = None
     tick: int | None = None

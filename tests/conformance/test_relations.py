@@ -275,3 +275,11 @@ def test_a_step_that_is_just_enough_is_the_last(store: Store, worker: Worker) ->
     assert worker.exchange([outcome(worker.take_one())]).next_due is None
     assert state(store, f"c{EDGES_IN_A_STEP - 1}") is State.READY
     assert not store.run(store.sweep()).more
+
+
+@pytest.mark.needs(Trait.DEPENDENCY_ENDS)
+def test_a_job_says_what_a_bad_end_means_to_it(store: Store) -> None:
+    put(store, "a", "b")
+    for policy in IfFailed:
+        put(store, policy.value, after=("a", "b"), if_failed=policy)
+        assert (look(store, policy.value).if_failed, look(store, policy.value).after) == (policy, ("a", "b"))

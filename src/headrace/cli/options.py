@@ -188,6 +188,15 @@ def existing_app(store: str | None, app_path: str | None, *, with_tasks: bool = 
 
 
 @contextmanager
+def app_at(url: str) -> Iterator[Headrace]:
+    """An app without tasks at a store, which is made if it is not there."""
+    from headrace.app import Headrace
+
+    with _at_store(Headrace(url), url) as app:
+        yield app
+
+
+@contextmanager
 def required_app(app_path: str | None, store: str | None) -> Iterator[Headrace]:
     """The app of a command that cannot do without, at the store that was asked for."""
     from headrace.loading import load_app

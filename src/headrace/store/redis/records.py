@@ -193,7 +193,7 @@ def snapshot(
         worker=text(runner) or story.worker, data=story.data, progress=story.progress,
         result=story.result, error=story.error, group=story.group, cancelling=flags & CANCELLING != 0,
         unique_key=text(key) if key is not None and has_key else None, deferred_since=story.deferred_since,
-        after=after, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
+        after=after, if_failed=more.if_failed, lane=more.lane, tags=tuple(sorted(more.tags)), tracked=more.tracked,
         schedule=more.schedule, tick=more.tick, result_dropped=story.result_dropped, expires=more.expires,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.records import Counts, Expiry, Filter, HistoryRecord, Page, Snapshot, State
+from headrace.records import Counts, Expiry, Filter, HistoryRecord, IfFailed, Page, Snapshot, State
 from headrace.store.history import complete_history
 from headrace.store.sql.codes import (
     AFTER,
@@ -13,6 +13,7 @@ from headrace.store.sql.codes import (
     CANCELLING,
     DROPPED,
     EXPIRES,
+    FAIL,
     HISTORY,
     LANED,
     LARGE_BODY,
@@ -20,11 +21,13 @@ from headrace.store.sql.codes import (
     READY,
     RECURRING,
     RESULT,
+    RUN,
     RUNNING,
     STATES,
     TAGGED,
     TRACKED,
     UNIQUE,
+    WAIT,
 )
 from headrace.store.sql.lanes import laned
 from headrace.store.sql.relation_rows import decode
@@ -49,6 +52,16 @@ class Recurrence(NamedTuple):
 
     schedule: str
     tick: int | None
+
+
+class _Related(NamedTuple):
+    """What a job comes after: ids, encoded, and a policy."""
+
+    parents: bytes
+    if_failed: int
+
+
+_POLICIES = {WAIT: IfFailed.WAIT, FAIL: IfFailed.FAIL, RUN: IfFailed.RUN}
 
 
 class _Found(NamedTuple):
@@ -94,6 +107,7 @@ def _found(
     if flags & LARGE_RESULT:
         result = large_value(tx, seq, RESULT)
     recurrence = tx.row(Recurrence, "recurring_of", (seq,)) if flags & RECURRING else None
+    related = tx.row(_Related, "parents_of", (seq,)) if flags & AFTER else None
     snapshot = Snapshot(
         id=job_id, task=task, queue=queue, state=STATES[state], priority=priority, body=body, options=options,
         created=created, due=due, started=started, finished=finished, attempts=attempts, crashes=crashes,
@@ -105,7 +119,8 @@ def _found(
         tracked=bool(flags & TRACKED),
         result_dropped=bool(flags & DROPPED),
         schedule=recurrence and recurrence.schedule, tick=recurrence and recurrence.tick,
-        after=decode(tx.value("parents_of", (seq,))) if flags & AFTER else (),
+        after=() if related is None else decode(related.parents),
+        if_failed=IfFailed.FAIL if related is None else _POLICIES[related.if_failed],
         lane=laned(tx, seq).definition if flags & LANED else None,
         expires=tx.row(StoredExpiry, "expiry_get", (seq,)).definition if flags & EXPIRES else None,
     )  # fmt: skip

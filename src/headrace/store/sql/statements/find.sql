@@ -46,5 +46,5 @@ WHERE unique_key.key IN (SELECT value FROM json_each(?1/*text*/))
 SELECT schedule, tick FROM recurring WHERE job = ?1
 
 -- name: parents_of
--- What a job comes after.
-SELECT parents FROM relation WHERE job = ?1
+-- What a job comes after, and what it does if one of these fails.
+SELECT parents, if_failed FROM relation WHERE job = ?1

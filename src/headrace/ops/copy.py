@@ -1,0 +1,289 @@
+"""A store as a file of JSON lines, and back: a backup, and the way from one native store to another.
+
+The first line says what the file is, the last how much is in it. Between them each line is a setting, a control of a
+queue, a schedule or a job, the newest job first, as stores list them. Jobs come in oldest first, so that none arrives
+before a job that it waits for. Ids are kept: to bring in the same file twice changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from headrace.errors import ConfigurationError, Unsupported
+from headrace.ops.forms import forms
+from headrace.records import Filter, NewJob, Page, Put, ScheduleRecord, Snapshot, spec_of
+from headrace.store import Store
+from headrace.store.courses import Course
+from headrace.store.facets import PARKED, Past, QueueControl, Queues, Restoring, Schedules, Settings, Tags, facet
+from headrace.store.urls import shown_url
+from headrace.values.text import iso, now_ms
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+VERSION = 1
+AT_ONCE = 250
+"""How many jobs are read, or brought in, in one step."""
+
+Advance: TypeAlias = Callable[[int], object]
+"""Hears how many more jobs have been dealt with."""
+
+
+class Head(Struct, frozen=True, tag="headrace"):
+    """The first line."""
+
+    version: int
+    store: str
+    at: str
+
+
+class Setting(Struct, frozen=True, tag="setting"):
+    name: str
+    value: int
+
+
+class Control(Struct, frozen=True, tag="queue"):
+    control: QueueControl
+
+
+class Recurring(Struct, frozen=True, tag="schedule"):
+    schedule: ScheduleRecord
+
+
+class Copied(Struct, frozen=True, tag="job"):
+    job: Snapshot
+
+
+class End(Struct, frozen=True, tag="end"):
+    """The last line."""
+
+    jobs: int
+    schedules: int
+
+
+Line: TypeAlias = Head | Setting | Control | Recurring | Copied | End
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Line).decode
+_JOB = b'{"type":"job"'
+"""How the line of a job begins."""
+
+
+class Saved(Struct, frozen=True):
+    """What a copy holds."""
+
+    jobs: int
+    schedules: int
+
+
+class Loaded(Struct, frozen=True):
+    """What was brought in."""
+
+    jobs: int
+    schedules: int
+    there: int
+    """Jobs and schedules that were there already, and were left as they are."""
+    refused: list[tuple[str, str]]
+    """What could not be carried, and why."""
+
+
+# -- out -------------------------------------------------------------------------------------------------
+
+
+def save_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: None) -> Course[Saved]:
+    """Write all that a native store has into a file. Jobs that come meanwhile are left out."""
+    store = _native(app)
+
+    def write(line: Line) -> None:
+        file.write(_encode(line) + b"\n")
+
+    write(Head(VERSION, shown_url(app.url), iso(now_ms()) or ""))
+    settings: dict[str, int] = yield facet(store, Settings).settings()
+    for name, value in settings.items():
+        write(Setting(name, value))
+    controls: list[QueueControl] = yield facet(store, Queues).controls()
+    for control in controls:
+        write(Control(control))
+    schedules, after = 0, ""
+    more = True
+    while more:
+        look = yield facet(store, Schedules).schedules(after=after, limit=AT_ONCE)
+        for record in look.records:
+            write(Recurring(record))
+            after = record.name
+        schedules, more = schedules + len(look.records), look.more
+    jobs = 0
+    wanted: Filter | None = Filter(limit=AT_ONCE)
+    while wanted is not None:
+        page: Page = yield store.find(wanted)
+        for job in page.jobs:
+            write(Copied(job))
+        jobs += len(page.jobs)
+        advance(len(page.jobs))
+        wanted = None if page.cursor is None else Filter(limit=AT_ONCE, after=page.cursor)
+    write(End(jobs, schedules))
+    return Saved(jobs, schedules)
+
+
+save, asave = forms(save_course)
+
+
+# -- in --------------------------------------------------------------------------------------------------
+
+
+def load_course(app: Headrace, file: IO[bytes], advance: Advance = lambda _: None) -> Course[Loaded]:
+    """Bring in what a file has, which is read twice and must be seekable.
+
+    A job that ran comes in as one that waits; one that is there is left as it is. `ConfigurationError`: the file is
+    not a copy, is cut short, or is of a newer version. Nothing has been written then.
+    """
+    store = _native(app)
+    lines, places = _read(file)
+    refused: list[tuple[str, str]] = []
+    settings = {line.name: line.value for line in lines if isinstance(line, Setting)}
+    known = {name: value for name, value in settings.items() if _means_something(store, name, refused)}
+    if known:
+        yield facet(store, Settings).set_settings({**known})
+    for line in lines:
+        if isinstance(line, Control):
+            yield from _govern(facet(store, Queues), line.control)
+    brought = there = 0
+    for batch in _oldest_first(file, places):
+        new, old = yield from _bring_in(store, batch, refused)
+        brought, there = brought + new, there + old
+        advance(len(batch))
+    schedules = [line.schedule for line in lines if isinstance(line, Recurring)]
+    added = 0
+    for record in schedules:
+        added += yield facet(store, Schedules).put_schedule(record, None)
+    return Loaded(brought, added, there + len(schedules) - added, refused)
+
+
+load, aload = forms(load_course)
+
+
+def _native(app: Headrace) -> Store:
+    if not isinstance(app.store, Restoring):
+        raise Unsupported(
+            f"{shown_url(app.url)} is no native store, and a copy has more about a job than it keeps. "
+            "Use 'headrace drain' to move the jobs that wait."
+        )
+    return app.store
+
+
+def _read(file: IO[bytes]) -> tuple[list[Line], array[int]]:
+    """The lines that are no jobs, and where each job's line begins. Checks the file as a whole."""
+    lines: list[Line] = []
+    places = array("Q")
+    at = 0
+    file.seek(0)
+    for number, text in enumerate(file, 1):
+        if text.startswith(_JOB):
+            places.append(at)
+        else:
+            lines.append(_line(text, number) if lines else _head(text))
+        at += len(text)
+    if not lines:
+        raise ConfigurationError("The file is empty: it is no copy of a store.")
+    end = lines[-1]
+    if not isinstance(end, End) or end.jobs != len(places):
+        raise ConfigurationError("The copy is cut short: its last line is missing. Make it again.")
+    return lines, places
+
+
+def _head(text: bytes) -> Head:
+    try:
+        head = msgspec.json.decode(text, type=Head)
+    except msgspec.MsgspecError:
+        raise ConfigurationError("The file is no copy of a store: its first line does not say so.") from None
+    if head.version > VERSION:
+        raise ConfigurationError(
+            f"The copy is of version {head.version}, and this headrace reads up to {VERSION}: use a newer headrace."
+        )
+    return head
+
+
+def _line(text: bytes, number: int) -> Line:
+    try:
+        line: Line = _decode(text)
+        return line
+    except msgspec.MsgspecError as error:
+        raise ConfigurationError(f"Line {number} of the copy can't be read: {error}.") from None
+
+
+def _oldest_first(file: IO[bytes], places: Sequence[int]) -> Iterator[list[Snapshot]]:
+    for end in range(len(places), 0, -AT_ONCE):
+        batch = []
+        for place in reversed(places[max(end - AT_ONCE, 0) : end]):
+            file.seek(place)
+            batch.append(msgspec.json.decode(file.readline(), type=Copied).job)
+        yield batch
+
+
+def _govern(queues: Queues, control: QueueControl) -> Course[None]:
+    if control.paused_by is not None:
+        yield queues.pause(control.queue, control.paused_by)
+    if control.limit is not None:
+        yield queues.limit(control.queue, control.limit)
+
+
+def _means_something(store: Store, name: str, refused: list[tuple[str, str]]) -> bool:
+    why = facet(store, Settings).absent_settings.get(name)
+    if why is not None:
+        refused.append((f"setting {name}", why))
+    return why is None
+
+
+def _bring_in(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, str]]) -> Course[tuple[int, int]]:
+    """Put jobs where no worker gets them, then give them their past. How many are new, and how many were there."""
+    assert isinstance(store, Restoring)
+    puts = yield from _put(store, jobs, refused)
+    refused += (
+        (f"job {job.id}", f"job {puts[job.id]} has its unique key {job.unique_key!r}")
+        for job in jobs
+        if puts.get(job.id, job.id) != job.id
+    )
+    accepted = [job for job in jobs if puts.get(job.id) == job.id]
+    restored: list[bool] = (yield store.restore([_past(job) for job in accepted])) if accepted else []
+    tracked = [job.id for job, new in zip(accepted, restored, strict=True) if new and job.tracked]
+    if tracked:
+        yield facet(store, Tags).track(tracked)
+    return sum(restored), len(restored) - sum(restored)
+
+
+def _put(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, str]]) -> Course[dict[str, str]]:
+    """Which job stands for which. If the store refuses one, the others are put one by one."""
+    try:
+        puts: list[Put] = yield store.put([_new_job(job) for job in jobs])
+        return {job.id: put.id for job, put in zip(jobs, puts, strict=True)}
+    except ConfigurationError as error:
+        if len(jobs) == 1:
+            refused.append((f"job {jobs[0].id}", str(error)))
+            return {}
+    found: dict[str, str] = {}
+    for job in jobs:
+        found |= yield from _put(store, [job], refused)
+    return found
+
+
+def _new_job(job: Snapshot) -> NewJob:
+    """As it is put: with a key, an expiry and a schedule only if it has not ended."""
+    values: dict[str, Any] = {**spec_of(job), "id": job.id, "run_at": PARKED, "data": job.data}
+    if job.state.final:
+        values["expires"] = values["lane"] = None
+    else:
+        values |= {"unique_key": job.unique_key, "after": job.after, "if_failed": job.if_failed}
+        values |= {"schedule": job.schedule, "tick": job.tick}
+    return NewJob(**values)
+
+
+def _past(job: Snapshot) -> Past:
+    values = {name: getattr(job, name) for name in Past.__struct_fields__}
+    if not job.state.final:
+        values["state"] = values["finished"] = None
+    return Past(**values)
