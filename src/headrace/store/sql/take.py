@@ -137,21 +137,23 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
 
 def _in_time(tx: Transaction, rows: list[Any], special: Special) -> list[Any]:
     """Jobs that are handed out do not expire while they run."""
-    if special.next_expiry is not None and (expiring := [(seq,) for _, _, seq, *_, flags in rows if flags & EXPIRES]):
+    if special.next_expiry is not None and (expiring := [(row[_REF],) for row in rows if row[_FLAGS] & EXPIRES]):
         tx.change_many("expiry_end", expiring)
     return rows
 
 
 def _first_queue_first(tx: Transaction, values: tuple[int, ...], take: Take, found: Iterable[str]) -> list[Any]:
     rows: list[Any] = []
-    wanted = take.slots + take.spare
-    for queue in found:
-        if (free := take.slots - len(rows)) > 0:
-            rows += hand_out(tx, values, 0, queue, free)
-        if take.slots <= len(rows) < wanted:
-            rows += hand_out(tx, values, SPARE, queue, wanted - len(rows))
-        if len(rows) >= wanted:
-            break
+    names = iter(found)
+    queue = next(names, None)
+    for spare, enough in ((0, take.slots), (SPARE, take.slots + take.spare)):
+        heads: list[Any] = []
+        while queue is not None and (left := enough - len(rows) - len(heads)) > 0:
+            head = tx.rows("line", (*values, spare, queue, left))
+            heads += head
+            if len(head) < left:
+                queue = next(names, None)
+        rows += _handed_out(tx, values, spare, heads)
     return rows
 
 
@@ -159,17 +161,21 @@ def _one_from_each(tx: Transaction, values: tuple[int, ...], take: Take) -> list
     """How many each queue has to give is known before any is taken: a statement per queue, not per job."""
     wanted = take.slots + take.spare
     left = {queue: tx.value("ready_count", (queue, wanted)) for queue in take.queues}
-    shares: Counter[tuple[int, str]] = Counter()
+    shares: dict[int, Counter[str]] = {0: Counter(), SPARE: Counter()}
     turn = deque(queue for queue in take.queues if left[queue])
     for place in range(wanted):
         if not turn:
             break
         queue = turn.popleft()
-        shares[0 if place < take.slots else SPARE, queue] += 1
+        shares[0 if place < take.slots else SPARE][queue] += 1
         left[queue] -= 1
         if left[queue]:
             turn.append(queue)
-    return [row for (spare, queue), share in shares.items() for row in hand_out(tx, values, spare, queue, share)]
+    rows: list[Any] = []
+    for spare in (0, SPARE):
+        heads = [tx.rows("line", (*values, spare, *share)) for share in shares[spare].items()]
+        rows += _handed_out(tx, values, spare, [row for head in heads for row in head])
+    return rows
 
 
 def again(tx: Transaction, request: tuple[int, int], take: Take | None) -> list[Lease]:
@@ -201,14 +207,19 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
+_REF, _FLAGS = 2, -1
+"""Where these are among the columns of the statement `line`."""
+
+
 def leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
     """From the columns of the statement `line`, in their order."""
-    beside = _Beside(tx, [(ref, flags) for _, _, ref, *_, flags in rows if flags & _BESIDE])
+    beside = _Beside(tx, [(row[_REF], row[_FLAGS]) for row in rows if row[_FLAGS] & _BESIDE])
+    bodies, extras = beside.bodies, beside.extras
     return [
         Lease(
-            ref, token, job_id, task, queue, beside.bodies.get(ref, body), options,
+            ref, token, job_id, task, queue, bodies.get(ref, body) if flags & LARGE_BODY else body, options,
             data, attempts, crashes, max_crashes, -negative_priority, created, due, deferred_since,
-            flags & SPARE != 0, flags & CANCELLING != 0, beside.extras.get(ref, NO_EXTRAS),
+            flags & SPARE != 0, flags & CANCELLING != 0, extras[ref] if flags & _WITH_EXTRAS else NO_EXTRAS,
         )
         for (
             negative_priority, due, ref, token, job_id, task, queue, body, options, data, attempts, crashes,
@@ -245,12 +256,10 @@ class _Beside:
         }
 
 
-def hand_out(tx: Transaction, values: tuple[int, ...], spare: int, queue: str, count: int) -> list[Any]:
-    """The head of a queue's line. Read, then changed: on SQLite quicker than an UPDATE that returns what it changed."""
-    order = (*values, spare, queue, count)
-    rows = tx.rows("line", order)
+def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list[Any]) -> list[Any]:
+    """The heads of lines. Read, then changed: on SQLite quicker than an UPDATE that returns what it changed."""
     if rows:
-        tx.execute("take", order)
+        tx.execute("take", (*values, spare, tx.array([row[_REF] for row in rows])))
     return rows
 
 
@@ -385,7 +394,7 @@ class Handing:
         if rows:
             self._tx.change_many("take_one", rows)
         order = {seq: place for place, seq in enumerate(self._handed_out)}
-        return sorted(self._tx.rows("retake", (session, number)), key=lambda lease: order[_seq(*lease)])
+        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[row[_REF]])
 
 
 class _Place(NamedTuple):
@@ -398,7 +407,3 @@ class _Place(NamedTuple):
 
 def _place(job: Job) -> _Place:
     return _Place(-job.priority, job.due, job.seq)
-
-
-def _seq(_: int, __: int, seq: int, *___: object) -> int:
-    return seq

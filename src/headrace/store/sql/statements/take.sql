@@ -19,13 +19,11 @@ ORDER BY priority DESC, due, seq
 LIMIT ?6
 
 -- name: take
--- Hand out the head of a queue's line to a session. (OR FAIL: without it SQLite would keep a copy of each page it changes,
--- in case that the statement fails half-way; here the whole transaction is taken back then.)
+-- Hand out jobs to a session. (OR FAIL: without it SQLite would keep a copy of each page it changes, in case that the
+-- statement fails half-way; here the whole transaction is taken back then.)
 UPDATE OR FAIL job SET
     state = {RUNNING}, token = token + 1, session = ?1, turn = ?2, started = ?3, flags = (flags & ~{SPARE}) | ?4
-WHERE seq IN (
-    SELECT seq FROM job WHERE state = {READY} AND queue = ?5 ORDER BY priority DESC, due, seq LIMIT ?6
-)
+WHERE seq IN (SELECT value FROM json_each(?5))
 
 -- name: retake
 -- The leases that one exchange handed out and that are still held: the answer to a repeated request.
