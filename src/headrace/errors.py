@@ -194,6 +194,12 @@ class StoreCorrupt(StoreError):
 class SchemaTooNew(StoreError):
     """The store was written by a newer headrace than this one."""
 
+    @classmethod
+    def in_database(cls, where: str, version: int, known: int) -> SchemaTooNew:
+        return cls(
+            f"{where} has schema version {version}; this headrace knows {known}. Upgrade headrace on this machine."
+        )
+
 
 class SchemaTooOld(StoreError):
     """The store was written by an older headrace, and has to be migrated first: `headrace migrate`."""

@@ -18,7 +18,6 @@ TAKES = (
     "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the database of the "
     "store"
 )
-SAVEPOINT, RELEASE, BACK = "SAVEPOINT headrace", "RELEASE SAVEPOINT headrace", "ROLLBACK TO SAVEPOINT headrace"
 _POSTGRES = "postgresql"
 
 
@@ -81,18 +80,15 @@ def _psycopg(connection: Any, call: Call) -> str:
             cursor.execute(_spelled(connection, call), (call.document,))
             return str(cursor.fetchone()[0])
 
-    if _alone(connection):
-        return once()
-    connection.execute(SAVEPOINT)
+    if connection.info.transaction_status:
+        with connection.transaction():  # a savepoint
+            return once()
     try:
-        answer = once()
+        return once()
     except BaseException:
         if not connection.broken:
-            connection.execute(BACK)
-            connection.execute(RELEASE)
+            connection.rollback()  # there was nothing in this transaction before
         raise
-    connection.execute(RELEASE)
-    return answer
 
 
 async def _psycopg_async(connection: Any, call: Call) -> str:
@@ -101,23 +97,15 @@ async def _psycopg_async(connection: Any, call: Call) -> str:
             await cursor.execute(_spelled(connection, call), (call.document,))
             return str((await cursor.fetchone())[0])
 
-    if _alone(connection):
-        return await once()
-    await connection.execute(SAVEPOINT)
+    if connection.info.transaction_status:
+        async with connection.transaction():
+            return await once()
     try:
-        answer = await once()
+        return await once()
     except BaseException:
         if not connection.broken:
-            await connection.execute(BACK)
-            await connection.execute(RELEASE)
+            await connection.rollback()
         raise
-    await connection.execute(RELEASE)
-    return answer
-
-
-def _alone(connection: Any) -> bool:
-    """No transaction is open, and a statement begins none. (Without autocommit the first one of any kind does.)"""
-    return connection.autocommit and not connection.info.transaction_status
 
 
 def _plain(_: Any) -> Callable[[Any], Any]:

@@ -64,8 +64,5 @@ def _version(database: Database, connection: Connection) -> int:
     found = connection.execute(f"SELECT version FROM {database.quoted}.meta").fetchone()  # noqa: S608
     version = 0 if found is None else int(found[0])
     if version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"{database.where} has schema version {version}; this headrace knows {SCHEMA_VERSION}. "
-            "Upgrade headrace on this machine."
-        )
+        raise SchemaTooNew.in_database(database.where, version, SCHEMA_VERSION)
     return version

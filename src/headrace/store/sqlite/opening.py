@@ -133,10 +133,7 @@ def migrate(connection: apsw.Connection) -> None:
     try:
         version = _version(connection)
         if version > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"{connection.filename} has schema version {version}; this headrace knows {SCHEMA_VERSION}. "
-                "Upgrade headrace on this machine."
-            )
+            raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
         if version == 0:
             if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
                 raise StoreCorrupt(

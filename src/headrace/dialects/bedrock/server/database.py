@@ -84,10 +84,7 @@ def _prepare(connection: apsw.Connection) -> None:
             raise StoreCorrupt(NOT_OURS.format(connection.filename))
         assert isinstance(version, int)
         if version > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"{connection.filename} has schema version {version}; this headrace knows {SCHEMA_VERSION}. "
-                "Upgrade headrace on this machine."
-            )
+            raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
         if version == 0:
             connection.execute(SQL["schema"])
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
