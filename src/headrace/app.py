@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_URL = "sqlite:///headrace.db"
-
 
 class Headrace(StoreHolder, Hooks):
     """Tasks, and the store that their jobs go to.
@@ -56,6 +53,7 @@ class Headrace(StoreHolder, Hooks):
     `tz`: the zone of naive datetimes and of words like "7pm tomorrow".
     `retries`, `backoff`: what an escaped exception leads to in tasks that don't say otherwise; 0 retries: failure.
     `payload_limit`: the most bytes that encoded arguments, a result or data may take.
+    `pool`: your own pool of connections to PostgreSQL, used instead of new ones; see docs/stores/postgres.md.
 
     >>> app = Headrace("sqlite:///:memory:")
     >>> @app.task
@@ -80,11 +78,10 @@ class Headrace(StoreHolder, Hooks):
         retries: int = 0,
         backoff: Backoff | None = None,
         payload_limit: int = 1_048_576,
+        pool: object | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if url is not None and not isinstance(url, str):
-            raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
-        StoreHolder.__init__(self, url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL, clock)
+        StoreHolder.__init__(self, url, clock, pool)
         Hooks.__init__(self)
         try:
             self.zone = ZoneInfo(tz)

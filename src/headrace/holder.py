@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.errors import StoreBusy
+from headrace.errors import ConfigurationError, StoreBusy
 from headrace.locks import is_mine, reentrant_lock
 from headrace.store import Store, open_store
 from headrace.store.contract import Facet, Operation
 from headrace.store.facets import Rows, Sql, refusal
 from headrace.store.urls import HiddenUrl
 from headrace.values.clock import Clock, SystemClock
+
+DEFAULT_URL = "sqlite:///headrace.db"
 
 
 class StoreHolder:
@@ -23,8 +26,12 @@ class StoreHolder:
     store: Store
     """The store. It is opened when first needed (`__getattr__`), and a plain attribute from then on."""
 
-    def __init__(self, url: str, clock: Clock | None) -> None:
-        self.url = url
+    def __init__(self, url: str | None, clock: Clock | None, pool: object | None = None) -> None:
+        if url is not None and not isinstance(url, str):
+            raise ConfigurationError(f"A store's URL is text, as in 'sqlite:///jobs.db', not {url!r}.")
+        self.url = url or os.environ.get("HEADRACE_STORE") or DEFAULT_URL
+        self.pool = pool
+        """The program's own pool. Worker processes and isolated jobs open connections by themselves, by the URL."""
         self._clock = clock
         self.clock: Clock = clock or SystemClock()
         self._own: tuple[Store | None, Clock] = (None, self.clock)
@@ -42,7 +49,7 @@ class StoreHolder:
             )
         with self._opening:
             if "store" not in vars(self):
-                self.store = self._introduced(open_store(self.url, clock=self._clock))
+                self.store = self._introduced(open_store(self.url, clock=self._clock, pool=self.pool))
         return self.store
 
     @property

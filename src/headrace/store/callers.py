@@ -1,4 +1,4 @@
-"""Connections that callers bring along: which library each is of, found out without importing any."""
+"""Connections and pools that callers bring along: which library each is of, found out without importing any."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ _KINDS = {
     "django.utils.connection.ConnectionProxy": "django",
     "asyncpg.connection.Connection": "asyncpg",
     "asyncpg.pool.PoolConnectionProxy": "asyncpg",
+    "psycopg_pool.pool.ConnectionPool": "pool",
+    "psycopg_pool.pool_async.AsyncConnectionPool": "async pool",
+    "sqlalchemy.engine.base.Engine": "engine",
+    "sqlalchemy.ext.asyncio.engine.AsyncEngine": "async engine",
 }
-"""By the class that a connection, or a base of its class, has."""
+"""By the class that a connection or a pool, or a base of its class, has."""
 
 
 def kind_of(connection: object) -> str:

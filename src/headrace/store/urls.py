@@ -94,8 +94,8 @@ class Secret:
         return self._url
 
 
-def open_store(url: str, *, clock: Clock | None = None) -> Store:
-    """Open the store that a URL names.
+def open_store(url: str, *, clock: Clock | None = None, pool: object | None = None) -> Store:
+    """Open the store that a URL names. `pool`: what lends it connections, where a store can use that.
 
     >>> store = open_store("sqlite:///:memory:")
     >>> store.durability
@@ -106,14 +106,14 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
     if odd is not None:
         raise ConfigurationError(f"The store's URL contains a character that cannot be printed: {odd!r}.")
     try:
-        return _open(url, clock)
+        return _open(url, clock, pool)
     except HeadraceError:
         raise
     except ValueError as error:  # an encoded NUL, say. The URL is not shown: it may contain a password
         raise ConfigurationError(f"The store's URL makes no sense: {error}. Write for example {EXAMPLES}.") from error
 
 
-def _open(url: str, clock: Clock | None) -> Store:
+def _open(url: str, clock: Clock | None, pool: object | None) -> Store:
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if not scheme:
         raise ConfigurationError(f"{shown_url(url)!r} is not a store URL. Write for example {EXAMPLES}.")
@@ -130,7 +130,11 @@ def _open(url: str, clock: Clock | None) -> Store:
             f"No store speaks {scheme!r} (in {shown_url(url)!r}). Write for example {EXAMPLES}; "
             f"the dialects are {DIALECTS}."
         )
-    return cast("Store", make(url, clock=clock))
+    if pool is None:
+        return cast("Store", make(url, clock=clock))
+    if place is not None and place == SCHEMES["postgresql"]:
+        return cast("Store", make(url, clock=clock, pool=pool))
+    raise ConfigurationError(f"pool= lends connections to PostgreSQL, and {shown_url(url)} is another store.")
 
 
 def _installed(scheme: str, family: str) -> Callable[..., Store] | None:

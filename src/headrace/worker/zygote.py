@@ -117,6 +117,7 @@ def main() -> NoReturn:
         sys.exit(1)
     finish_logging()
     app.url = os.environ.pop(STORE_VARIABLE)  # what an isolated job enqueues goes where it came from
+    app.pool = None  # children would share its connections
     # Children share what is loaded so far, untouched: the collector must not write into it.
     gc.collect()
     gc.freeze()

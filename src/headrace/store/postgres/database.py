@@ -19,9 +19,11 @@ from headrace import crashpoints
 from headrace.errors import MaybeApplied
 from headrace.records import Ref
 from headrace.store import forks
-from headrace.store.postgres import troubles
+from headrace.store.pools import Pool
+from headrace.store.postgres import lent, troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
+from headrace.store.postgres.lent import Lent
 from headrace.store.postgres.statements import PUTS, READING, RULES, WRITING
 from headrace.store.sql.transaction import Guards, Outdated, Transaction
 from headrace.values.clock import Clock
@@ -41,7 +43,7 @@ INTRODUCE = frozenset({"control_set", "audience_set"})
 class Database:
     """Connections to one schema, handed out one per transaction."""
 
-    def __init__(self, address: Address, clock: Clock | None) -> None:
+    def __init__(self, address: Address, clock: Clock | None, pool: Pool | None = None) -> None:
         self.where = address.name
         self.schema = address.schema
         self.quoted = sql.Identifier(address.schema).as_string(None)
@@ -52,6 +54,7 @@ class Database:
         self.repeated = 0
         """How many transactions were repeated, because others were in their way."""
         self._address = address
+        self._pool = pool
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
@@ -83,6 +86,8 @@ class Database:
 
     def connect(self) -> Connection:
         """A new connection, which the caller closes."""
+        if self._pool is not None and not self._pool.is_async:
+            return lent.take(self._pool, self.where)
         try:
             connection = psycopg.connect(
                 self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, context=None
@@ -94,6 +99,13 @@ class Database:
         adapt(connection)
         return connection
 
+    def _check_out(self) -> Connection:
+        if self._pool is not None and self._pool.lends:
+            return lent.take(self._pool, self.where)
+        with suppress(IndexError):  # another thread has taken the last one
+            return self._idle.pop()
+        return self.connect()
+
     def borrow(self, work: Callable[[Connection], T], unsure: Callable[[], bool] = lambda: False) -> T:
         """Do some work on a connection that no other thread uses; once more on others if it breaks.
 
@@ -101,7 +113,7 @@ class Database:
         """
         with self._room:
             for left in reversed(range(CONNECTIONS_TO_TRY)):
-                connection = self._idle.pop() if self._idle else self.connect()
+                connection = self._check_out()
                 try:
                     answer = work(connection)
                 except psycopg.Error as error:
@@ -110,6 +122,8 @@ class Database:
                     if not broken:
                         raise troubles.explain(self.where, error) from error
                     self._forget_idle()  # the server was restarted, or has cut all of them
+                    if self._pool is not None and self._pool.lends:
+                        self._pool.replace_broken()
                     if unsure():
                         raise MaybeApplied(MAYBE.format(self.where)) from error
                     if not left:
@@ -130,7 +144,11 @@ class Database:
         if state.transaction_status != pq.TransactionStatus.IDLE:
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
-        if self._closed or connection.broken or state.transaction_status != pq.TransactionStatus.IDLE:
+        if connection.broken or state.transaction_status != pq.TransactionStatus.IDLE:
+            connection.close()
+        elif isinstance(connection, Lent):
+            connection.give_back()
+        elif self._closed:
             connection.close()
         else:
             self._idle.append(connection)

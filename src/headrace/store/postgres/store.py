@@ -15,6 +15,7 @@ from headrace.records import ExchangeReply, NewJob, Put, Ref, Swept, Token
 from headrace.store import limits
 from headrace.store.contract import Durability, Guard, NoGuard, Operation, Waiter
 from headrace.store.facets import Rows
+from headrace.store.pools import Pool, awaited_by
 from headrace.store.postgres import calling, doctor, opening, plain, queries, within
 from headrace.store.postgres.address import parse
 from headrace.store.postgres.arrays import Numbers, Texts
@@ -51,7 +52,8 @@ class PostgresStore(SqlStore):
     """Jobs in PostgreSQL: `postgresql://user@host/database?schema=headrace`.
 
     Stores with different schemas share a database and nothing else. The server's clock is the one that counts; `clock`
-    is for tests. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what the store's settings say.
+    is for tests. `pool` lends connections. `keep_done`, `keep_failed` (milliseconds) and `keep_count` go before what
+    the store's settings say.
     """
 
     put_at_once = None
@@ -62,6 +64,7 @@ class PostgresStore(SqlStore):
         url: str,
         *,
         clock: Clock | None = None,
+        pool: object | None = None,
         keep_done: int | None = None,
         keep_failed: int | None = None,
         keep_count: int | None = None,
@@ -70,7 +73,8 @@ class PostgresStore(SqlStore):
         self.url = url
         address = parse(url)
         self.schema = address.schema
-        self.database = Database(address, None if isinstance(clock, SystemClock) else clock)
+        lending = None if pool is None else Pool(pool)
+        self.database = Database(address, None if isinstance(clock, SystemClock) else clock, lending)
         self._overrides = sweep.Overrides(keep_done, keep_failed, keep_count, sweep.Surplus())
         self._guards = NoGuards()
         self._wakeups = Wakeups(self.database, self._wake_for_work)
@@ -111,9 +115,13 @@ class PostgresStore(SqlStore):
         return cast("T", operation.answer(msgspec.json.decode(found)))
 
     async def arun(self, operation: Operation[T]) -> T:
-        if not isinstance(operation, Within):
-            return await super().arun(operation)
-        call = await asyncio.to_thread(self._call, operation)
+        before = awaited_by.set(asyncio.get_running_loop())
+        try:
+            if not isinstance(operation, Within):
+                return await super().arun(operation)
+            call = await asyncio.to_thread(self._call, operation)
+        finally:
+            awaited_by.reset(before)
         with within.explained(self.database.where):
             found = await calling.arun(operation.connection, call)
         return cast("T", operation.answer(msgspec.json.decode(found)))
