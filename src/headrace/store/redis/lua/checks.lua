@@ -2,9 +2,9 @@
 -- `what` and `of` are put together only when something is wrong: most jobs are fine.
 --@include prelude
 
-local checks = on_demand('checks')
+local checks = on_demand()
 
-makers.checks = function()
+makers[checks] = function()
   checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true,
     expires = true }
   checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }

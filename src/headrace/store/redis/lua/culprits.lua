@@ -2,7 +2,7 @@
 -- has failed is in {ns}:culprits:<id>; it comes back when the last of these is revived.
 --@include admission
 
-makers.culprits = function()
+makers[culprits] = function()
   function culprits.of(id)
     return relations.set_of(PREFIX .. 'culprits:' .. id)
   end

@@ -1,7 +1,7 @@
 -- Jobs that fail unless they have started in time: `expires` in what is kept about them, and {ns}:expiring, which has those that wait.
 --@include admission
 
-makers.expiring = function()
+makers[expiring] = function()
   expiring.key = PREFIX .. 'expiring'
 
   -- When it fails if it still waits then, or false: it does not wait.

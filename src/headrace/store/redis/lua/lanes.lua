@@ -9,7 +9,7 @@
 --   first                             in a sequence, the id of the job that is first
 --@include admission
 
-makers.lanes = function()
+makers[lanes] = function()
   lanes.key, lanes.fading, lanes.known = PREFIX .. 'lanes', PREFIX .. 'fading', {}
 
   function lanes.name(queue, key)

@@ -13,7 +13,7 @@
 
 local EDGES_TO_FOLLOW = 1000
 
-makers.links = function()
+makers[links] = function()
   -- To be linked step by step, behind what is left from before. `packed`: H id each.
   function links.later(job, letter, packed)
     local key = PREFIX .. 'links:' .. job.id

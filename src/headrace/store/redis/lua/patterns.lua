@@ -2,7 +2,7 @@
 -- names: `[=` and a digest (see scripts/names.lua). As patterns these would mean nothing.
 --@include wait
 
-makers.patterns = function()
+makers[patterns] = function()
   patterns.parsed, patterns.known = {}, {}
   patterns.FEW, patterns.PIECE = 1000, 250
 

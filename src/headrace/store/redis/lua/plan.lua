@@ -39,9 +39,9 @@ plan = {
 }
 
 -- The ways in and out that only some jobs take, and what is kept in order for them: in files of these names.
-local lanes, relations, sorted = on_demand('lanes'), on_demand('relations'), on_demand('sorted')
-local schedules, culprits, links = on_demand('schedules'), on_demand('culprits'), on_demand('links')
-local expiring = on_demand('expiring')
+local lanes, relations, sorted = on_demand(), on_demand(), on_demand()
+local schedules, culprits, links = on_demand(), on_demand(), on_demand()
+local expiring = on_demand()
 
 local function change(job)
   if plan.jobs[job.id] ~= job then

@@ -68,17 +68,19 @@ local function check_type(key, wanted)
   return found ~= 'none'
 end
 
--- A table that is filled when a script first reads it: what only some jobs need costs the others nothing.
+-- A table that `makers` has a function for, which fills it when a script first reads it: what only some jobs need costs the others
+-- next to nothing.
 local makers = {}
+local to_be_made = {
+  __index = function(made, field)
+    setmetatable(made, nil)
+    makers[made]()
+    return made[field]
+  end,
+}
 
-local function on_demand(name)
-  return setmetatable({}, {
-    __index = function(made, field)
-      setmetatable(made, nil)
-      makers[name]()
-      return made[field]
-    end,
-  })
+local function on_demand()
+  return setmetatable({}, to_be_made)
 end
 
 -- A command with many arguments, in pieces: Lua cannot pass more than 8,000 at once.

@@ -1,9 +1,9 @@
 -- The controls of queues: paused ones hand out nothing, limited ones only so much at once.
 --@include plan sessions
 
-local queues = on_demand('queues')
+local queues = on_demand()
 
-makers.queues = function()
+makers[queues] = function()
   queues.known = {}
 
   function queues.said(queue, paused, limit)

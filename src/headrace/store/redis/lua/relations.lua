@@ -9,7 +9,7 @@
 -- the next note is.
 --@include admission
 
-makers.relations = function()
+makers[relations] = function()
   relations.key, relations.REMOVED, relations.REVIVED, relations.LINKING = PREFIX .. 'releasing', 9, 10, 11
   relations.noted, relations.over, relations.known, relations.errors = {}, 0, {}, {}
 

@@ -6,7 +6,7 @@
 -- Of the definition, which is the client's, the scripts know only what is in the record as well.
 --@include admission
 
-makers.schedules = function()
+makers[schedules] = function()
   schedules.key, schedules.names, schedules.ticks = PREFIX .. 'schedules', PREFIX .. 'schedule_names', PREFIX .. 'ticks'
   schedules.FORMAT = '>IBBI6I6III6I6I6Hc0Hc0Ic0Ic0'
   schedules.PAUSED, schedules.NEXT, schedules.LAST_TICK, schedules.STARTED = 1, 2, 4, 8

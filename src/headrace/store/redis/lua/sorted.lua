@@ -1,7 +1,7 @@
 -- Sorted sets as the plan will have them: what is there, without what leaves, and with what comes.
 --@include admission
 
-makers.sorted = function()
+makers[sorted] = function()
   local NOWHERE = pack('>I6I6', 0, 0)
   sorted.known, sorted.step = {}, 64
 

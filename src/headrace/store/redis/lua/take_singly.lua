@@ -2,9 +2,9 @@
 -- What this exchange puts into a queue's line, in order; what lanes have let in since.
 --@include take
 
-local singly = on_demand('singly')
+local singly = on_demand()
 
-makers.singly = function()
+makers[singly] = function()
   function singly.absorb(source)
     local entering = plan.enter[source.queue]
     if not entering or not entering[1] then

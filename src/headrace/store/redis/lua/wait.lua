@@ -3,7 +3,7 @@
 
 local PATTERNS = PREFIX .. 'patterns'
 local LIST_LASTS = 86400000
-local patterns = on_demand('patterns')
+local patterns = on_demand()
 local slept_on
 
 local function is_pattern(name)
