@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import pack
 from typing import Any
 
 import pytest
@@ -93,6 +94,11 @@ def fill(store: RedisStore, number: int, start: int = 0, **options: Any) -> list
     return ids
 
 
+def packed(job_id: str) -> bytes:
+    """As an id is in its block."""
+    return pack(">H", len(job_id)) + job_id.encode()
+
+
 def records_read(program: str, store: RedisStore, wanted: Filter) -> int:
     """How many records the scripts of one look load."""
     read = 0
@@ -178,7 +184,7 @@ def test_sweeps_take_the_holes_out_of_blocks_with_few_jobs(store: RedisStore) ->
     while store.run(store.sweep()).more:
         pass
     blocks = [value for name, value in contents(store).items() if ":block:" in name]
-    assert sorted(blocks) == sorted([job_id.encode()] for job_id in stay)
+    assert sorted(blocks) == sorted([packed(job_id)] for job_id in stay)
     assert f"{store.keys.prefix}sparse" not in contents(store)
     assert found(store, Filter()) == stay[::-1]
 
@@ -224,3 +230,42 @@ def test_a_put_pays_one_command_for_the_order(store: RedisStore, program: str) -
     fill(store, 3)
     asked = commands(program, store, lambda: store.run(store.put([new("one more")])))
     assert [command for command in asked if "block:" in command or "arrivals" in command] == ["RPUSH block:0"]
+
+
+def test_a_plain_put_costs_few_commands(store: RedisStore, program: str) -> None:
+    fill(store, 3)
+    asked = commands(program, store, lambda: store.run(store.put([new("one more")])))
+    assert [command for command in asked if "TIME" not in command] == [
+        "LINDEX row:default", "HMGET meta", "HMGET job", "EXISTS events",
+        "RPUSH block:0", "HSET meta", "HSET job", "RPUSH row:default",
+    ]  # fmt: skip
+
+
+def test_a_plain_batch_is_put_in_order_with_one_value_per_block(store: RedisStore, program: str) -> None:
+    fill(store, 3)
+
+    def put_many() -> None:
+        fill(store, 1_000, 10_000)
+
+    asked = [words for words in commands_inside_scripts(program, put_many, store) if words[0].upper() == "RPUSH"]
+    keys = [words[1].removeprefix(store.keys.prefix) for words in asked]
+    assert keys == [*(f"block:{block}" for block in range(4)), "row:default"]
+    assert {len(words) for words in asked[:4]} == {3}
+
+
+def test_ids_of_any_length_are_listed_in_order(store: RedisStore) -> None:
+    ids = [f"{'x' * (i % 300)} {i}" for i in range(600)]
+    store.run(store.put([new(job_id) for job_id in ids]))
+    assert found(store, Filter(limit=100)) == ids[::-1]
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\xff\xff", b"\x00\x05ab"])
+def test_what_cannot_be_read_of_a_block_is_skipped(store: RedisStore, value: bytes) -> None:
+    ids = fill(store, BLOCK - 1)
+    store.driver.command("RPUSH", f"{store.keys.prefix}block:0", value)
+    assert found(store, Filter()) == ids[::-1]
+    store.run(store.delete(ids[1:]))
+    while store.run(store.sweep()).more:
+        pass
+    assert found(store, Filter()) == ids[:1]
+    assert contents(store)[f"{store.keys.prefix}block:0"] == [packed(ids[0])]

@@ -143,12 +143,17 @@ def test_jobs_come_after_the_same_as_before(namespace: RedisStore) -> None:
     assert found == before
 
 
+def with_whole_blocks(store: RedisStore) -> dict[str, Any]:
+    """The contents, however many values the ids of a block came in."""
+    return {key: b"".join(value) if ":block:" in key else value for key, value in contents(store).items()}
+
+
 def test_scheduled_jobs_are_with_their_queues(store: RedisStore, clock: ManualClock) -> None:
     queues, prefix = ("a", "b", "c"), store.keys.prefix
     for first in range(0, 2_400, 800):
         jobs = [new(f"{i}", queue=queues[i % 3], delay=1_000 + i % 7) for i in range(first, first + 800)]
         store.run(store.put(jobs))
-    expected = contents(store)
+    expected = with_whole_blocks(store)
     for queue in queues:
         found = store.driver.command("ZRANGE", f"{prefix}due:{queue}", "0", "-1", "WITHSCORES")
         entries = [value for entry in zip(found[1::2], found[::2], strict=True) for value in entry]
@@ -159,7 +164,7 @@ def test_scheduled_jobs_are_with_their_queues(store: RedisStore, clock: ManualCl
     )
     store.driver.command("HSET", f"{prefix}meta", "format", "1")
     assert store.run(store.migrate())
-    assert contents(store) == expected
+    assert with_whole_blocks(store) == expected
 
 
 def test_a_scheduled_job_that_cannot_be_read_is_set_aside_after_it(store: RedisStore, clock: ManualClock) -> None:

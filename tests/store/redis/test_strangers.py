@@ -358,7 +358,7 @@ def write_over(store: RedisStore, job_id: str, change: Callable[[bytes], bytes],
         row = f"{store.keys.prefix}row:default"
         place = command("LRANGE", row, "0", "0")[0]
         command("LSET", row, "0", place[:12] + new_id)
-        command("LSET", f"{store.keys.prefix}block:0", "0", new_id)
+        command("LSET", f"{store.keys.prefix}block:0", "0", len(new_id).to_bytes(2, "big") + new_id)
     command("HSET", store.keys.job, new_id or job_id, change(record))
 
 

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from struct import Struct
+from struct import Struct, calcsize
 
 import msgspec
 
 from headrace.errors import ConfigurationError
 from headrace.records import Expiry, IfFailed, Lane, NewJob, Outcome, Ref, Report, SessionInfo, Take, Token
 from headrace.store.facets import Edit, Past
-from headrace.store.redis.layout import (
-    DATA,
-    HEAD,
-    INLINE,
-    LARGE_BODY,
-    LATEST,
-    MORE,
-    OPTIONS,
-    STATES,
-    UNIQUE,
-    python_format,
-)
+from headrace.store.redis.layout import DATA, HEAD, INLINE, LARGE_BODY, LATEST, MORE, OPTIONS, STATES, UNIQUE
 from headrace.store.redis.operation import PUT_AT_MOST
-from headrace.store.redis.records import HEAD_SIZE
 from headrace.values.glob import is_glob
 
 _SHORT = Struct(">H").pack
 _LONG = Struct(">I").pack
 _WHEN = Struct(">BdiHHI").pack
-_RECORD = Struct(f">iI{python_format(HEAD)[1:]}").pack
+_FRONT, _BACK = (
+    "".join(HEAD[field] for field in fields)
+    for fields in (("state", "flags", "token", "attempts", "crashes"), ("priority", "max_crashes", "length"))
+)
+_PLAIN, _BACK_SIZE = Struct(f">{_FRONT}iI{_BACK}").pack, calcsize(f">{_BACK}")
 _UNIQUE = Struct(">dB").pack
 _OUTCOME = Struct(">ddBBdddH").pack
 _REPORT = Struct(">ddBddI").pack
@@ -144,8 +136,8 @@ def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
         put += job.body if options is None else _LONG(len(options)) + options + job.body
         parts += (
             _SHORT(len(job_id)), job_id, queue,
-            _RECORD(
-                job.priority, HEAD_SIZE + len(put), READY, 0 if options is None else OPTIONS, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            _PLAIN(
+                READY, 0 if options is None else OPTIONS, 0, 0, 0, job.priority, _BACK_SIZE + len(put),
                 job.priority, min(job.max_crashes, 65_535), len(put),
             ),
             put,

@@ -104,10 +104,10 @@ end
 
 -- Checks; answers with the first write: it needs memory, so a full server refuses it, and with it all the others.
 local function keep_arrivals()
-  local blocks = arriving(arrival - #arrived + 1, arrived)
+  local blocks = arriving(arrival - #arrived + 1, arrived, #arrived)
   plan.arrivals = arrival
   return function()
-    arrive_all(blocks, arrived)
+    arrive_all(blocks)
     call('HSET', META, 'format', '2', 'jobs', string.format('%.0f', arrival))
   end
 end

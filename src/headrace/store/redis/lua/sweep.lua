@@ -1,6 +1,6 @@
 -- Sweeping: bounded pieces of upkeep. Each of these looks for what there is to do and puts it into the plan, or into `swept`;
 -- `sweep.write` writes what the plan does not.
---@include commit queues closing
+--@include commit queues closing arrivals
 
 local SESSIONS_AT_ONCE, PURGED_AT_ONCE = 1000, 500
 local DROPPED_AT_ONCE, FORGOTTEN_AT_ONCE, BLOCKS_AT_ONCE = 500, 500, 10
@@ -231,7 +231,7 @@ function sweep.blocks()
   end
   for _, name in ipairs(call('SRANDMEMBER', PREFIX .. 'sparse', BLOCKS_AT_ONCE)) do
     local key, first, left = PREFIX .. 'block:' .. name, (tonumber(name) or 0) * BLOCK, {}
-    local ids = check_type(key, 'list') and call('LRANGE', key, 0, -1) or {}
+    local ids = check_type(key, 'list') and ids_in(key) or {}
     load_many(ids)
     for _, id in ipairs(ids) do
       local record = plan.jobs[id] ~= false and raw[id]
@@ -240,7 +240,7 @@ function sweep.blocks()
         left[#left + 1] = id
       end
     end
-    swept.sparse[#swept.sparse + 1] = { name, key, left }
+    swept.sparse[#swept.sparse + 1] = { name, key, left[1] and { packed_ids(left, 1, #left) } or {} }
   end
   swept.more = #swept.sparse == BLOCKS_AT_ONCE and 1 or swept.more
 end

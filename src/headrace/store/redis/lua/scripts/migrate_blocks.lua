@@ -37,7 +37,9 @@ local answer = go_on(behind)
 for _, block in ipairs(blocks) do
   local first, behind = math.max(block.number * BLOCK, 1), (block.number + 1) * BLOCK
   local holes = math.min(behind, last + 1) - first - #block.ids
-  bulk('RPUSH', block_key(block.number), block.ids)
+  if block.ids[1] then
+    call('RPUSH', block_key(block.number), packed_ids(block.ids, 1, #block.ids))
+  end
   call('ZADD', ARRIVALS, block.number, block.number)
   if holes > 0 then
     call('HSET', HOLES, block.number, holes)

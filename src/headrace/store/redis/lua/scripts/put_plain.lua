@@ -1,24 +1,22 @@
 -- put, for a batch that has nothing special: no unique keys, no delays, no large bodies, no worker required.
 --
--- ARGV[2]  the batch: for each job H id, H queue, i priority, I its record without due, created and arrival (see job.lua)
+-- ARGV[2]  the batch: for each job H id, H queue, its record (see job.lua) without due, created and arrival: 13 bytes that come before
+--          them, i priority, I what comes behind them
 -- Answers  now
---@include arrivals wait
+--@include arrivals
 
-local ids, queues, priorities, templates = {}, {}, {}, {}
-local batch, at, n = ARGV[2], 1, 0
+local ids, queues, fronts, priorities, rests = {}, {}, {}, {}, {}
+local fields, lines, rows, numbers, in_order = { 'format', 'jobs' }, {}, {}, {}, {}
+local listeners, batch, at, n = { PREFIX .. 'events', PREFIX .. 'patterns' }, ARGV[2], 1, 0
 while at <= #batch do
+  local queue
   n = n + 1
-  ids[n], queues[n], priorities[n], templates[n], at = unpack_from('>Hc0Hc0iIc0', batch, at)
-end
-
-local due = pack('>I6', now)
-local fields = { 'format', 'jobs' }
-local lines, rows, numbers, in_order = {}, {}, {}, {}
-for i = 1, n do
-  local queue = queues[i]
+  ids[n], queue, fronts[n], priorities[n], rests[n], at = unpack_from('>Hc0Hc0c13iIc0', batch, at)
+  queues[n] = queue
   if not lines[queue] then
     lines[queue], rows[queue], numbers[queue] = {}, {}, 0
     fields[#fields + 1] = READY .. queue
+    listeners[#listeners + 1] = PREFIX .. 'hungry:' .. queue
     -- Into the row only if that stays in order: the clock may have been set back.
     local last = call('LINDEX', PREFIX .. 'row:' .. queue, -1)
     in_order[queue] = not last or #last >= 6 and unpack_from('>I6', last) <= now
@@ -29,22 +27,16 @@ check_format(meta[1])
 local arrival = tonumber(meta[2] or 0) or fail('CORRUPT', META .. ' has no number in field jobs')
 local there = read_many('HMGET', JOB, ids)
 
--- One EXISTS shows that there are no subscribers, and that no session sleeps on a pattern.
-if call('EXISTS', EVENTS, PATTERNS) == 0 then
-  absent[EVENTS], slept_on = true, {}
-end
-
-local records, fresh, times, first = {}, {}, due .. due, arrival + 1
+local due = pack('>I6', now)
+local times, first, fresh, records, is_new = due .. due, arrival + 1, 0, {}, {}
 for i = 1, n do
   local id = ids[i]
-  if not there[i] and not records[id] then
-    arrival = arrival + 1
-    local number = pack('>I6', arrival)
-    local template, queue = templates[i], queues[i]
-    records[#records + 1] = id
-    records[#records + 1] = template:sub(1, 13) .. times .. number .. template:sub(32)
-    records[id] = true
-    fresh[#fresh + 1] = id
+  if not there[i] and is_new[id] == nil then
+    arrival, fresh, is_new[id] = arrival + 1, fresh + 1, true
+    local number, queue = pack('>I6', arrival), queues[i]
+    ids[fresh], rests[fresh] = id, rests[i]
+    records[2 * fresh - 1] = id
+    records[2 * fresh] = fronts[i] .. times .. number .. rests[fresh]
     if priorities[i] == 0 and in_order[queue] then
       local row = rows[queue]
       row[#row + 1] = due .. number .. id
@@ -54,9 +46,6 @@ for i = 1, n do
       line[#line + 1] = due .. number .. id
     end
     numbers[queue] = numbers[queue] + 1
-    if has_subscribers() then
-      happened_to(id, template, 42, 'created', '', '')
-    end
   end
 end
 for queue, line in pairs(lines) do
@@ -65,7 +54,7 @@ for queue, line in pairs(lines) do
   end
 end
 local stamp = string.format('%.0f', now)
-if not records[1] then
+if fresh == 0 then
   return stamp
 end
 
@@ -81,14 +70,32 @@ for i = 3, #fields do
     end
   end
 end
-local hungry = to_be_woken(numbers)
-local blocks = arriving(first, fresh)
+-- One EXISTS shows that there are no subscribers and that no session sleeps for any of this. Mostly so: then what wakes and publishes
+-- is not even made, as to make it costs as much as a command or two.
+local tell
+if call('EXISTS', unpack(listeners)) > 0 then
+--@include wait
+  if call('EXISTS', EVENTS, PATTERNS) == 0 then
+    absent[EVENTS], slept_on = true, {}
+  end
+  local hungry = to_be_woken(numbers)
+  for i = 1, has_subscribers() and fresh or 0 do
+    happened_to(ids[i], rests[i], 11, 'created', '', '')
+  end
+  function tell()
+    for name, number in pairs(hungry) do
+      wake(name, number)
+    end
+    publish_events()
+  end
+end
+local blocks = arriving(first, ids, fresh)
 if filled[1] then
   check_type(READY_QUEUES, 'zset')
 end
 
 -- From here on only writes. The first one needs memory: a full server refuses it, and with it all the others.
-arrive_all(blocks, fresh)
+arrive_all(blocks)
 bulk('ZADD', READY_QUEUES, filled)
 bulk('HSET', META, values)
 bulk('HSET', JOB, records)
@@ -96,8 +103,7 @@ for queue, line in pairs(lines) do
   bulk('ZADD', PREFIX .. 'line:' .. queue, line)
   bulk('RPUSH', PREFIX .. 'row:' .. queue, rows[queue])
 end
-for name, number in pairs(hungry) do
-  wake(name, number)
+if tell then
+  tell()
 end
-publish_events()
 return stamp

@@ -90,7 +90,7 @@ local function arrives_anew()
   local number = last_arrival() + 1
   local block = math.floor(number / BLOCK)
   plan.fields[META] = { jobs = string.format('%.0f', number) }
-  plan.lists[PREFIX .. 'block:' .. string.format('%.0f', block)] = { push = { id } }
+  plan.lists[PREFIX .. 'block:' .. string.format('%.0f', block)] = { push = { pack('>Hc0', #id, id) } }
   plan.sorted_in[ARRIVALS] = { block, string.format('%.0f', block) }
   return number
 end

@@ -48,7 +48,7 @@ local PIECE = 64
 local newest, enough, last = string.format('%.0f', math.floor((before - 1) / BLOCK)), tonumber(ARGV[8]), last_arrival()
 local looked_at = 0
 for i, block in ipairs(call('ZREVRANGEBYSCORE', ARRIVALS, newest, '-inf', 'LIMIT', 0, BLOCKS_AT_ONCE)) do
-  local ids, first = call('LRANGE', block_key(block), 0, -1), block * BLOCK
+  local ids, first = ids_in(block_key(block)), block * BLOCK
   -- Where no holes have been taken out the place of an id tells its number.
   local from = math.max(first, 1)
   local is_whole = #ids == math.min(first + BLOCK, last + 1) - from
