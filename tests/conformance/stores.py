@@ -258,5 +258,12 @@ STORES = [
             ["test_schedules", "test_schedule_policies"], "tests/dialects/qless/test_schedule_contract.py"
         ),
     ),
-    _dialect("workkit", dialects.workkit, WorkKitStore),
+    _dialect(
+        "workkit",
+        dialects.workkit,
+        WorkKitStore,
+        elsewhere=dict.fromkeys(
+            ["test_schedules", "test_schedule_policies"], "tests/dialects/workkit/test_schedule_contract.py"
+        ),
+    ),
 ]

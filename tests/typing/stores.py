@@ -58,5 +58,5 @@ def hworker(s: HworkerStore) -> tuple[Store, Custodian]:
     return s, s
 
 
-def workkit(s: WorkKitStore) -> tuple[Store, Custodian]:
-    return s, s
+def workkit(s: WorkKitStore) -> tuple[Store, Custodian, Schedules]:
+    return s, s, s

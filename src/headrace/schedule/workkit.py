@@ -27,12 +27,7 @@ def cron7_of_phrase(text: str, now: datetime) -> str:
     """
     now = now.astimezone(UTC)
     if says_recurring(text):
-        schedule = parse_phrase(text, _UTC)
-        if schedule.cron7 is None or schedule.tz.key != "UTC":
-            raise ScheduleError(
-                f"no single WorkKit cron says '{text}', which headrace knows as '{schedule}'; {_instead(schedule)}"
-            )
-        return schedule.cron7
+        return cron7_of(parse_phrase(text, _UTC), text)
     moment = parse_instant(text, now=now, tz=_UTC)
     this_second = now.replace(microsecond=0)
     if moment == now:
@@ -42,6 +37,14 @@ def cron7_of_phrase(text: str, now: datetime) -> str:
     elif moment.microsecond:  # rounded up, so that a delay is never short
         moment = moment.replace(microsecond=0) + timedelta(seconds=1)
     return f"{moment.year} {moment.month} {moment.day} * {moment.hour} {moment.minute} {moment.second}"
+
+
+def cron7_of(schedule: Schedule, said: str) -> str:
+    """The seven-field cron of a schedule, which was said in these words."""
+    if schedule.cron7 is None or schedule.tz.key != "UTC":
+        known = "" if said == str(schedule) else f", which headrace knows as '{schedule}'"
+        raise ScheduleError(f"no single WorkKit cron says '{said}'{known}; {_instead(schedule)}")
+    return schedule.cron7
 
 
 def _instead(schedule: Schedule) -> str:

@@ -16,7 +16,7 @@ class ScheduleDriver(DialectDriver):
 
     SCRIPTS = Scripts("headrace.dialects.workkit")
     # A renewal is no read, but its repeat is recognised: it may be sent again.
-    READS = frozenset({"counts", "get", "look", "orphans", "page", "renew", "strangers"})
+    READS = frozenset({"counts", "get", "look", "orphans", "page", "recurring", "renew", "strangers"})
 
     def _wrong_type(self) -> StoreCorrupt:
         found = None

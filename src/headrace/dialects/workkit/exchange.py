@@ -10,11 +10,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import Stepwise
-from headrace.records import Charge, ExchangeReply, Kind, Lease, Outcome, Ref, Renewal, Report, Take, Token, Verdict
+from headrace.records import (
+    NO_EXTRAS,
+    Charge,
+    ExchangeReply,
+    Extras,
+    Kind,
+    Lease,
+    Outcome,
+    Ref,
+    Renewal,
+    Report,
+    Take,
+    Token,
+    Verdict,
+)
 from headrace.schedule import ScheduleError
 
 from .arguments import by_name
 from .payload import read_payload
+from .schedules import recurs
 from .sessions import Hold, Session, reference
 from .times import next_time, read_cron
 from .warnings import Warnings, shown
@@ -298,6 +313,7 @@ class Exchanges:
                     max_crashes=most,
                     created=claim.due,
                     due=claim.due,
+                    extras=Extras(tick=claim.due) if recurs(payload, self._store.settings.cron_order) else NO_EXTRAS,
                 )
             )
         return leases, unusable

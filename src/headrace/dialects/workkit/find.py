@@ -12,6 +12,7 @@ from headrace.records import Counts, Filter, Page, Snapshot, State
 
 from .arguments import by_name
 from .payload import read_payload
+from .schedules import name_of, recurs
 from .times import as_moment, in_reach
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def snapshot(store: WorkKitStore, identity: str, text: bytes, score: float | Non
     The server's time must be known, as it is after any answer.
     """
     payload = read_payload(text)
-    name, body = UNREADABLE, text
+    name, body, schedule = UNREADABLE, text, None
     if payload is not None:
+        schedule = name_of(payload, identity) if recurs(payload, store.settings.cron_order) else None
         job, arguments = payload.call
         name = store.handlers.find(job) or payload.job
         body = by_name(store.handlers.task(name), arguments)
@@ -91,6 +93,8 @@ def snapshot(store: WorkKitStore, identity: str, text: bytes, score: float | Non
         max_crashes=3 if hold is None else hold.max_crashes,
         token=hold.token if hold is not None else 0,
         worker=holder.name if holder is not None else "",
+        schedule=schedule,
+        tick=None if schedule is None else due,
     )
 
 
@@ -120,6 +124,7 @@ def _fits(job: Snapshot, wanted: Filter, store: WorkKitStore) -> bool:
         (not wanted.states or job.state in wanted.states)
         and (wanted.queue is None or store.queue_of((wanted.queue,)) is not None)
         and wanted.task in (None, job.task)
+        and wanted.schedule in (None, job.schedule)
         and wanted.group is None
     )
 

@@ -21,6 +21,8 @@ class Payload(Struct, frozen=True):
     cron: str
     job: str
     args: list[Raw] | None = None
+    headrace: Raw = Raw()
+    """What headrace itself keeps there: what makes a call a job of its own, or a schedule's name and rule."""
 
     @property
     def arguments(self) -> list[bytes]:
@@ -36,15 +38,15 @@ class Payload(Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Payload)
 
 
-def canonical(job: str, cron: str, args: Sequence[Any], call: str | None = None) -> bytes:
-    r"""The text that every producer writes for the same job, to the byte. `call`: what makes a call a job of its own.
+def canonical(job: str, cron: str, args: Sequence[Any], ours: object = None) -> bytes:
+    r"""The text that every producer writes for the same job, to the byte. `ours`: what the field `headrace` holds.
 
     >>> canonical("#'clojure.core/println", "2014 3 *  0/2,3 9-17 * */5", ["Zo\u00eb"]).decode()
     '{"args":["Zo\\u00eb"],"cron":"2014 3 * 0\\/2,3 9-17 * *\\/5","job":"#\'clojure.core\\/println"}'
     """
-    payload = {"args": list(args), "cron": " ".join(cron.split()), "job": job}
-    if call is not None:
-        payload["headrace"] = call
+    payload: dict[str, object] = {"args": list(args), "cron": " ".join(cron.split()), "job": job}
+    if ours is not None:
+        payload["headrace"] = ours
     try:
         text = json.dumps(payload, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
         json.dumps(payload, ensure_ascii=False).encode()  # half of a surrogate pair is no text: nobody could read it

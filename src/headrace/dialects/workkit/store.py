@@ -10,13 +10,14 @@ from headrace.dialects.lease_book import LeaseBook
 from headrace.dialects.on_redis import RedisDialect, Stepwise, test_clock
 from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
-from headrace.records import Counts, Filter, NewJob, Page, Put, SessionInfo, Snapshot, Swept
+from headrace.records import Counts, Filter, NewJob, Page, Put, ScheduleRecord, SessionInfo, Snapshot, Swept, Tick
 from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Script, Steps
 from headrace.task import content_key
 from headrace.values.clock import Clock
 
-from . import find
+from . import find, schedules
 from .address import Keys, parse_url
 from .arguments import by_position
 from .driver import ScheduleDriver
@@ -48,7 +49,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     driver: ScheduleDriver
     exchanges: Exchanges
-    facets = frozenset({Facet.DELAY})
+    facets = frozenset({Facet.DELAY, Facet.SCHEDULES})
     REFUSES: ClassVar = {
         "priority": "A WorkKit schedule runs jobs by their times and knows no priority. Keep urgent jobs in another "
         "schedule.",
@@ -61,6 +62,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
         "history": "A WorkKit schedule keeps no history of its jobs: it has two keys, for what is to be done.",
         "revive": "A WorkKit schedule keeps no failed jobs, so none can be revived: add it again.",
         "job_waiter": "A WorkKit schedule keeps no results, and does not tell when a job has run.",
+        "tick": "A WorkKit schedule is not ticked: its entry has the time of its next run.",
     }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -106,7 +108,7 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     # -- clients --
 
-    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+    def refuse_put(self, jobs: Sequence[NewJob]) -> None:
         self.refuse_options(jobs)
         for job in jobs:
             if self.queue_of((job.queue,)) is None:
@@ -114,6 +116,9 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
                     f"This store is the schedule {self.settings.schedule!r}: it has no queue {job.queue!r}. "
                     "Open that schedule as a store of its own."
                 )
+
+    def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
+        self.refuse_put(jobs)
         arguments = [by_position(self.handlers.task(job.task), job.body) for job in jobs]
 
         def work() -> Stepwise[list[Put]]:
@@ -169,6 +174,27 @@ class WorkKitStore(RedisDialect, OwnerlessStore[Session]):
 
     def delete(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return self.wire.remove(ids)
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        text = schedules.text_of(self, record)
+        return Steps(lambda: schedules.put(self, record, expected, text))
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        return Steps(lambda: schedules.look(self, names, after, limit))
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return Steps(lambda: schedules.delete(self, name))
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        """None, ever: a listener that runs an entry gives it its next time."""
+        return self.schedules([])
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        self.refuse("tick")
 
     # -- workers --
 

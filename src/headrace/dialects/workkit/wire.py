@@ -189,6 +189,19 @@ class Wire:
         """The next cursor; ids of jobs whose entries are spelled in another way."""
         return self._script("strangers", (cursor,), lambda reply, _: (reply[1], [_text(name) for name in reply[2]]))
 
+    def recurring(self, cursor: bytes, one_time: str) -> Script[tuple[bytes, list[tuple[str, bytes, float | None]]]]:
+        """The next cursor; id, payload and score of jobs whose crons do not all match the pattern `one_time`."""
+
+        def read(reply: Reply, _: bool) -> tuple[bytes, list[tuple[str, bytes, float | None]]]:
+            return reply[1], [(_text(name), text, float(score) if score else None) for name, text, score in reply[2]]
+
+        return self._script("recurring", (cursor, one_time.encode()), read)
+
+    def replace(self, new: NewEntry, old: Sequence[str]) -> Script[bool]:
+        """False: one of the old jobs is gone, or the new one is there already. Nothing was changed."""
+        arguments = (as_bytes(new.id), new.text, member_of(new.id), b"%d" % new.due, *_ids_and_members(old))
+        return self._script("replace", arguments, lambda reply, _: bool(reply[1]), repeatable=False)
+
     def repair(self, entries: Sequence[tuple[str, int]]) -> Script[list[bool]]:
         """Per job (id, run time): True if it was given an entry."""
         arguments: list[bytes] = []
