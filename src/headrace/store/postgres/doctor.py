@@ -99,7 +99,7 @@ def advice(database: Database, known: Facts, *, polls: bool) -> list[str]:
             known.left < database.connections
         ),
         "Connections can't listen behind this pooler: waiters look for work every 5 to 250 ms instead of being woken. "
-        "Give workers a URL that leads to the server itself, or pool by session.": polls,
+        "Give workers a URL that leads to the server itself.": polls,
         f"The server's clock was set back by {known.set_back:,.0f} s or more: a worker was seen later than now. Jobs "
         "and schedules wait as long. Have NTP set it.": known.set_back > clocks.CLOCKS_DIFFER,
     }

@@ -45,6 +45,8 @@ MEANINGS: tuple[Meaning, ...] = (
     ("42P01 42883 42703 3F000", StoreCorrupt, "{where}: {said}. Run `headrace migrate`, or use another schema."),
     ("XX001 XX002", StoreCorrupt, "{where}: the server reports damage ({said}). Restore it from a backup."),
     ("28000 28P01", ConfigurationError, "{where}: the server refuses this user or password ({said})."),
+    ("26000 42P05", ConfigurationError, "{where}: prepared statements do not last behind this pooler ({said}). Add "
+     "prepare=no to the URL."),
     ("3D000", ConfigurationError, "{where}: there is no such database ({said}). Create it first: createdb."),
     ("no-role", ConfigurationError, "{where}: there is no such user ({said}). Create it first: createuser."),
     ("tls", ConfigurationError, "{where}: the connection can't be encrypted as the URL demands ({said}). Check sslmode "
