@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from headrace.dialects import hworker
 from headrace.dialects.hworker import Failure, Retry, Success, api
 from headrace.dialects.hworker.requests import FAILURE, GIVE_BACK, IS_BROKEN, RETRY, SUCCESS, exchange, give_back
+from headrace.errors import ArgumentsError, ConfigurationError
 from processes import eventually
 from store.redis.servers import Server
 
@@ -30,6 +34,24 @@ def test_first_in_first_out(server: Server, queue: Queue, bench: Bench) -> None:
     work_until_empty(bench, made, queue)
     assert made.seen == [0, 1, 2, 3, 4]
     assert queue.keys == set()
+
+
+def test_a_program_that_only_queues_needs_no_handler(one_server: Server, one_queue: Queue) -> None:
+    with hworker.create(one_queue.name, connection=one_server.url) as mail:
+        assert mail.queue({"to": "ada"})
+        assert mail.queue(7)
+        assert mail.jobs() == [7, {"to": "ada"}]
+        with pytest.raises(ConfigurationError, match=r"has no handler: create\('.+', handler, \.\.\.\) works"):
+            mail.worker()
+        assert len(one_queue.jobs) == 2
+        monitor = threading.Thread(target=mail.monitor)
+        monitor.start()
+    monitor.join(10)
+    assert not monitor.is_alive()  # the end of the block has stopped it
+    with hworker.create(one_queue.name, connection=one_server.url, job_type=int) as numbers:
+        with pytest.raises(ArgumentsError):
+            numbers.queue("x")
+        assert numbers.jobs() == [7]
 
 
 def test_the_bytes_that_were_popped_are_what_is_in_progress(server: Server, queue: Queue, bench: Bench) -> None:

@@ -16,7 +16,7 @@ except ModuleNotFoundError as missing:
         "GearMonkey needs the redis package. Install it with: pip install 'headrace[redis]'"
     ) from missing
 
-from headrace.dialects.gearmonkey.client import Client, Event, JobInfo, JobTimeout
+from headrace.dialects.gearmonkey.client import Client, Event, JobError, JobInfo, JobTimeout
 from headrace.dialects.gearmonkey.protocol import OPT_BLOCKING, OPT_ROLLCALL, Option, Priority, Status
 from headrace.dialects.gearmonkey.store import GearMonkeyStore
 from headrace.dialects.gearmonkey.worker import Worker
@@ -27,6 +27,7 @@ __all__ = [
     "Client",
     "Event",
     "GearMonkeyStore",
+    "JobError",
     "JobInfo",
     "JobTimeout",
     "Option",

@@ -72,6 +72,16 @@ class JobInfo(NamedTuple):
         return self.dividend / self.divisor
 
 
+class JobError(JobFailed):
+    """The job has finished with an error. `id` is its number, `job` the job as it ended."""
+
+    def __init__(self, job: JobInfo) -> None:
+        super().__init__(f"{job.function}:{job.id}", "error", "", job.output or "", "")
+        self.function = job.function
+        self.id = job.id
+        self.job = job
+
+
 class Event(NamedTuple):
     """Something that happened to a job: `create`, `start` or `finish`."""
 
@@ -168,19 +178,22 @@ class Client:
         input: str | bytes = "",  # noqa: A002  (the protocol's own word)
         priority: str = Priority.NORMAL,
         options: Option = Option.NONE,
+        timeout_or_scheduled: float | datetime | None = None,
         *,
         timeout: float = 0,
         scheduled: float | datetime | None = None,
         on_timeout: Literal["raise", "return"] = "raise",
     ) -> int:
-        """Create a job; answers with its number.
+        """Create a job and return its number.
 
         `scheduled`: the UNIX time (or datetime) from which it may run, for the priority `scheduled`.
         With `OPT_ROLLCALL` raises `NoWorkers`, and creates nothing, unless a worker is registered.
-        With `OPT_BLOCKING` returns when the job has finished, raises `JobFailed` with the worker's error, or, after
+        With `OPT_BLOCKING` returns when the job has finished, raises `JobError` with the worker's error, or, after
         `timeout` seconds (0: never), `JobTimeout`; `on_timeout="return"` returns the number then, too.
+        The fifth positional argument is the document's: the time of a scheduled job, the time-out of others.
         `MaybeApplied`: the connection broke before the answer came, and the job may be there or not.
         """
+        timeout, scheduled = _fifth(priority, timeout_or_scheduled, timeout, scheduled)
         request = _request(function, input, priority, options, scheduled)
         _check_timeout(timeout)
         return self._driver.run(Steps(lambda: _run([request], options, timeout, on_timeout)))[0]
@@ -191,12 +204,14 @@ class Client:
         input: str | bytes = "",  # noqa: A002
         priority: str = Priority.NORMAL,
         options: Option = Option.NONE,
+        timeout_or_scheduled: float | datetime | None = None,
         *,
         timeout: float = 0,
         scheduled: float | datetime | None = None,
         on_timeout: Literal["raise", "return"] = "raise",
     ) -> int:
         """`run` without blocking the event loop."""
+        timeout, scheduled = _fifth(priority, timeout_or_scheduled, timeout, scheduled)
         request = _request(function, input, priority, options, scheduled)
         _check_timeout(timeout)
         return (await self._driver.arun(Steps(lambda: _run([request], options, timeout, on_timeout))))[0]
@@ -268,6 +283,22 @@ class Client:
                 yield event
 
 
+def _fifth(
+    priority: str, fifth: float | datetime | None, timeout: float, scheduled: float | datetime | None
+) -> tuple[float, float | datetime | None]:
+    """Time-out and scheduled time. The document's signature has one place for both."""
+    if fifth is None:
+        return timeout, scheduled
+    if priority == Priority.SCHEDULED and scheduled is None:
+        return timeout, fifth
+    if priority == Priority.SCHEDULED or timeout or isinstance(fifth, datetime):
+        raise ConfigurationError(
+            "The fifth argument is the UNIX time of a scheduled job, or the time-out in seconds of any other. "
+            "Pass timeout= and scheduled= by name to give both."
+        )
+    return fifth, scheduled
+
+
 def _request(
     function: str, given: str | bytes, priority: str, options: Option, scheduled: float | datetime | None
 ) -> list[Any]:
@@ -316,7 +347,7 @@ def _run(requests: list[list[Any]], options: Option, timeout: float, on_timeout:
                 raise
             return numbers
         if job.status == Status.ERROR:
-            raise JobFailed(f"{function}:{numbers[0]}", "error", "", job.output or "", "")
+            raise JobError(job)
     return numbers
 
 

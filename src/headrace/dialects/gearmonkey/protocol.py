@@ -95,3 +95,12 @@ def level_of(priority: int) -> Priority:
     (<Priority.HIGH: 'high'>, <Priority.NORMAL: 'normal'>, <Priority.LOW: 'low'>)
     """
     return Priority.HIGH if priority > 0 else Priority.LOW if priority < 0 else Priority.NORMAL
+
+
+def decimal(number: float) -> str:
+    """A number as the protocol writes it.
+
+    >>> decimal(10**17 + 1), decimal(2.0), decimal(0.25)
+    ('100000000000000001', '2', '0.25')
+    """
+    return str(int(number)) if number % 1 == 0 else f"{number:.15g}"

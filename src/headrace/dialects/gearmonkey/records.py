@@ -154,11 +154,18 @@ def state_of(status: bytes | None, score: bytes | None, now: int, *, cancelled: 
 
 
 def progress(job: Fields) -> tuple[float, float] | None:
-    """What a worker last said, if it makes sense."""
+    """What a worker last said, if it makes sense. Whole numbers stay whole."""
     try:
-        return float(job[b"status:dividend"]), float(job[b"status:divisor"])
+        return _number(job[b"status:dividend"]), _number(job[b"status:divisor"])
     except (KeyError, ValueError):
         return None
+
+
+def _number(text: bytes) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def history(job: Snapshot | None) -> list[HistoryRecord]:

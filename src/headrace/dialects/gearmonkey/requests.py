@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.dialects.gearmonkey.mapping import NONE, Shapes
-from headrace.dialects.gearmonkey.protocol import level_of
+from headrace.dialects.gearmonkey.protocol import decimal, level_of
 from headrace.records import Charge, Kind, NewJob, Outcome, Ref, Report, SessionInfo, Take
 from headrace.values.codec import decode_error
 
@@ -137,7 +137,7 @@ def reports(all_: Sequence[Report]) -> bytes:
                 report.ref,
                 report.token,
                 report.id,
-                *([False, False] if report.progress is None else [f"{part:.15g}" for part in report.progress]),
+                *([False, False] if report.progress is None else map(decimal, report.progress)),
                 _or_false(report.data),
             ]
             for report in all_

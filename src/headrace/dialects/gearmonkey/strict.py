@@ -21,6 +21,7 @@ from headrace.dialects.gearmonkey.protocol import (
     TAKE_DUE_SHA,
     Status,
     channel,
+    decimal,
     function_of,
     job_key,
     lock_key,
@@ -108,7 +109,7 @@ class StrictLoop:
     def update(self, dividend: float, divisor: float) -> None:
         assert self._job is not None
         self._send(
-            "HMSET", job_key(*self._job), "status:dividend", f"{dividend:.15g}", "status:divisor", f"{divisor:.15g}",
+            "HMSET", job_key(*self._job), "status:dividend", decimal(dividend), "status:divisor", decimal(divisor),
             repeatable=True,
         )  # fmt: skip
 

@@ -56,6 +56,17 @@ class Worker:
         self._stopped = threading.Event()
         self._loop: Loop | StrictLoop | None = None
 
+    def close(self) -> None:
+        """Stop, and let go of all connections."""
+        self.stop()
+        self.store.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # -- the protocol's three --
 
     @overload

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 from redis import exceptions as wire_errors
@@ -62,7 +62,7 @@ class Hworker(Generic[S, J]):
     def __init__(
         self,
         driver: HworkerDriver,
-        handler: Callable[[S, J], Any],
+        handler: Callable[[S, J], Any] | None,
         state: S,
         options: Options,
         *,
@@ -111,6 +111,10 @@ class Hworker(Generic[S, J]):
 
         Ctrl-C in the main thread lets the job in hand finish; a second one gives it back and leaves at once.
         """
+        if self._handler is None:
+            raise ConfigurationError(
+                f"The queue {self.name!r} has no handler: create({self.name!r}, handler, ...) works."
+            )
         hands = Hands(self._handler, self._state, self._exceptions)
         # A worker here asks only when it has nothing in hand: there is always room.
         waiter = ListWaiter(self._driver, [self.name], lambda: None)
@@ -278,6 +282,12 @@ class Hworker(Generic[S, J]):
         self.stop()
         self._driver.close()
 
+    def __enter__(self) -> Hworker[S, J]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # -- inside --
 
     def _entries(self, kind: int, lenient: bool) -> list[tuple[bytes, bytes]]:
@@ -322,6 +332,19 @@ def _shown(raw: bytes) -> str:
     return raw.decode(errors="backslashreplace")
 
 
+@overload
+def create(
+    name: str,
+    *,
+    connection: str | Hworker[Any, Any] = URL,
+    timeout: float = TIMEOUT,
+    failed_size: int = FAILED_SIZE,
+    failed_key: str | None = None,
+    logger: Logger = print_line,
+    debug: bool = False,
+    job_type: Any = None,
+) -> Hworker[None, Any]: ...
+@overload
 def create(
     name: str,
     handler: Callable[[S, J], Any],
@@ -337,8 +360,26 @@ def create(
     job_type: Any = None,
     keep_alive: bool = True,
     prefetch: int = 1,
-) -> Hworker[S, J]:
+) -> Hworker[S, J]: ...
+def create(
+    name: str,
+    handler: Callable[[Any, Any], Any] | None = None,
+    *,
+    state: Any = None,
+    connection: str | Hworker[Any, Any] = URL,
+    timeout: float = TIMEOUT,
+    exceptions: Literal["fail", "retry"] = "fail",
+    failed_size: int = FAILED_SIZE,
+    failed_key: str | None = None,
+    logger: Logger = print_line,
+    debug: bool = False,
+    job_type: Any = None,
+    keep_alive: bool = True,
+    prefetch: int = 1,
+) -> Hworker[Any, Any]:
     """A queue with this name, whose jobs `handler(state, job)` runs. Nothing is connected before it is used.
+
+    A program that only queues, monitors or looks needs neither handler nor state.
 
     The handler returns `Success()` (or nothing), `Retry(message)` or `Failure(message)`; what it throws counts as one
     of the latter two, as `exceptions` says. `job_type` is what payloads must fit (if not given, the annotation of the
@@ -375,7 +416,9 @@ def _driver(connection: str | Hworker[Any, Any], keys: Keys) -> HworkerDriver:
     return HworkerDriver(parse_for("hworker", connection, EXAMPLE)[0], keys)
 
 
-def _job_type(handler: Callable[..., Any]) -> Any:
+def _job_type(handler: Callable[..., Any] | None) -> Any:
+    if handler is None:
+        return Any
     try:
         hints = typing.get_type_hints(handler)
         parameters = list(inspect.signature(handler).parameters)
