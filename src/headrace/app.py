@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace import crashpoints, loading
+from headrace import enqueueing
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.events import AsyncEvents, EventQuery, Events, filter_of
 from headrace.holder import StoreHolder
 from headrace.hooks import Hooks
-from headrace.job import Job, state_after_put
-from headrace.options import refuse_unknown, task_options
-from headrace.records import NewJob, Put, SessionSnapshot
+from headrace.job import Job
+from headrace.options import task_options
+from headrace.records import SessionSnapshot
 from headrace.retry import Backoff
-from headrace.store.batches import counting, pieces, thousands
 from headrace.store.contract import Operation
 from headrace.store.courses import arun_course, run_course
 from headrace.store.facets import DayStats, Statistics, Tags, facet
@@ -26,7 +25,7 @@ from headrace.store.paging import JobQuery, apages, pages, query_of
 from headrace.store.stats import QueueStats, day_of, of_day
 from headrace.store.urls import shown_url
 from headrace.task import AsyncTask, Call, Task, TaskDecorator, task_function
-from headrace.transactions import block, connection_for, looking_for, open_block, putting
+from headrace.transactions import block
 from headrace.values.clock import Clock
 from headrace.values.durations import Duration
 from headrace.values.names import check_count, check_name
@@ -178,100 +177,14 @@ class Headrace(StoreHolder, Hooks):
         >>> [job.result() for job in jobs]
         [0, 2, 4]
         """
-        puts: list[Put] = []
-        connection = connection_for(self, connection)
-        jobs, named = self._new_jobs(calls)
-        self._require_known(named, connection)
-        for piece in pieces(jobs, self.store.put_at_once):
-            with counting(puts, len(jobs)):
-                puts += self._put(piece, connection)
-        return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
-
-    def _enqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """In one step, however many they are: for jobs that make no sense without each other."""
-        connection = connection_for(self, None)
-        jobs, named = self._new_jobs(calls)
-        self._require_known(named, connection)
-        puts = self._put(jobs, connection)
-        return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
-
-    def _enqueue(self, call: Call[R], connection: object | None) -> Job[R]:
-        """The same for a single call of one of this app's tasks."""
-        for needed, option in call.needs:
-            self.require_option(needed, option)
-        if connection is not None or open_block.get() is not None:
-            connection = connection_for(self, connection)
-        if call.named:
-            self._require_known(call.named, connection)
-        return self._handle(call.new, self._put([call.new], connection)[0], connection)
-
-    def _handle(self, job: NewJob, put: Put, connection: object | None) -> Job[Any]:
-        if connection is None or not put.created:
-            return Job(self, put.id, created_now=put.created)
-        return Job(self, put.id, created_now=True, state=state_after_put(job), is_uncommitted=True)
-
-    def _put(self, jobs: list[NewJob], connection: object | None) -> list[Put]:
-        if loading.under_way:
-            loading.warn_of_enqueue()
-        store = self.store
-        operation = store.put(jobs) if connection is None else putting(self, jobs, connection)
-        if crashpoints.armed:
-            crashpoints.reach("put.before")
-        puts = store.run(operation)
-        if crashpoints.armed:
-            crashpoints.reach("put.after")
-        return puts
+        return enqueueing.enqueue_many(self, calls, connection)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]], *, connection: object | None = None) -> list[Job[R]]:
         """The same, from async code. The handles know their jobs' state: looking at it needs no further request."""
-        puts: list[Put] = []
-        connection = connection_for(self, connection)
-        jobs, named = self._new_jobs(calls)
-        await self._arequire_known(named, connection)
-        for piece in pieces(jobs, self.store.put_at_once):
-            with counting(puts, len(jobs)):
-                step = await self._aput(piece, connection)
-            puts += step
-        return await self._ahandles(jobs, puts, connection)
+        return await enqueueing.aenqueue_many(self, calls, connection)
 
-    async def _aenqueue_whole(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        connection = connection_for(self, None)
-        jobs, named = self._new_jobs(calls)
-        await self._arequire_known(named, connection)
-        return await self._ahandles(jobs, await self._aput(jobs, connection), connection)
-
-    async def _aput(self, jobs: list[NewJob], connection: object | None) -> list[Put]:
-        if loading.under_way:
-            loading.warn_of_enqueue()
-        operation = self.store.put(jobs) if connection is None else putting(self, jobs, connection)
-        return await self.store.arun(operation)
-
-    async def _ahandles(self, jobs: list[NewJob], puts: list[Put], connection: object | None) -> list[Job[Any]]:
-        """Handles that know their jobs' state: a look later on would block the event loop.
-
-        Most states follow from what was put. One look finds the others, which the store decides.
-        """
-        if connection is not None:  # nothing is to be seen before the commit
-            return [self._handle(job, put, connection) for job, put in zip(jobs, puts, strict=True)]
-        states = [state_after_put(job) if put.created else None for job, put in zip(jobs, puts, strict=True)]
-        handles = [
-            Job[Any](self, put.id, created_now=put.created, state=state)
-            for put, state in zip(puts, states, strict=True)
-        ]
-        unknown = [handle for handle, state in zip(handles, states, strict=True) if state is None]
-        if unknown:
-            found = await self.store.arun(self.store.get([handle.id for handle in unknown]))
-            for handle, snapshot in zip(unknown, found, strict=True):
-                handle.saw(snapshot)
-        return handles
-
-    def _require_known(self, named: Sequence[str], connection: object | None = None) -> None:
-        for ids in thousands(named):
-            refuse_unknown(ids, self.store.run(looking_for(self, ids, connection)))
-
-    async def _arequire_known(self, named: Sequence[str], connection: object | None = None) -> None:
-        for ids in thousands(named):
-            refuse_unknown(ids, await self.store.arun(looking_for(self, ids, connection)))
+    def _enqueue(self, call: Call[R], connection: object | None) -> Job[R]:
+        return enqueueing.enqueue(self, call, connection)
 
     def transaction(self, connection: object) -> AbstractContextManager[None]:
         """Have every enqueue inside, in this thread or asyncio task, go through a connection of yours.
@@ -293,28 +206,6 @@ class Headrace(StoreHolder, Hooks):
         >>> app.close()
         """
         return block(self, connection)
-
-    def _new_jobs(self, calls: Iterable[Call[Any]]) -> tuple[list[NewJob], list[str]]:
-        """The jobs to put, and the ids of those that must be there before."""
-        if not isinstance(calls, Iterable):
-            raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
-        calls = list(calls)
-        for call in calls:
-            if not isinstance(call, Call):
-                kind = type(call).__name__
-                raise ArgumentsError(f"enqueue_many() takes task.call(...) values, not {kind}.")
-            if call.task.app is not self:
-                raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
-            for needed, option in call.needs:
-                self.require_option(needed, option)
-        jobs = [call.new for call in calls]
-        if len({job.id for job in jobs}) < len(jobs):
-            raise ArgumentsError(
-                "A call stands for one job: the same call is in this batch twice. Make one call per job."
-            )
-        named = {job_id: None for call in calls if call.named for job_id in call.named}
-        here = {job.id for job in jobs} if named else set()
-        return jobs, [job_id for job_id in named if job_id not in here]
 
     def job(self, job_id: str) -> Job[Any]:
         """A handle on the job with this id. Nothing is looked up before you ask."""

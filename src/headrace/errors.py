@@ -87,6 +87,15 @@ class NotCommitted(JobNotFound):
         self.job_id = job_id
 
 
+class JobExists(HeadraceError):
+    """`on_clash="error"`, and there is a job with the same id or unique key already."""
+
+    def __init__(self, job_id: str, others: int = 0) -> None:
+        rest = f"The other {others:,} jobs of the batch were enqueued." if others else "Nothing was enqueued."
+        super().__init__(f"Job {job_id} is there already. {rest}")
+        self.job_id = job_id
+
+
 class UniqueBusy(HeadraceError):
     """Another transaction, not committed yet, has enqueued a job with the same unique key; nothing was enqueued."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from headrace import enqueueing
 from headrace.errors import ArgumentsError, ConfigurationError
 from headrace.job import Job
 from headrace.options import Policy, check_policy
@@ -102,15 +103,15 @@ def _after(call: Call[Any], first: list[Call[Any]] | tuple[Call[Any], ...], if_f
     if new.lane is not None and new.lane.sequence:
         raise ConfigurationError("A job in a sequence can't wait for others: they might be behind it.")
     after = tuple(dict.fromkeys((*new.after, *(other.new.id for other in first))))
-    return Call(call.task, replace(new, after=after, if_failed=policy), call.named)
+    return replace(call, new=replace(new, after=after, if_failed=policy))
 
 
 def _put(calls: list[Call[Any]]) -> list[Job[Any]]:
-    return _app_of(calls)._enqueue_whole(calls)
+    return enqueueing.enqueue_many(_app_of(calls), calls, whole=True)
 
 
 async def _aput(calls: list[Call[Any]]) -> list[Job[Any]]:
-    return await _app_of(calls)._aenqueue_whole(calls)
+    return await enqueueing.aenqueue_many(_app_of(calls), calls, whole=True)
 
 
 def _app_of(calls: list[Call[Any]]) -> Headrace:

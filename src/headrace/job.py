@@ -13,6 +13,7 @@ from headrace.records import HistoryRecord, NewJob, Snapshot, State
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Editing, Relations, Tags, facet
 from headrace.store.settings import retention_of
+from headrace.transactions import arequire_known, require_known
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.values.durations import Duration, Instant, as_datetime, moment, seconds
 from headrace.values.names import check_tags
@@ -69,7 +70,7 @@ class Job(Generic[R_co]):
         self.app = app
         self.id = job_id
         self.created_now = created_now
-        """False: the call was unique, and this is the job that was there already."""
+        """False: this is the job that was there already, with the same id or unique key."""
         self._snapshot = snapshot
         self._state = state
         """What it is known to be since it was put, before the first look."""
@@ -408,13 +409,13 @@ class Job(Generic[R_co]):
     def depend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """Change which jobs it comes after. False: it is not waiting (any more). Raises `DependencyCycle`."""
         step = self._depend(add, remove)
-        self.app._require_known(named_in_text(add))
+        require_known(self.app, named_in_text(add))
         return self.app.store.run(step)
 
     async def adepend(self, *, add: Sequence[Job[Any] | str] = (), remove: Sequence[Job[Any] | str] = ()) -> bool:
         """The same, from async code."""
         step = self._depend(add, remove)
-        await self.app._arequire_known(named_in_text(add))
+        await arequire_known(self.app, named_in_text(add))
         return await self.app.store.arun(step)
 
     def _depend(self, add: Sequence[Job[Any] | str], remove: Sequence[Job[Any] | str]) -> Operation[bool]:

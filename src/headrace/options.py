@@ -28,6 +28,7 @@ from headrace.values.names import (
     check_count,
     check_flag,
     check_headers,
+    check_id,
     check_name,
     check_priority,
     check_queue,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.worker.context import Context
 
 Policy = Literal["fail", "wait", "run"]
-Clash = Literal["return", "replace"]
+Clash = Literal["return", "replace", "error"]
 Check = Callable[[str, Any], Any]
 """Given an option's name and what a user wrote: what the record has. Raises `ConfigurationError`."""
 Needs = tuple[tuple[Facet, str], ...]
@@ -74,7 +75,7 @@ def _check_choice(what: str, value: object, choices: Any) -> str:
     """
     >>> _check_choice("on_clash", "merge", Clash)
     Traceback (most recent call last):
-    headrace.errors.ConfigurationError: on_clash is 'return' or 'replace', not 'merge'.
+    headrace.errors.ConfigurationError: on_clash is 'return', 'replace' or 'error', not 'merge'.
     """
     words = get_args(choices)
     if value not in words:
@@ -273,9 +274,15 @@ class CallOptions(JobOptions, total=False):
     ]
     """Stay unique for this long after the call, even when the job is finished."""
     on_clash: Annotated[
-        Clash, Option(partial(_check_choice, choices=Clash), "If there is one: keep it, or replace it.")
+        Clash, Option(partial(_check_choice, choices=Clash), "If there is one: keep it, replace it, or fail.")
     ]
-    """What to do when there is one already: return it, or let this call take its place if it still waits."""
+    """What to do when there is one already: return it, let this call take its place if it still waits (unique ones
+    only), or raise `JobExists`."""
+    id: Annotated[
+        str, Option(lambda _, value: check_id(value), "An id of your own.", facet=Facet.CHOSEN_IDS, metavar="ID")
+    ]
+    """The job's id: letters, digits and any of ._:/@+=~- after the first, up to 200. If there is a job with this id
+    already, that one is returned, with `created_now=False`."""
     require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False, Facet.ROLL_CALL)]
     """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
 
@@ -379,6 +386,7 @@ def used(job: NewJob) -> list[str]:
         "if_failed": bool(job.after),
         "unique": job.unique_key is not None,
         "lane": job.lane is not None,
+        "id": job.nonce is not None,
     }
     return names + [name for name, is_used in more.items() if is_used]
 

@@ -97,6 +97,8 @@ class NewJob(Spec, frozen=True, kw_only=True, gc=False):
     """A job to be put into a store. The id is made by the client: putting the same id twice is harmless."""
 
     id: str
+    nonce: str | None = None
+    """Tells one put of an id that the caller chose from another. None: nobody else makes the same id."""
     run_at: int | None = None
     """When to run, on the store's clock. At most one of `run_at` and `delay` is given; neither means now."""
     delay: int | None = None

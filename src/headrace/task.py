@@ -58,6 +58,8 @@ class Call(Struct, Generic[R_co], frozen=True, eq=False, gc=False):
     named: tuple[str, ...] = ()
     """Jobs that it comes after, of which only the ids were given: these must be there."""
     needs: Needs = ()
+    strict: bool = False
+    """No other job may stand for it: `on_clash="error"`."""
 
     def __repr__(self) -> str:
         return f"<call of {self.task.name}>"
@@ -75,6 +77,8 @@ class Using(Generic[P, R_co]):
         self.fields = _call_fields(task.options, values)
         """The fields of `NewJob` that differ from the default, but for those that depend on the arguments."""
         self._unique = _unique_fields(values)
+        self._id: str | None = values.get("id")
+        self._strict = values.get("on_clash") == "error"
         self._needs = _needs(self.fields)
         for facet, option in self._needs:
             if option in options:  # (what its task needs is known when a job is put)
@@ -86,7 +90,7 @@ class Using(Generic[P, R_co]):
         self._named = named_in_text(options.get("after", ()))
         self._queue = self.fields.get("queue", "default")
         self._priority = self.fields.get("priority", 0)
-        self._plain = self._unique is None and set(self.fields) <= {"queue", "priority"}
+        self._plain = self._unique is None and self._id is None and set(self.fields) <= {"queue", "priority"}
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
@@ -111,7 +115,10 @@ class Using(Generic[P, R_co]):
             fields = fields | {"lane": _fill_in(fields["lane"], lambda: task.arguments.by_name(args, kwargs))}
         if self._unique is not None:
             fields = fields | self._unique | {"unique_key": self._unique_key(body)}
-        return Call(task, NewJob(id=new_id(), task=task.name, body=body, **fields), self._named, self._needs)
+        if self._id is not None:
+            fields = fields | {"nonce": new_id()}
+        new = NewJob(id=self._id or new_id(), task=task.name, body=body, **fields)
+        return Call(task, new, self._named, self._needs, self._strict)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put one job into the store."""
@@ -218,8 +225,10 @@ def _unique_fields(values: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of `NewJob` that say how a job is unique; its key is None where the arguments are to make one."""
     key = values.get("unique_key")
     if not values.get("unique") and key is None:
+        if values.get("on_clash") == "replace" and "id" in values:
+            raise ConfigurationError("on_clash='replace' is for unique jobs; one with this id stays. Delete it first.")
         for name in ("unique_for", "on_clash"):
-            if name in values:
+            if name in values and (name == "unique_for" or "id" not in values):
                 raise ConfigurationError(f"{name} says how a job is unique: add unique=True or unique_key=...")
         return None
     fields = {"unique_key": key, "replace": values.get("on_clash") == "replace"}

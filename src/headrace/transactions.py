@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from headrace.options import refuse_unknown
 from headrace.records import NewJob, Put
+from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.facets import transactional
 
@@ -64,7 +66,19 @@ def putting(app: Headrace, jobs: list[NewJob], connection: object) -> Operation[
     return transactional(app.store, "connection=").put_within(connection, jobs)
 
 
-def looking_for(app: Headrace, ids: Sequence[str], connection: object | None) -> Operation[Any]:
+def require_known(app: Headrace, named: Sequence[str], connection: object | None = None) -> None:
+    """Refuse to let a job come after one that was never there."""
+    for ids in thousands(named):
+        refuse_unknown(ids, app.store.run(_looking_for(app, ids, connection)))
+
+
+async def arequire_known(app: Headrace, named: Sequence[str], connection: object | None = None) -> None:
+    """The same as `require_known`, from async code."""
+    for ids in thousands(named):
+        refuse_unknown(ids, await app.store.arun(_looking_for(app, ids, connection)))
+
+
+def _looking_for(app: Headrace, ids: Sequence[str], connection: object | None) -> Operation[Any]:
     """Which of these jobs there are, seen through a connection or not: something true for each."""
     store = app.store
     if connection is None:

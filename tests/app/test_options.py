@@ -67,7 +67,7 @@ KNOWN = ", ".join(CallOptions.__annotations__)
         ({"max_crashes": 0}, "max_crashes is a whole number, 1 or more, not 0."),
         ({"unique_for": 5}, "unique_for says how a job is unique: add unique=True or unique_key=..."),
         ({"on_clash": "replace"}, "on_clash says how a job is unique: add unique=True or unique_key=..."),
-        ({"unique": True, "on_clash": "merge"}, "on_clash is 'return' or 'replace', not 'merge'."),
+        ({"unique": True, "on_clash": "merge"}, "on_clash is 'return', 'replace' or 'error', not 'merge'."),
         ({"unique_key": ""}, "A unique_key needs a name: '' is empty."),
         ({"unique_key": 5}, "A unique_key is named by text, not by int: 5."),
         ({"limit": 3}, "limit= and rate= hold for the jobs of a lane: add lane='a key'."),

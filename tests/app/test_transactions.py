@@ -163,6 +163,18 @@ def test_unique_jobs(shop: Shop) -> None:
     assert len(shop.states()) == 2
 
 
+def test_chosen_ids(shop: Shop) -> None:
+    shop.confirm.using(id="a").enqueue(1)
+    call = shop.confirm.using(connection=shop.connection, id="b").enqueue
+    calls = [shop.confirm.using(id=name).call(2) for name in "abc"]
+    with shop.transaction():
+        assert [call(number).created_now for number in (3, 4)] == [True, False]
+        made = [shop.app.enqueue_many(calls, connection=shop.connection) for _ in range(2)]
+    assert [[job.created_now for job in jobs] for jobs in made] == [[False, False, True]] * 2
+    assert sorted(shop.results()) == [1, 2, 3]
+    assert not call(5).created_now
+
+
 # -- the block ---------------------------------------------------------------------------------------
 
 

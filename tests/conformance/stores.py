@@ -46,6 +46,7 @@ TRANSACTIONS = "transactions"
 
 MODULES: dict[str, Claim] = {
     "test_cancel_delete_revive": CORE,
+    "test_chosen_ids": Facet.CHOSEN_IDS,
     "test_circumstances": Facet.WHY,
     "test_completion": TRANSACTIONS,
     "test_concurrency": NATIVE,

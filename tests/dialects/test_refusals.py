@@ -63,6 +63,7 @@ USES: dict[str, dict[str, Any]] = {
     "if_failed": {"after": ("a",), "if_failed": IfFailed.RUN},
     "lane": {"lane": Lane("k")},
     "tags": {"tags": ("red",)},
+    "id": {"nonce": "1"},
 }
 PARTS = {
     "queue",  # (every wire has one)

@@ -58,6 +58,8 @@ class Facet(StrEnum):
     """Jobs that fail unless they have started by some time."""
     MOVE = "move"
     RETENTION = "retention"
+    CHOSEN_IDS = "chosen ids"
+    """Jobs whose ids their callers choose."""
     RELATIONS = "relations"
     """Jobs that wait for jobs."""
     LANES = "lanes"
@@ -79,7 +81,7 @@ class Facet(StrEnum):
 CORE_FACETS = frozenset(
     {
         Facet.DELAY, Facet.PRIORITY, Facet.UNIQUE, Facet.RESULT, Facet.DATA, Facet.HISTORY, Facet.REVIVE,
-        Facet.ROLL_CALL, Facet.EXPIRY, Facet.MOVE, Facet.RETENTION,
+        Facet.ROLL_CALL, Facet.EXPIRY, Facet.MOVE, Facet.RETENTION, Facet.CHOSEN_IDS,
     }
 )  # fmt: skip
 """Those without operations of their own: they are in what jobs, outcomes and reports may say."""

@@ -448,6 +448,7 @@ _LACKS = {
     Facet.EDIT: "way to change jobs that wait or run",
     Facet.WHY: "way to tell why a job waits",
     Facet.SQL: "SQL",
+    Facet.CHOSEN_IDS: "ids that callers choose",
 }
 """What a store without a facet lacks, where the facet's name does not say it."""
 SEARCH = "search by tag, worker or GLOB"

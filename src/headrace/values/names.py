@@ -48,6 +48,28 @@ def check_queue(name: object) -> str:
     return checked
 
 
+_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:/@+=~-]{{0,{LONGEST - 1}}}")
+
+
+def check_id(value: object) -> str:
+    """The id of a job that its caller chose. No shell and no command line takes it for something else.
+
+    >>> check_id("order:7/confirm")
+    'order:7/confirm'
+    >>> check_id("order 7")
+    Traceback (most recent call last):
+    headrace.errors.ConfigurationError: 'order 7' can't be the id of a job: up to 200 letters (A to Z), digits and \
+any of ._:/@+=~-, the first of them a letter or a digit.
+    """
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        shown = f"{value[:40]!r}…" if isinstance(value, str) and len(value) > 40 else repr(value)
+        raise ConfigurationError(
+            f"{shown} can't be the id of a job: up to {LONGEST} letters (A to Z), digits and any of ._:/@+=~-, the "
+            "first of them a letter or a digit."
+        )
+    return value
+
+
 MOST_TAGS = 100
 
 

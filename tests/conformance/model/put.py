@@ -29,7 +29,7 @@ class Putting(Core):
 
     def _put_one(self, new: NewJob) -> Put:
         if new.id in self.jobs:
-            return Put(new.id, True)
+            return Put(new.id, new.nonce is None or new.nonce == self.jobs[new.id].nonce)
         if new.unique_key is not None:
             holder = self._holder(new.unique_key)
             if holder and not (new.replace and holder.state in WAITING):
@@ -67,6 +67,7 @@ class Putting(Core):
         job = self.jobs[new.id] = Job(
             ref=self.last_ref,
             id=new.id,
+            nonce=new.nonce,
             task=new.task,
             queue=new.queue,
             state=State.READY,

@@ -25,6 +25,7 @@ class Job:
     max_crashes: int
     unique_key: str | None
     unique_until: int | None
+    nonce: str | None
     former_key: str | None = None
     started: int | None = None
     finished: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MARKS = frozenset({
     "a put was repeated after its reply was lost",
+    "a put found its id taken",
     "a put found its key taken",
     "a put replaced a waiting job",
     "a put with a finished job's key was created",

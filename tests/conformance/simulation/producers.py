@@ -49,7 +49,7 @@ def _mark_put(world: World, jobs: list[NewJob], answer: Any, known: dict[str, Sn
             world.sometimes("a rate put a start off")
         holders = [job for job in known.values() if new.unique_key and job.unique_key == new.unique_key]
         if not put.created:
-            world.sometimes("a put found its key taken")
+            world.sometimes("a put found its id taken" if put.id == new.id else "a put found its key taken")
         elif any(not job.state.final for job in holders):
             world.sometimes("a put replaced a waiting job")
         elif holders:
@@ -86,6 +86,7 @@ def _new_job(world: World) -> NewJob:
         require_worker=choose.rarely() and choose.pick(3) == 2,
         tags=choose.one(TAGS) if choose.rarely() else (),
         expires=_expiry(world) if choose.rarely() else None,
+        nonce=choose.one(("1", "2")) if choose.rarely() and Facet.CHOSEN_IDS in world.store.facets else None,
     )
 
 

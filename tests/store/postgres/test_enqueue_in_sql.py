@@ -60,6 +60,15 @@ def test_options_in_sql(shop: OnPostgres) -> None:
     assert child.refresh().state is State.DONE
 
 
+def test_ids_in_sql(shop: OnPostgres) -> None:
+    assert [enqueue(shop, '{"id": "order:7"}', f'{{"number": {number}}}') for number in (1, 2)] == ["order:7"] * 2
+    shop.app.worker().run_until_empty()
+    assert shop.app.job("order:7").result() == 1
+    assert not shop.confirm.using(id="order:7").enqueue(3).created_now
+    with pytest.raises(psycopg.errors.UniqueViolation, match="job order:7 is there already"):
+        enqueue(shop, '{"id": "order:7", "on_clash": "error"}')
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -73,7 +82,11 @@ def test_options_in_sql(shop: OnPostgres) -> None:
         ('{"tags": "red"}', "is not a value for tags"),
         ('{"headers": {"a": 1}}', "is not a value for headers"),
         ('{"run_after": -1}', "is not a value for run_after"),
-        ('{"on_clash": "replace"}', "need unique_key"),
+        ('{"on_clash": "replace"}', "on_clash needs unique_key"),
+        ('{"on_clash": "replace", "id": "a"}', "on_clash needs unique_key"),
+        ('{"on_clash": "error"}', "on_clash needs unique_key"),
+        ('{"unique_for": 1}', "unique_for needs unique_key"),
+        ('{"id": "a b"}', "is not a value for id"),
         ('{"if_failed": "run"}', "if_failed needs after"),
         ('{"limit": 1}', "limit needs lane"),
         ('{"sequence": "s", "lane": "a"}', "a sequence has no lane"),

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,6 +98,21 @@ def test_a_twin_that_is_rolled_back_was_none(shop: OnPostgres, other: Any) -> No
     assert second.result().created_now
     assert second.result() != first
     assert shop.states() == [State.READY]
+
+
+def test_a_job_with_the_same_id_that_is_not_committed_is_waited_for(shop: OnPostgres, other: Any) -> None:
+    chosen = partial(shop.confirm.using, id="a")
+    chosen(connection=shop.connection).enqueue(1)
+    with (
+        in_thread(shop, lambda: chosen(connection=other).enqueue(2)) as second,
+        in_thread(shop, lambda: chosen().enqueue(3)) as third,
+    ):
+        shop.commit()
+        second.exception(timeout=20)
+        other.commit()
+    assert not second.result().created_now
+    assert not third.result().created_now
+    assert shop.results() == [1]
 
 
 def test_a_twin_that_stays_open_is_waited_for_so_long(shop: OnPostgres, other: Any) -> None:

@@ -150,7 +150,8 @@ def _readable(arrival: _Arrival) -> NewJob:
 
 
 def locking(jobs: Sequence[NewJob], operation: Operation[T]) -> Operation[T]:
-    """The put of these jobs as one that waits first for transactions that are putting others with the same keys."""
+    """The put of these jobs as one that waits first for transactions that are putting others with their keys or ids."""
     if isinstance(operation, Step):
-        operation.keys = tuple({job.unique_key for job in jobs if job.unique_key is not None})
+        chosen = {f"id {job.id}" for job in jobs if job.nonce is not None}
+        operation.keys = (*chosen, *{job.unique_key for job in jobs if job.unique_key is not None})
     return operation

@@ -48,6 +48,7 @@ class _More(msgspec.Struct, omit_defaults=True):
     tick: int | None = None
     expires: Expiry | None = None
     joining: bool = False
+    nonce: str | None = None
 
 
 def _name(value: str) -> bytes:
@@ -89,6 +90,7 @@ def has_more(job: NewJob) -> bool:
         or job.schedule is not None
         or job.expires is not None
         or job.if_failed is not IfFailed.FAIL
+        or job.nonce is not None
     )
 
 
@@ -116,6 +118,7 @@ def _plain(job: NewJob) -> bool:
         or job.schedule is not None
         or job.expires is not None
         or job.if_failed is not _FAIL
+        or job.nonce is not None
         or not -(2**31) <= job.priority < 2**31
     )
 
@@ -176,6 +179,7 @@ def new_job(job: NewJob, named: int | None = None) -> bytes:
                 tick=job.tick,
                 expires=_expiry(job.expires),
                 joining=named is not None,
+                nonce=job.nonce,
             )
         )
         tail += _LONG(len(more)) + more

@@ -27,7 +27,7 @@ DROPPED = 4096
 RESUMED = 8192
 """It has waited for children."""
 MORE = 16384
-"""A version after this one keeps something about it in `more`; here that is carried along, and removed with the job."""
+"""It has something in `more`. What another version keeps there is carried along, and removed with the job."""
 COMPLETED = 32768
 """It runs, and its task has completed it in a transaction of its own: it ends as done, with the result that it has."""
 EXPIRES = 65536

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from headrace.errors import NoWorkers
@@ -20,6 +21,7 @@ from headrace.store.sql.codes import (
     FAILED,
     LANED,
     LARGE_BODY,
+    MORE,
     RECURRING,
     RUNNING,
     TAGGED,
@@ -28,6 +30,15 @@ from headrace.store.sql.codes import (
 from headrace.store.sql.sessions import live_listeners
 from headrace.store.sql.transaction import EVERYONE, INLINE, Outdated, Transaction, is_plain, plain_row
 from headrace.store.sql.working_set import Job, Recurrence, WorkingSet, working
+
+
+class _More(msgspec.Struct):
+    """The map in `more`, as far as a put reads it."""
+
+    nonce: str | None = None
+
+
+_read_more = msgspec.json.Decoder(_More).decode
 
 
 def _row(job: NewJob, now: int) -> tuple[object, ...]:
@@ -41,6 +52,7 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
         | (AFTER if relations.is_related(job) else 0)
         | (LANED if job.lane is not None else 0)
         | (EXPIRES if job.expires is not None else 0)
+        | (MORE if job.nonce is not None else 0)
     )
     *common, _, _, options, _ = plain_row(job, now)
     return (*common, flags, b"" if large else job.body, options, job.unique_key)
@@ -93,7 +105,8 @@ def _put_some(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int) 
     keys = [job.unique_key for job in jobs if job.unique_key is not None]
     work.load(holder.job for holder in work.relations.load_holders(keys))
     replaced: dict[str, Job] = {}
-    answers = _verdicts(work, jobs, replaced)
+    clashes = clashing(tx, (job for job in jobs if work.find(job.id) is not None))
+    answers = _verdicts(work, jobs, replaced, clashes)
     new = [job for job, put in zip(jobs, answers, strict=False) if put.created and work.find(job.id) is None]
     if new:
         if tx.change_many("put", [_row(job, now) for job in new]) < len(new):
@@ -108,7 +121,27 @@ def _put_some(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int) 
     return answers
 
 
-def _verdicts(work: WorkingSet, jobs: Sequence[NewJob], replaced: dict[str, Job]) -> list[Put]:
+Named = tuple[str, str | None]
+"""The id and the nonce of a put."""
+
+
+def clashing(tx: Transaction, there: Iterable[NewJob]) -> set[Named]:
+    """Of puts whose ids are there already, those whose ids belong to other jobs: these were put with other nonces."""
+    named: set[Named] = {(job.id, job.nonce) for job in there if job.nonce is not None}
+    if not named:
+        return named
+    ids = list({job_id for job_id, _ in named})
+    return named - {(job_id, _nonce(kept)) for job_id, kept in tx.rows("mores", (tx.texts(ids),))}
+
+
+def _nonce(kept: bytes) -> str | None:
+    try:
+        return _read_more(kept).nonce
+    except ValueError:  # another program has written it
+        return None
+
+
+def _verdicts(work: WorkingSet, jobs: Sequence[NewJob], replaced: dict[str, Job], clashes: set[Named]) -> list[Put]:
     """Whether each may be put; one that makes way is added to `replaced`. Ends where an earlier one decides about the
     next: they have an id or a unique key in common, or the id of a job that makes way."""
     answers: list[Put] = []
@@ -118,7 +151,7 @@ def _verdicts(work: WorkingSet, jobs: Sequence[NewJob], replaced: dict[str, Job]
         if marks & seen:
             break
         seen |= marks
-        put = _verdict(work, job, replaced)
+        put = Put(job.id, False) if (job.id, job.nonce) in clashes else _verdict(work, job, replaced)
         if (other := replaced.get(job.id)) is not None:
             seen.add(("id", other.id))
         answers.append(put)
@@ -183,6 +216,8 @@ def _arrive(work: WorkingSet, new: NewJob, now: int, parents: int) -> None:
     if new.schedule is not None:
         work.write("recurring_put", job.seq, new.schedule, new.tick)
         work.add_recurrence(Recurrence(job.seq, new.schedule, new.tick, new.data))
+    if new.nonce is not None:
+        work.write("more_put", job.seq, msgspec.json.encode({"nonce": new.nonce}))
     if new.data is not None:
         work.write("data_set", job.seq, new.data)
     if new.unique_key is not None:

@@ -330,6 +330,7 @@ def is_plain(job: NewJob) -> bool:
         and not job.after
         and job.if_failed is _FAIL
         and job.expires is None
+        and job.nonce is None
     )
 
 

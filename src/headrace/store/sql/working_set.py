@@ -96,8 +96,8 @@ class Recurrence(NamedTuple):
 
 
 WRITES = (
-    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "restore", "data_set", "tag_add",
-    "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "report",
+    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "restore", "data_set", "more_put",
+    "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "report",
     "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put", "culprit_delete",
     "culprits_delete", "culprit_put", "ended_note", "schedule_put",
 )  # fmt: skip

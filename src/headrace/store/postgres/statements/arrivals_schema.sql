@@ -10,7 +10,7 @@ CREATE TABLE arrival (
 );
 CREATE INDEX arrival_key ON arrival (unique_key) WHERE unique_key IS NOT NULL;
 
--- Wait until no other transaction that is open has put a job with one of these unique keys. Sorted, so that two never wait for
+-- Wait until no other transaction that is open has put a job with one of these unique keys (or 'id ' and an id). Sorted, so that two never wait for
 -- each other.
 CREATE FUNCTION lock_keys(keys text[]) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(lock)
@@ -25,7 +25,8 @@ DECLARE entry jsonb; holder text; clashes jsonb := '{}';
 BEGIN
     now := coalesce(now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     PERFORM set_config('lock_timeout', wait, true);
-    PERFORM lock_keys(ARRAY(SELECT value->>'unique_key' FROM jsonb_array_elements(others) WHERE value->>'unique_key' IS NOT NULL));
+    PERFORM lock_keys(ARRAY(SELECT value->>'unique_key' FROM jsonb_array_elements(others))
+        || ARRAY(SELECT 'id ' || (value->>'id') FROM jsonb_array_elements(others) WHERE value->>'nonce' IS NOT NULL));
     IF EXISTS (SELECT 1 FROM audience WHERE until > now) THEN  -- the rules tell subscribers of what they bring in
         others := plain || others; plain := '[]';
     END IF;
@@ -43,7 +44,8 @@ BEGIN
     ) AS new
     ON CONFLICT DO NOTHING;
     FOR entry IN SELECT value FROM jsonb_array_elements(others) LOOP
-        CONTINUE WHEN EXISTS (SELECT 1 FROM job WHERE job.id = entry->>'id');
+        IF is_taken(entry) THEN clashes := clashes || jsonb_build_object(entry->>'id', entry->>'id'); END IF;
+        CONTINUE WHEN clashes ? (entry->>'id') OR EXISTS (SELECT 1 FROM job WHERE job.id = entry->>'id');
         holder := CASE WHEN entry->>'unique_key' IS NOT NULL THEN holder_of(entry, now) END;
         IF holder IS NULL THEN
             INSERT INTO arrival (at, id, unique_key, job)
@@ -57,6 +59,16 @@ BEGIN
     FROM (SELECT DISTINCT value->>'queue' AS queue FROM jsonb_array_elements(plain || others)) AS queues;
     RETURN clashes;
 END $$;
+
+-- Whether another job, put with another nonce, has the id that was chosen for this one.
+CREATE FUNCTION is_taken(entry jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT entry->>'nonce' IS NOT NULL AND EXISTS (
+        SELECT 1 FROM (
+            SELECT map FROM {SCHEMA}.job LEFT JOIN {SCHEMA}.more ON more.job = job.seq WHERE job.id = entry->>'id'
+            UNION ALL SELECT arrival.job FROM {SCHEMA}.arrival WHERE arrival.id = entry->>'id'
+        ) AS there WHERE convert_from(map, 'UTF8')::jsonb->>'nonce' IS DISTINCT FROM entry->>'nonce'
+    )
+$$;
 
 -- The job that stands in the way of a unique one. One that may replace another goes on: the rules decide that.
 CREATE FUNCTION holder_of(entry jsonb, now bigint) RETURNS text LANGUAGE sql STABLE AS $$
@@ -117,7 +129,8 @@ END $$;
 CREATE FUNCTION enqueue(task text, args jsonb DEFAULT '{}', options jsonb DEFAULT '{}') RETURNS text LANGUAGE plpgsql
 SET search_path = {SCHEMA}, pg_temp AS $$
 DECLARE
-    new_id text := replace(gen_random_uuid()::text, '-', '');
+    nonce text := replace(gen_random_uuid()::text, '-', '');
+    new_id text := coalesce(check_option(options, 'id', 'id'), nonce);
     key text := task || E'\n' || check_option(options, 'unique_key', 'name');
     after jsonb := coalesce(check_option(options, 'after', 'list')::jsonb, '[]');
     lane text := coalesce(check_option(options, 'sequence', 'name'), check_option(options, 'lane', 'name'));
@@ -135,7 +148,7 @@ BEGIN
     IF jsonb_typeof(args) <> 'object' THEN RAISE EXCEPTION 'args is an object: the arguments of the task by name' USING ERRCODE = '22023'; END IF;
     PERFORM check_options(options);
     job := jsonb_build_object(
-        'id', new_id, 'task', task, 'body', base64(args),
+        'id', new_id, 'nonce', CASE WHEN options ? 'id' THEN nonce END, 'task', task, 'body', base64(args),
         'queue', coalesce(check_option(options, 'queue', 'queue'), 'default'),
         'priority', coalesce(check_option(options, 'priority', 'priority')::bigint, 0),
         'max_crashes', coalesce(check_option(options, 'max_crashes', 'count')::bigint, 3),
@@ -153,12 +166,15 @@ BEGIN
             'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
         ) END
     );
-    plain := key IS NULL AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND expires IS NULL
+    plain := key IS NULL AND NOT options ? 'id' AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND expires IS NULL
         AND length(job->>'body') < {INLINE};
     clashes := insert_jobs(
         CASE WHEN plain THEN jsonb_build_array(job) ELSE '[]' END, CASE WHEN plain THEN '[]' ELSE jsonb_build_array(job) END,
         '{UNIQUE_WAIT}', NULL
     );
+    IF clashes ? new_id AND options->>'on_clash' = 'error' THEN
+        RAISE EXCEPTION 'job % is there already', clashes->>new_id USING ERRCODE = '23505';
+    END IF;
     RETURN coalesce(clashes->>new_id, new_id);
 END $$;
 
@@ -172,7 +188,7 @@ CREATE FUNCTION check_options(options jsonb) RETURNS void LANGUAGE plpgsql IMMUT
 DECLARE
     known text[] := ARRAY[
         'queue', 'priority', 'max_crashes', 'run_after', 'retries', 'timeout', 'keep_result', 'headers', 'expires', 'tags',
-        'unique_key', 'unique_for', 'on_clash', 'after', 'if_failed', 'lane', 'limit', 'sequence'
+        'unique_key', 'unique_for', 'on_clash', 'after', 'if_failed', 'lane', 'limit', 'sequence', 'id'
     ];
     wrong text;
 BEGIN
@@ -183,7 +199,9 @@ BEGIN
             USING ERRCODE = '22023', HINT = 'It takes ' || array_to_string(known, ', ') || '.';
     END IF;
     wrong := CASE
-        WHEN options ?| '{unique_for,on_clash}' AND NOT options ? 'unique_key' THEN 'unique_for and on_clash need unique_key'
+        WHEN options ? 'unique_for' AND NOT options ? 'unique_key' THEN 'unique_for needs unique_key'
+        WHEN options ? 'on_clash' AND NOT options ?| CASE options->>'on_clash' WHEN 'replace' THEN '{unique_key}' ELSE '{unique_key,id}' END::text[]
+            THEN 'on_clash needs unique_key, or an id that it does not replace'
         WHEN options ? 'if_failed' AND NOT options ? 'after' THEN 'if_failed needs after'
         WHEN options ? 'limit' AND NOT options ? 'lane' THEN 'limit needs lane'
         WHEN options ? 'sequence' AND options ?| '{lane,after}' THEN 'a sequence has no lane, and does not wait for other jobs'
@@ -203,7 +221,8 @@ BEGIN
         WHEN 'count' THEN jsonb_typeof(value) = 'number' AND text ~ '^\d{1,14}$' AND (name = 'retries' OR text::numeric > 0)
         WHEN 'seconds' THEN jsonb_typeof(value) = 'number' AND text::numeric BETWEEN 0 AND 1e11 AND (name <> 'timeout' OR text::numeric > 0)
         WHEN 'flag' THEN jsonb_typeof(value) = 'boolean'
-        WHEN 'clash' THEN text IN ('return', 'replace')
+        WHEN 'clash' THEN text IN ('return', 'replace', 'error')
+        WHEN 'id' THEN jsonb_typeof(value) = 'string' AND octet_length(text) <= {LONGEST_NAME} AND text ~ '^[A-Za-z0-9][A-Za-z0-9._:/@+=~-]*$'
         WHEN 'policy' THEN text IN ('fail', 'wait', 'run')
         WHEN 'list' THEN jsonb_typeof(value) = 'array' AND jsonb_array_length(value) <= 100
             AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(value) AS each WHERE jsonb_typeof(each) <> 'string')

@@ -6,7 +6,7 @@ local checks = on_demand()
 
 makers[checks] = function()
   checks.SAID = { after = true, if_failed = true, lane = true, tags = true, schedule = true, tick = true, tracked = true,
-    expires = true }
+    expires = true, nonce = true }
   checks.SAID_OF_LANES = { key = true, limit = true, rate = true, per = true, sequence = true }
   checks.packed = {}
   checks.POLICIES = { wait = true, fail = true, run = true }
@@ -167,6 +167,9 @@ makers[checks] = function()
     end
     if more.tick then
       checks.integer(more.tick, 0, LATEST, 'The tick of job ', id)
+    end
+    if more.nonce then
+      checks.text(more.nonce, 'The nonce of job ', id)
     end
     if more.tracked then
       checks.refuse('Job ' .. id .. ' is not there yet: `tag` makes it one that is tracked.')

@@ -148,6 +148,7 @@ end
 --   followed   true: others come after it              resumed    true: it has waited for children, and `after` is those
 --   start_within  its lane has a rate: how many milliseconds its last worker had, from its take on, to start it
 --   joining    the batch whose next parts bring more jobs that it comes after (see put.lua)
+--   nonce      of the put that brought it in: its id was chosen by its caller
 --   linking    true: it has not been linked with all that it comes after (see links.lua)
 --
 -- Which jobs it comes after is in {ns}:after, H id each: they may be thousands, and are read only when they are asked for.

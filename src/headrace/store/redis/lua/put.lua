@@ -272,8 +272,10 @@ local function insert_all()
     else
       local job =
         new_job(id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay, data)
-      if find_job(id) then
-        answer[i] = '' -- a repeat, whatever has become of the job or its key
+      local there = find_job(id)
+      if there then -- a repeat, whatever has become of the job or its key; or another job has the id
+        local nonce = more and cmsgpack.unpack(more).nonce
+        answer[i] = nonce and more_of(there).nonce ~= nonce and id or ''
       elseif key then
         answer[i] = put_unique(job)
       else

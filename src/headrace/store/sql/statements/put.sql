@@ -20,6 +20,14 @@ SELECT tag FROM tag WHERE job = ?1 ORDER BY tag
 -- Data that a job begins with.
 UPDATE job SET data = ?2 WHERE seq = ?1
 
+-- name: more_put
+-- What only some jobs have and no statement looks for.
+INSERT INTO more (job, map) VALUES (?1, ?2)
+
+-- name: mores
+-- The same of jobs with these ids.
+SELECT job.id, more.map FROM job JOIN more ON more.job = job.seq WHERE job.id IN (SELECT value FROM json_each(?1/*text*/))
+
 -- name: blob_put
 -- Store a value too large to be carried along in `job`.
 INSERT INTO blob (job, kind, bytes) VALUES (?1, ?2, ?3) ON CONFLICT (job, kind) DO UPDATE SET bytes = excluded.bytes

@@ -125,7 +125,7 @@ CREATE TABLE expiry (
 ) STRICT;
 CREATE INDEX expiry_at ON expiry (at) WHERE at IS NOT NULL;
 
--- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). For features of later versions.
+-- What only some jobs have and no statement looks for: a JSON map by name (flag {MORE}). `nonce`: of a put with a chosen id.
 CREATE TABLE more (
     job INTEGER PRIMARY KEY,
     map BLOB NOT NULL

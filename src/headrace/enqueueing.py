@@ -1,0 +1,156 @@
+"""From calls to jobs: what `enqueue` and `enqueue_many` check, put into the store, and hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from headrace import crashpoints, loading
+from headrace.errors import ArgumentsError, JobExists
+from headrace.job import Job, state_after_put
+from headrace.records import NewJob, Put
+from headrace.store.batches import counting, pieces
+from headrace.store.contract import Operation
+from headrace.task import Call
+from headrace.transactions import arequire_known, connection_for, open_block, putting, require_known
+
+if TYPE_CHECKING:
+    from headrace.app import Headrace
+
+R = TypeVar("R")
+
+
+class _Batch(NamedTuple):
+    """The jobs to put, the ids of those that must be there before, and of those that no other job may stand for."""
+
+    jobs: list[NewJob]
+    named: list[str]
+    strict: set[str]
+
+
+def _batch(app: Headrace, calls: Iterable[Call[Any]]) -> _Batch:
+    if not isinstance(calls, Iterable):
+        raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
+    calls = list(calls)
+    for call in calls:
+        if not isinstance(call, Call):
+            kind = type(call).__name__
+            raise ArgumentsError(f"enqueue_many() takes task.call(...) values, not {kind}.")
+        if call.task.app is not app:
+            raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
+        for needed, option in call.needs:
+            app.require_option(needed, option)
+    jobs = [call.new for call in calls]
+    here = {job.id for job in jobs}
+    if len(here) < len(jobs):
+        raise _twins(jobs)
+    named = {job_id: None for call in calls if call.named for job_id in call.named}
+    strict = {call.new.id for call in calls if call.strict}
+    return _Batch(jobs, [job_id for job_id in named if job_id not in here], strict)
+
+
+def _twins(jobs: Sequence[NewJob]) -> ArgumentsError:
+    nonces: dict[str, str | None] = {}
+    for job in jobs:
+        if nonces.setdefault(job.id, job.nonce) != job.nonce:
+            return ArgumentsError(f"Two calls of this batch have the id {job.id!r}. Give each job an id of its own.")
+    return ArgumentsError("A call stands for one job: the same call is in this batch twice. Make one call per job.")
+
+
+# -- in a thread -----------------------------------------------------------------------------------------
+
+
+def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
+    """Put a single call of one of the app's tasks."""
+    for needed, option in call.needs:
+        app.require_option(needed, option)
+    if connection is not None or open_block.get() is not None:
+        connection = connection_for(app, connection)
+    if call.named:
+        require_known(app, call.named, connection)
+    (put,) = _put(app, [call.new], connection)
+    if call.strict and not put.created:
+        raise JobExists(put.id)
+    return _handle(app, call.new, put, connection)
+
+
+def enqueue_many(
+    app: Headrace, calls: Iterable[Call[R]], connection: object | None = None, *, whole: bool = False
+) -> list[Job[R]]:
+    """Put a batch of calls. `whole`: in one step, however many they are, as they make no sense without each other."""
+    puts: list[Put] = []
+    connection = connection_for(app, connection)
+    batch = _batch(app, calls)
+    require_known(app, batch.named, connection)
+    for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
+        with counting(puts, len(batch.jobs)):
+            puts += _put(app, piece, connection)
+    _refuse_others(batch, puts)
+    return [_handle(app, job, put, connection) for job, put in zip(batch.jobs, puts, strict=True)]
+
+
+def _put(app: Headrace, jobs: list[NewJob], connection: object | None) -> list[Put]:
+    operation = _putting(app, jobs, connection)
+    if crashpoints.armed:
+        crashpoints.reach("put.before")
+    puts = app.store.run(operation)
+    if crashpoints.armed:
+        crashpoints.reach("put.after")
+    return puts
+
+
+def _putting(app: Headrace, jobs: list[NewJob], connection: object | None) -> Operation[list[Put]]:
+    if loading.under_way:
+        loading.warn_of_enqueue()
+    return app.store.put(jobs) if connection is None else putting(app, jobs, connection)
+
+
+def _refuse_others(batch: _Batch, puts: Sequence[Put]) -> None:
+    """Raise for a call with `on_clash="error"` that another job stands for."""
+    for job, put in zip(batch.jobs, puts, strict=True):
+        if not put.created and job.id in batch.strict:
+            raise JobExists(put.id, sum(each.created for each in puts))
+
+
+def _handle(app: Headrace, job: NewJob, put: Put, connection: object | None) -> Job[Any]:
+    if connection is None or not put.created:
+        return Job(app, put.id, created_now=put.created)
+    return Job(app, put.id, created_now=True, state=state_after_put(job), is_uncommitted=True)
+
+
+# -- on an event loop ------------------------------------------------------------------------------------
+
+
+async def aenqueue_many(
+    app: Headrace, calls: Iterable[Call[R]], connection: object | None = None, *, whole: bool = False
+) -> list[Job[R]]:
+    """The same, from async code."""
+    puts: list[Put] = []
+    connection = connection_for(app, connection)
+    batch = _batch(app, calls)
+    await arequire_known(app, batch.named, connection)
+    for piece in pieces(batch.jobs, None if whole else app.store.put_at_once):
+        with counting(puts, len(batch.jobs)):
+            step = await app.store.arun(_putting(app, piece, connection))
+        puts += step
+    _refuse_others(batch, puts)
+    return await _ahandles(app, batch.jobs, puts, connection)
+
+
+async def _ahandles(app: Headrace, jobs: list[NewJob], puts: list[Put], connection: object | None) -> list[Job[Any]]:
+    """Handles that know their jobs' state: a look later on would block the event loop.
+
+    Most states follow from what was put. One look finds the others, which the store decides.
+    """
+    if connection is not None:  # nothing is to be seen before the commit
+        return [_handle(app, job, put, connection) for job, put in zip(jobs, puts, strict=True)]
+    states = [state_after_put(job) if put.created else None for job, put in zip(jobs, puts, strict=True)]
+    handles = [
+        Job[Any](app, put.id, created_now=put.created, state=state) for put, state in zip(puts, states, strict=True)
+    ]
+    unknown = [handle for handle, state in zip(handles, states, strict=True) if state is None]
+    if unknown:
+        found = await app.store.arun(app.store.get([handle.id for handle in unknown]))
+        for handle, snapshot in zip(unknown, found, strict=True):
+            handle.saw(snapshot)
+    return handles
