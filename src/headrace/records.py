@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from headrace.policies import Misfire, Overlap
+
 Ref: TypeAlias = int | str
 """How a store addresses a leased job: its own key for it, which never leaves worker and store."""
 
@@ -416,30 +418,6 @@ class Swept(Struct, frozen=True, gc=False):
     """Failed jobs among those purged that were younger than `failed-history`: ended jobs took too much memory."""
     again_in: int | None = None
     """In how many milliseconds to come again, where the store knows how many do. None: at the usual interval."""
-
-
-class Overlap(StrEnum):
-    """What a tick does while the job of the tick before has not come to an end."""
-
-    ALLOW = "allow"
-    """It puts its job beside it."""
-    SKIP = "skip"
-    """It puts none."""
-    QUEUE = "queue"
-    """Its job runs when that one has ended; if one waits for that already, it puts none."""
-    REPLACE = "replace"
-    """Its job takes the place of that one, which is removed if it waits and told to stop if it runs."""
-
-
-class Misfire(StrEnum):
-    """What becomes of ticks that nobody was there to tick in time."""
-
-    ALL = "all"
-    """Each gets its job, late: the latest `limit` of them."""
-    ONCE = "once"
-    """Only the latest of them does."""
-    SKIP = "skip"
-    """None does."""
 
 
 class Definition(Spec, frozen=True, kw_only=True):

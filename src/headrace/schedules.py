@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
 from headrace.options import JobOptions, ScheduledJobEdits, declared, editable, edited_fields
-from headrace.records import Definition, Misfire, Overlap, ScheduleRecord, spec_of
+from headrace.policies import Misfire, Overlap
+from headrace.records import Definition, ScheduleRecord, spec_of
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import first_tick, first_tick_again, tick_after
 from headrace.schedule.rules import anchored, opened, rule_of

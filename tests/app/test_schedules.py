@@ -12,7 +12,8 @@ import pytest
 from headrace import Headrace, current
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, ScheduleNotFound, Unsupported
 from headrace.options import decode_overrides
-from headrace.records import Definition, Lane, Misfire, NewJob, Overlap, ScheduleRecord
+from headrace.policies import Misfire, Overlap
+from headrace.records import Definition, Lane, NewJob, ScheduleRecord
 from headrace.schedule import ScheduleError
 from headrace.schedule.next_runs import work_out
 from headrace.testing import Testing

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from headrace.records import Definition, Filter, Kind, Misfire, Overlap, ScheduleRecord
+from headrace.policies import Misfire, Overlap
+from headrace.records import Definition, Filter, Kind, ScheduleRecord
 from headrace.schedule.next_runs import first_tick, work_out
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Schedules, facet

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.records import Kind, Misfire, Overlap, State
+from headrace.policies import Misfire, Overlap
+from headrace.records import Kind, State
 from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 from headrace.worker.ticker import tick_some

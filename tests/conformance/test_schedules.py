@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError
-from headrace.records import Filter, Lane, Misfire, NewJob, Overlap, ScheduleRecord, State, Tick
+from headrace.policies import Misfire, Overlap
+from headrace.records import Filter, Lane, NewJob, ScheduleRecord, State, Tick
 from headrace.schedule.next_runs import work_out
 from headrace.store.contract import Facet, Store
 from headrace.store.facets import Events, Schedules, facet

@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 
-from headrace.records import Definition, Misfire, NewJob, ScheduleRecord, Tick, spec_of
+from headrace.policies import Misfire
+from headrace.records import Definition, NewJob, ScheduleRecord, Tick, spec_of
 from headrace.schedule import Repeat, Schedule, restore
 
 AT_ONCE = 100

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.records import IfFailed, NewJob, Overlap, ScheduleRecord, State, Tick
+from headrace.policies import Overlap
+from headrace.records import IfFailed, NewJob, ScheduleRecord, State, Tick
 from headrace.store import limits
 from headrace.store.facets import ScheduleLook, Ticked
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from headrace.dialects.qless.recurrences import UNLIMITED, interval_of, rule_of
 from headrace.dialects.qless.store import QlessStore
 from headrace.errors import Unsupported
-from headrace.records import Definition, Filter, Lane, Misfire, Overlap, ScheduleRecord, SessionInfo, Take
+from headrace.policies import Misfire, Overlap
+from headrace.records import Definition, Filter, Lane, ScheduleRecord, SessionInfo, Take
 from headrace.schedule.next_runs import first_tick, tick_after
 from headrace.values.clock import ManualClock
 from store.redis.servers import Server

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from conformance.helpers import Worker, new, outcome, put, saying
+from headrace.policies import Overlap
 from headrace.records import (
     Charge,
     Definition,
@@ -17,7 +18,6 @@ from headrace.records import (
     Lease,
     NewJob,
     Outcome,
-    Overlap,
     ScheduleRecord,
     SessionInfo,
     State,

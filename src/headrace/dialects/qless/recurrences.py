@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from headrace.errors import Unsupported
 from headrace.options import Overrides, decode_overrides
-from headrace.records import Definition, Misfire, Overlap, ScheduleRecord
+from headrace.policies import Misfire, Overlap
+from headrace.records import Definition, ScheduleRecord
 from headrace.schedule import Calendar, Elapsed, Repeat, Schedule, ScheduleError, parse, restore
 from headrace.schedule.days import Days
 from headrace.schedule.next_runs import tick_after

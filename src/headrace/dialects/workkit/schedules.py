@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from headrace.dialects.on_redis import Stepwise
 from headrace.errors import Unsupported
-from headrace.records import Definition, NewJob, Overlap, ScheduleRecord, spec_of
+from headrace.policies import Overlap
+from headrace.records import Definition, NewJob, ScheduleRecord, spec_of
 from headrace.schedule import Repeat, ScheduleError, restore
 from headrace.schedule.workkit import cron7_of
 from headrace.store.facets import ScheduleLook

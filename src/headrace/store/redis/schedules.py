@@ -9,7 +9,8 @@ from struct import error as struct_error
 import msgspec
 
 from headrace.errors import StoreCorrupt
-from headrace.records import Definition, Overlap, ScheduleRecord, Tick
+from headrace.policies import Overlap
+from headrace.records import Definition, ScheduleRecord, Tick
 from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.records import name as named

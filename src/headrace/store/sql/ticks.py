@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.records import IfFailed, NewJob, Overlap, Tick
+from headrace.policies import Overlap
+from headrace.records import IfFailed, NewJob, Tick
 from headrace.store.facets import Ticked
 from headrace.store.sql import put
 from headrace.store.sql.codes import BLOCKED, DONE, RUNNING
