@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
 def run(connection: Any, call: Call) -> str:
     """Call it in this thread."""
-    kind = _checked(connection)
+    kind = check(connection)
     if kind in _ASYNC:
         raise ConfigurationError("This connection is async. Write 'await ....aenqueue(...)', or acomplete() in a task.")
     return _SYNC[kind](connection, call)
@@ -42,7 +42,7 @@ def run(connection: Any, call: Call) -> str:
 
 async def arun(connection: Any, call: Call) -> str:
     """Call it from async code. A sync connection is used in a thread, while its owner waits."""
-    kind = _checked(connection)
+    kind = check(connection)
     if kind == "django":
         raise ConfigurationError(
             "Django's connection belongs to its thread. Enqueue there: await sync_to_async(task.enqueue)(...)."
@@ -52,12 +52,8 @@ async def arun(connection: Any, call: Call) -> str:
     return await asyncio.to_thread(_SYNC[kind], connection, call)
 
 
-def check(connection: object) -> None:
-    """Refuse what is not a connection to a PostgreSQL server."""
-    _checked(connection)
-
-
-def _checked(connection: Any) -> str:
+def check(connection: Any) -> str:
+    """Which library a connection is of. Refuse what is not a connection to a PostgreSQL server."""
     kind = kind_of(connection)
     if kind not in _SYNC and kind not in _ASYNC:
         raise unknown(connection, TAKES)

@@ -15,14 +15,13 @@ from headrace.store.sql.transaction import Transaction
 
 def run(tx: Transaction, query: str, values: Sequence[Any]) -> Rows:
     """What a query answers. The transaction only reads, and the extended protocol takes one statement."""
-    numbered = "".join(
-        part if place == 0 else f"${place}{part}" for place, part in enumerate(query.rstrip().rstrip(";").split("?"))
-    )
+    text = query.rstrip().rstrip(";")
+    if values:
+        first, *rest = text.split("?")
+        text = first + "".join(f"${place}{part}" for place, part in enumerate(rest, 1))
     connection = cast("PostgresTransaction", tx).connection
     try:
-        cursor = connection.execute(
-            numbered if values else query.rstrip().rstrip(";"), tuple(values), prepare=False, binary=True
-        )
+        cursor = connection.execute(text, tuple(values), prepare=False, binary=True)
         if cursor.description is None:
             raise ConfigurationError("This only reads: write a SELECT. Other commands change jobs.")
         return Rows(tuple(column.name for column in cursor.description), cursor.fetchall())

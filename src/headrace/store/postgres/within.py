@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -121,32 +121,23 @@ def explained(where: str) -> Iterator[None]:
 # -- arrivals --------------------------------------------------------------------------------------------
 
 
-class _Arrival(NamedTuple):
-    """A row of `arrival`."""
-
-    seq: int
-    at: int
-    id: str
-    job: bytes
-
-
 _decode = msgspec.json.Decoder(NewJob).decode
 
 
 def admit(tx: Transaction) -> None:
     """Bring in jobs that have arrived, in the order of their arrival."""
-    found = [_Arrival(*row) for row in tx.rows("arrivals", (ARRIVALS_AT_ONCE,))]
+    found = tx.rows("arrivals", (ARRIVALS_AT_ONCE,))
     for at, together in groupby(found, itemgetter(1)):
         # Their transactions are committed: they are there, whichever jobs have their keys.
-        puts.bring_in(tx, puts.with_free_keys(tx, [_readable(arrival) for arrival in together]), at)
-    tx.execute("arrivals_delete", (tx.array([arrival.seq for arrival in found]),))
+        puts.bring_in(tx, puts.with_free_keys(tx, [_readable(job_id, job) for _, _, job_id, job in together]), at)
+    tx.execute("arrivals_delete", (tx.array([seq for seq, *_ in found]),))
 
 
-def _readable(arrival: _Arrival) -> NewJob:
+def _readable(job_id: str, job: bytes) -> NewJob:
     try:
-        return _decode(arrival.job)
+        return _decode(job)
     except ValueError:  # another program has written it: workers say what is wrong with it
-        return NewJob(id=arrival.id, task="unreadable", body=arrival.job)
+        return NewJob(id=job_id, task="unreadable", body=job)
 
 
 def locking(jobs: Sequence[NewJob], operation: Operation[T]) -> Operation[T]:

@@ -44,7 +44,10 @@ BEGIN
     ) AS new
     ON CONFLICT DO NOTHING;
     FOR entry IN SELECT value FROM jsonb_array_elements(others) LOOP
-        IF is_taken(entry) THEN clashes := clashes || jsonb_build_object(entry->>'id', entry->>'id'); END IF;
+        IF entry->>'nonce' <> ANY (  -- another put has brought in the job that has its id
+            SELECT coalesce(convert_from(map, 'UTF8')::jsonb->>'nonce', '') FROM job LEFT JOIN more ON more.job = job.seq WHERE job.id = entry->>'id'
+            UNION ALL SELECT coalesce(convert_from(job, 'UTF8')::jsonb->>'nonce', '') FROM arrival WHERE arrival.id = entry->>'id'
+        ) THEN clashes := clashes || jsonb_build_object(entry->>'id', entry->>'id'); END IF;
         CONTINUE WHEN clashes ? (entry->>'id') OR EXISTS (SELECT 1 FROM job WHERE job.id = entry->>'id');
         holder := CASE WHEN entry->>'unique_key' IS NOT NULL THEN holder_of(entry, now) END;
         IF holder IS NULL THEN
@@ -59,16 +62,6 @@ BEGIN
     FROM (SELECT DISTINCT value->>'queue' AS queue FROM jsonb_array_elements(plain || others)) AS queues;
     RETURN clashes;
 END $$;
-
--- Whether another job, put with another nonce, has the id that was chosen for this one.
-CREATE FUNCTION is_taken(entry jsonb) RETURNS boolean LANGUAGE sql STABLE AS $$
-    SELECT entry->>'nonce' IS NOT NULL AND EXISTS (
-        SELECT 1 FROM (
-            SELECT map FROM {SCHEMA}.job LEFT JOIN {SCHEMA}.more ON more.job = job.seq WHERE job.id = entry->>'id'
-            UNION ALL SELECT arrival.job FROM {SCHEMA}.arrival WHERE arrival.id = entry->>'id'
-        ) AS there WHERE convert_from(map, 'UTF8')::jsonb->>'nonce' IS DISTINCT FROM entry->>'nonce'
-    )
-$$;
 
 -- The job that stands in the way of a unique one. One that may replace another goes on: the rules decide that.
 CREATE FUNCTION holder_of(entry jsonb, now bigint) RETURNS text LANGUAGE sql STABLE AS $$
