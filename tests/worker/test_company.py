@@ -82,6 +82,7 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             pump._exchange()
             assert started.get(timeout=20) == "low 0"
             assert leases.in_hand == 11, "ten milliseconds of work at this pace, besides the one that runs"
+            assert not leases.ahead.mixed
             monkeypatch.setattr(leases.ahead, "spare", lambda: 10)  # whatever the pace of this machine is
             job.using(priority=9).enqueue("high")
             gate.release()
@@ -90,6 +91,7 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             pump._exchange()
             assert not leases.outcomes
             assert leases.in_hand == 11
+            assert leases.ahead.mixed, "more that are urgent may follow: the next exchange comes sooner"
             gate.release()
             assert started.get(timeout=20) == "high"
             leases.stopping = True

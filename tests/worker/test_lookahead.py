@@ -72,6 +72,24 @@ def test_nothing_is_held_ready_behind_slow_jobs() -> None:
     assert ahead.spare() == 0
 
 
+def test_less_is_held_ready_for_a_while_after_jobs_of_several_priorities_came() -> None:
+    """7 ms of work, or as much as an exchange takes; quick jobs are also exchanged for others within that time."""
+    ahead = Lookahead(slots=4, batch=500)
+    assert settled(ahead, 1_000, 0.001) in (9, 10)
+    ahead.came({0})
+    assert not ahead.mixed
+    ahead.came({9})
+    assert ahead.seconds == 0.007
+    assert settled(ahead, 1_000, 0.001) in (6, 7)
+    assert settled(ahead, 1_000, 0.010) in (9, 10)
+    assert settled(ahead, 50_000, 0.001) == pytest.approx(175, rel=0.1)  # one takes 20 µs, and its exchange as long
+    for _ in range(30):
+        ahead.exchanged(0.005, leases=500)
+    assert settled(ahead, 50_000, 0.001) == pytest.approx(233, rel=0.1)  # which was found to take 10 µs
+    ahead.replied_at += 11
+    assert ahead.seconds == 0.010
+
+
 class Exchanges:
     """A pump's exchanges with a store, by a clock of their own: each takes this long."""
 

@@ -31,6 +31,11 @@ SECONDS, MOST_SECONDS = 0.010, 0.025
 """How much measured work may be held ready."""
 EXCHANGES = 3
 """It may be as much as this many exchanges take, within these bounds: where they take long, few are made."""
+MIXED_SECONDS, MIXED_FOR = 0.007, 10.0
+"""How much is held ready for so many seconds after jobs of several priorities came, as more that are urgent may follow,
+which wait for the next exchange. It may be as much as one exchange takes."""
+EACH_SECONDS = 20e-6
+"""What a lease and the outcome before it add to an exchange, at most."""
 SLOW_MILLISECONDS = 5
 """When no lease is started for this long while some wait, jobs are not as quick as they seemed."""
 STUCK_SECONDS = 0.1
@@ -53,6 +58,8 @@ class Lookahead:
         """The part of that time which is not counted yet. None: it begins with the next leases."""
         self.trip = 0.0
         """How many seconds a round trip takes, lately."""
+        self._each = EACH_SECONDS
+        """And what each lease adds to it, at most."""
         self.calm = True
         """Whether there is time for a round trip for each job that ends."""
         self._spare = 0
@@ -62,6 +69,9 @@ class Lookahead:
         """When it last handed out leases."""
         self.hurried = True
         """Whether those wait no longer for a thread that is quick."""
+        self._priorities: set[int] = set()
+        """Of the leases that came last."""
+        self._mixed_until = -math.inf
 
     @property
     def rate(self) -> float:
@@ -71,7 +81,13 @@ class Lookahead:
     @property
     def seconds(self) -> float:
         """How much work is held ready."""
-        return min(max(SECONDS, EXCHANGES * self.trip), MOST_SECONDS)
+        least, exchanges = (MIXED_SECONDS, 1) if self.mixed else (SECONDS, EXCHANGES)
+        return min(max(least, exchanges * self.trip), MOST_SECONDS)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether jobs of several priorities come."""
+        return self.replied_at < self._mixed_until
 
     @property
     def due_at(self) -> float:
@@ -87,14 +103,22 @@ class Lookahead:
             if self._working_since is None:
                 self._working_since = self.replied_at
 
+    def came(self, priorities: set[int]) -> None:
+        """The leases of the last answer have these priorities."""
+        if len(priorities | self._priorities) > 1:
+            self._mixed_until = self.replied_at + MIXED_FOR
+        self._priorities = priorities
+
     def rested(self, seconds: float) -> None:
         """There was nothing to do for so long."""
         if self._working_since is not None:
             self._working_since += seconds
 
-    def exchanged(self, seconds: float) -> None:
-        """An exchange with the store took so long."""
+    def exchanged(self, seconds: float, leases: int = 0) -> None:
+        """An exchange with the store took so long, with so many leases."""
         self.trip += 0.3 * (seconds - self.trip)
+        if leases:
+            self._each += 0.3 * (min(seconds / leases, EACH_SECONDS) - self._each)
         self.calm = self.rate * self.trip <= CALM
 
     def ended(self, jobs: int, seconds: float, *, ran_out: bool) -> None:
@@ -115,7 +139,10 @@ class Lookahead:
 
     def spare(self) -> int:
         """How many leases to hold ready now."""
-        self._spare = min(self._spare, int(self.rate * self.seconds), self._batch)
+        most = self.rate * self.seconds
+        if self.mixed:  # within that time they are also exchanged: urgent jobs wait for that as well
+            most /= 1 + self.rate * self._each
+        self._spare = min(self._spare, int(most), self._batch)
         return self._spare
 
     def wanted(self, ended: int, free: int) -> int:
@@ -290,6 +317,7 @@ class Leases:
                 self.waiting[run] = True
                 runs.setdefault(executor, []).append(run)
         session.asking.served(reply.leases[-1])
+        self.ahead.came({lease.priority for lease in reply.leases})
         for executor, theirs in runs.items():
             executor.submit(theirs)
 

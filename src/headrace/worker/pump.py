@@ -207,7 +207,7 @@ class Pump:
         request = session.exchange(outcomes, take, leases.started_spares())
         begun = time.monotonic()
         reply = session.insist(request)
-        ahead.exchanged(time.monotonic() - begun)
+        ahead.exchanged(time.monotonic() - begun, len(reply.leases))
         if take is not None:  # an expired session may settle
             session.is_alive(reply.ends, reply.now)
         self._apply_reply(outcomes, take, reply)
