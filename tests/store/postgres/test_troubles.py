@@ -66,17 +66,6 @@ def test_a_wrong_password(make: Make, private: Callable[..., Server]) -> None:
         make(url.replace("postgres@", "ann@"))
 
 
-def test_a_statement_that_takes_too_long(make: Make, store: PostgresStore) -> None:
-    hasty = make(store.url.replace("?host=", "?options=-c%20statement_timeout%3D100&host="))
-    with connect(store) as connection:
-        connection.execute("BEGIN")
-        connection.execute("LOCK TABLE control")
-        with pytest.raises(StoreBusy, match=r"the server stopped a statement .*statement timeout.* may be too short"):
-            hasty.run(hasty.pause("default"))
-        connection.execute("ROLLBACK")
-    hasty.run(hasty.pause("default"))
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [

@@ -65,8 +65,8 @@ class Listener:
         if pid != connection.info.backend_pid:
             connection.close()
             return False
-        for channel in (self.channel, self.common):
-            connection.execute(f'LISTEN "{channel}"')
+        for statement in ("SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'):
+            connection.execute(statement)
         self.connection, self.pid = connection, pid
         return True
 
