@@ -31,6 +31,8 @@ POINTS = (
     "tick.after",
 )
 """Around each request that changes the store, and each step of a job's run."""
+DRAINING = ("drain.claiming", "drain.claimed", "drain.put", "drain.deleted", "drain.schedule")
+"""The same around the steps of a drain (`headrace.ops.drain`)."""
 
 _name, _, _pass = os.environ.get("HEADRACE_CRASH", "").partition(":")
 _countdown = int(_pass or 1)
@@ -42,7 +44,7 @@ armed = bool(_name)
 def reach(point: str) -> None:
     """Die here if this is the place and the time."""
     global _countdown  # noqa: PLW0603
-    assert point in POINTS, point
+    assert point in POINTS + DRAINING, point
     if point != _name:
         return
     _countdown -= 1

@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "edit": ("edit", "Change jobs that wait."),
         "take-back": ("acts", "Take running jobs away from their workers."),
         "purge": ("purge", "Delete finished jobs."),
+        "drain": ("drain", "Move the jobs that wait to another store."),
         "tag": ("tags", "Add or remove tags."),
         "track": ("tags", "Track jobs."),
         "untrack": ("tags", "Stop tracking jobs."),

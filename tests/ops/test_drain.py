@@ -1,0 +1,214 @@
+"""Jobs move from one store to another: all of them, once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import dialects
+from conformance.helpers import Worker, put
+from headrace import Headrace
+from headrace.ops import drain as ops
+from headrace.records import Charge, Definition, Filter, IfFailed, Kind, Lane, ScheduleRecord, State
+from headrace.store.contract import Store
+from headrace.values.clock import SystemClock
+from store.postgres import servers as postgres
+from store.redis import servers as redis
+
+Make = Callable[[str], Headrace]
+NATIVE = ["sqlite", pytest.param("redis", marks=pytest.mark.server), pytest.param("postgres", marks=pytest.mark.server)]
+WIRES = [
+    pytest.param(name, marks=pytest.mark.server) for name in ("qless", "gearmonkey", "workkit", "hworker", "bedrock")
+]
+
+
+class Killed(BaseException):
+    """The process has died here."""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """An app at a new, empty store of a kind."""
+    made: list[Headrace] = []
+
+    def app_at(kind: str) -> Headrace:
+        if kind in ("qless", "gearmonkey", "workkit", "hworker", "bedrock"):
+            store = getattr(dialects, kind)(tmp_path, SystemClock())
+            store = getattr(store, "_store", store) if kind != "bedrock" else store
+            app = Headrace(store.url)
+            app.use_store(store)
+        else:
+            fresh = {"redis": redis.fresh_url, "postgres": postgres.fresh_url}
+            app = Headrace(fresh.get(kind, lambda: f"sqlite:///{tmp_path}/{len(made)}.db")())
+        made.append(app)
+
+        @app.task(name="sums:add")
+        def add(a: int) -> int:
+            return a + 1
+
+        return app
+
+    yield app_at
+    for app in made:
+        app.close()
+
+
+def waiting(store: Store) -> dict[str, State]:
+    jobs = [job for page in ops._pages(store, Filter(states=ops.WAITING, limit=100)) for job in page]
+    assert max(Counter(job.id for job in jobs).values(), default=1) == 1
+    return {job.id: job.state for job in jobs}
+
+
+@pytest.mark.parametrize("source", NATIVE)
+@pytest.mark.parametrize("target", NATIVE)
+def test_native_stores(make: Make, source: str, target: str) -> None:
+    here, there = make(source), make(target)
+    store = here.store
+    put(store, "a", "b", "c", priority=2, tags=("t",), options=b"{}", data=b"1")
+    put(store, "tried", queue="q")
+    Worker(store, SystemClock(), "w", "q").run_one(
+        Kind.AGAIN, charge=Charge.ATTEMPT, delay=60_000, error=b"E", group="G"
+    )
+    put(store, "later", delay=3_600_000, unique_key="k")
+    put(store, "child", after=("a", "later"), if_failed=IfFailed.RUN)
+    put(store, "s1", "s2", lane=Lane("l", sequence=True))
+    put(store, "running", queue="busy")
+    worker = Worker(store, SystemClock(), "v", "busy")
+    worker.take_one()
+    put(store, "tied", after=("running",))
+    before = {job.id: job for job in store.run(store.find(Filter(limit=100))).jobs}
+    drained = ops.drain(here, there)
+    assert (drained.jobs, drained.left) == (8, [])
+    assert set(waiting(store)) == {"tied"}, "it waits for a job that runs here"
+    moved = {job.id: job for job in there.store.run(there.store.find(Filter(limit=100))).jobs}
+    assert set(moved) == set(before) - {"tied", "running"}
+    for job_id, job in moved.items():
+        old = before[job_id]
+        for name in ("task", "body", "queue", "priority", "options", "data", "tags", "lane", "unique_key", "after"):
+            assert getattr(job, name) == getattr(old, name), (job_id, name)
+        assert (job.attempts, job.error, job.if_failed) == (old.attempts, old.error, old.if_failed)
+        assert job.due == old.due or job.lane or job.state is State.BLOCKED, job_id
+    assert [c for c in store.run(store.controls()) if "draining" in c.queue] == []
+
+
+@pytest.mark.parametrize("point", ["drain.claiming", "drain.claimed", "drain.put", "drain.deleted"])
+@pytest.mark.parametrize("passes", [1, 2, 5])
+def test_killed_anywhere_and_started_again_each_job_moves_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str, passes: int
+) -> None:
+    monkeypatch.setattr(ops, "AT_ONCE", 3)
+    here, there = make("sqlite"), make("sqlite")
+    names = [f"job {number}" for number in range(10)]
+    put(here.store, *names)
+    reached: list[str] = []
+
+    def die(where: str) -> None:
+        reached.append(where)
+        if reached.count(point) == passes:
+            raise Killed
+
+    monkeypatch.setattr(ops, "_reach", die)
+    try:
+        ops.drain(here, there)
+    except Killed:
+        runnable_here = set(waiting(here.store)) - {
+            job.id
+            for page in ops._pages(here.store, Filter(states=ops.WAITING, queue=f"default{ops.CLAIMED}", limit=100))
+            for job in page
+        }
+        assert not runnable_here & set(waiting(there.store)), "no job can run at both"
+        assert runnable_here | set(waiting(there.store)) | set(waiting(here.store)) == set(names), "none is lost"
+    monkeypatch.setattr(ops, "_reach", lambda where: None)
+    ops.drain(here, there)
+    assert (waiting(here.store), set(waiting(there.store))) == ({}, set(names))
+    done = Worker(there.store, SystemClock(), "w").take(99)
+    assert sorted(lease.id for lease in done) == sorted(names)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_from_a_wire_into_a_native_store(make: Make, wire: str) -> None:
+    here, there = make(wire), make("sqlite")
+    add = here.tasks["sums:add"]
+    for number in range(5):
+        add.enqueue(number)
+    plan = ops.plan(here, there)
+    assert plan.jobs == 5
+    assert ops.drain(here, there).jobs == 5
+    jobs = there.store.run(there.store.find(Filter(limit=100))).jobs
+    assert sorted(json.loads(job.body)["a"] for job in jobs) == list(range(5))
+    assert {job.task for job in jobs} == {"sums:add"}
+    assert ops.drain(here, there).jobs == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_from_a_native_store_into_a_wire(make: Make, wire: str) -> None:
+    here, there = make("sqlite"), make(wire)
+    for number in range(5):
+        here.tasks["sums:add"].enqueue(number)
+    here.tasks["sums:add"].using(tags=["red"], lane="l", limit=1).enqueue(5)
+    plan = ops.plan(here, there)
+    assert (plan.jobs, [left.number for left in plan.left]) == (5, [1]), plan.left
+    assert len(plan.warnings) == (wire != "qless")
+    drained = ops.drain(here, there)
+    assert (drained.jobs, len(drained.left)) == (5, 1)
+    assert len(waiting(here.store)) == 1
+    assert len(waiting(there.store)) == 5
+
+
+def test_names_change_on_the_way_and_schedules_move(make: Make) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "a", queue="mail")
+    definition = Definition(task="task", body=b"B", rule="every 1 hour", queue="mail")
+    here.store.run(here.store.put_schedule(ScheduleRecord(name="nightly", definition=definition, next=2**40), None))
+    drained = ops.drain(here, there, ops.Names({"task": "shop:task"}, {"mail": "post"}))
+    assert (drained.jobs, drained.schedules) == (1, 1)
+    (job,) = there.store.run(there.store.get(["a"]))
+    assert job is not None
+    assert (job.task, job.queue) == ("shop:task", "post")
+    (schedule,) = there.store.run(there.store.schedules()).records
+    assert (schedule.definition.task, schedule.definition.queue, schedule.next) == ("shop:task", "post", 2**40)
+    assert here.store.run(here.store.schedules()).records == []
+
+
+def test_a_key_that_is_taken_leaves_the_job_where_it_was(make: Make) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "mine", unique_key="k")
+    put(there.store, "theirs", unique_key="k")
+    drained = ops.drain(here, there)
+    assert drained.left == [ops.Left("Job theirs has its unique key 'k'.", 1, "job mine")]
+    (job,) = here.store.run(here.store.get(["mine"]))
+    assert job is not None
+    assert (job.state, job.queue) == (State.READY, "default")
+
+
+def test_it_stops_between_steps_and_keeps_to_its_rate(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "AT_ONCE", 2)
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, *(f"job {number}" for number in range(6)))
+    moved: list[int] = []
+    first = ops.drain(here, there, advance=moved.append, stopped=lambda: len(moved) == 2)
+    assert (first.jobs, moved, len(waiting(there.store))) == (4, [2, 2], 4)
+    waits: list[float] = []
+    monkeypatch.setattr(ops, "_rest", lambda until, stopped: waits.append(until))
+    assert ops.drain(here, there, rate=4).jobs == 2
+    assert len(waits) == 1
+
+
+def test_it_follows_until_it_is_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = make("sqlite"), make("sqlite")
+    put(here.store, "a")
+    rests: list[Any] = []
+
+    def rest(until: float, stopped: Callable[[], bool]) -> None:
+        rests.append(until)
+        if len(rests) == 1:
+            put(here.store, "b")
+
+    monkeypatch.setattr(ops, "_rest", rest)
+    drained = ops.drain(here, there, follow=True, stopped=lambda: "b" in waiting(there.store))
+    assert (drained.jobs, set(waiting(there.store))) == (2, {"a", "b"})
