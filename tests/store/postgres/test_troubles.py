@@ -17,14 +17,16 @@ from headrace.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from headrace.store.postgres import database
 from headrace.store.postgres.address import parse
 
 from . import servers
-from .scenes import Session, connect, jobs, wait_until, waiting
+from .scenes import Aside, Session, connect, jobs, wait_until, waiting
 from .servers import Server
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
+    from headrace.store.sql.transaction import Transaction
 
 Make = Callable[..., "PostgresStore"]
 READ_ONLY = "options=-c%20default_transaction_read_only%3Don"
@@ -64,6 +66,25 @@ def test_a_wrong_password(make: Make, private: Callable[..., Server]) -> None:
     make(url.replace("postgres@", "ann:right@"))
     with pytest.raises(ConfigurationError, match="the server refuses this user or password"):
         make(url.replace("postgres@", "ann@"))
+
+
+def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bounded_time(
+    store: PostgresStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen, or swapped out, with the lock of the rules: the server ends its transaction, which is begun anew."""
+    monkeypatch.setattr(database, "LONGEST_PAUSE", 100)
+    frozen = make(store.url)
+    began: list[Aside] = []
+
+    def work(tx: Transaction) -> None:
+        began.append(Aside(lambda: store.run(store.pause("default"))))
+        if len(began) == 1:
+            began[0].answer()
+        tx.execute("setting_set", ("jobs-history", 1))
+
+    frozen.database.write(work, frozen._guards)
+    began[1].answer()
+    assert len(began) == 2
 
 
 @pytest.mark.parametrize(

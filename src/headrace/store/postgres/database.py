@@ -35,6 +35,8 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 ATTEMPTS = 10
 """So often a transaction that others were in the way of is repeated."""
 CONNECTIONS_TO_TRY = 3
+LONGEST_PAUSE = 5_000
+"""Milliseconds until the server ends a transaction whose process does not go on: others wait for its locks."""
 MAYBE = "{}: the connection broke before the answer came. It may or may not have been done."
 INTRODUCE = frozenset({"control_set", "audience_set"})
 """From these statements on, plain exchanges and puts are no longer enough: those under way are waited for."""
@@ -78,7 +80,8 @@ class Database:
         """What a transaction goes by. (Its statements are made for indexes, whatever the planner knows of tables.)"""
         path = f"{self.quoted}, pg_temp".replace("'", "''")
         without = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit")
-        return {"search_path": path, "plan_cache_mode": "force_generic_plan", **dict.fromkeys(without, "off")}
+        settings = {"search_path": path, "plan_cache_mode": "force_generic_plan", **dict.fromkeys(without, "off")}
+        return {**settings, "idle_in_transaction_session_timeout": str(LONGEST_PAUSE)}
 
     def lock(self, which: int, *, shared: bool = False) -> str:
         return f"pg_advisory_xact_lock{'_shared' if shared else ''}({self.key}, {which})"
