@@ -10,10 +10,18 @@ import pytest
 
 from headrace import Headrace
 from processes import SOURCE, TESTS, Witness, WorkerProcess, worker_process
+from store.postgres import servers as postgres_servers
+from store.redis import servers as redis_servers
+from volume import volume
 
 from . import tasks
 
 StartWorker = Callable[..., WorkerProcess]
+NATIVE = ("sqlite", "redis", *(["postgres"] if postgres_servers.INSTALLED else []))
+on_every_store = pytest.mark.parametrize("url", NATIVE, indirect=True)
+"""Marks a test that runs on each native store. The others run on SQLite."""
+on_more_stores = pytest.mark.parametrize("url", NATIVE if volume(10) > 10 else NATIVE[:2], indirect=True)
+"""Marks a test whose subject is little of the store's: it runs on PostgreSQL in `make soak` alone."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +39,22 @@ def witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Witness:
 
 
 @pytest.fixture
-def app(tmp_path: Path, witness: Witness) -> Iterator[Headrace]:
-    """The app of `tasks`, on a database file of this test's own."""
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of this test's own."""
+    match getattr(request, "param", "sqlite"):
+        case "redis":
+            return redis_servers.fresh_url()
+        case "postgres":
+            return postgres_servers.fresh_url()
+        case _:
+            return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def app(url: str, witness: Witness) -> Iterator[Headrace]:
+    """The app of `tasks`."""
     before = tasks.app.url
-    tasks.app.url = f"sqlite:///{tmp_path}/jobs.db"
+    tasks.app.url = url
     tasks.app.use_store(None)
     yield tasks.app
     tasks.app.close()
@@ -47,10 +67,10 @@ def start_worker(app: Headrace, tmp_path: Path) -> Iterator[StartWorker]:
     with ExitStack() as workers:
         count = 0
 
-        def start(*options: str, **more: Any) -> WorkerProcess:
+        def start(*options: str, path: str = "worker.tasks:app", **more: Any) -> WorkerProcess:
             nonlocal count
             count += 1
             log = more.pop("log", tmp_path / f"worker-{count}.log")
-            return workers.enter_context(worker_process("worker.tasks:app", app.url, *options, log=log, **more))
+            return workers.enter_context(worker_process(path, app.url, *options, log=log, **more))
 
         yield start

@@ -15,10 +15,7 @@ from headrace import Headrace, State
 from processes import Witness, alive, descendants, eventually
 
 from . import tasks
-from .both_stores import Start, app, start, url
-from .conftest import witness
-
-__all__ = ["app", "start", "url", "witness"]
+from .conftest import StartWorker, on_every_store
 
 FLOOD = 3_000
 
@@ -43,17 +40,18 @@ def frozen(family: tuple[int, ...], url: str) -> bool:
     return True
 
 
+@on_every_store
 @pytest.mark.parametrize("task", [tasks.work, tasks.work_async], ids=["threads", "loop"])
 def test_what_was_held_ready_does_not_start_after_a_freeze(
-    app: Headrace, witness: Witness, start: Start, task: Any
+    app: Headrace, witness: Witness, start_worker: StartWorker, task: Any
 ) -> None:
-    zombie = start("--slots", "2", "--session-timeout", "1s")
+    zombie = start_worker("--slots", "2", "--session-timeout", "1s")
     app.enqueue_many([task.call(number) for number in range(FLOOD)])
     witness.wait("start", count=FLOOD // 10)
     family = (zombie.pid, *descendants(zombie.pid))
     eventually(lambda: frozen(family, app.url), "a freeze outside of a transaction")
     child = zombie.child()
-    start("--slots", "2")
+    start_worker("--slots", "2")
     eventually(lambda: settled(app) == FLOOD, "the other worker to finish", 40.0)
     woken = time.monotonic()
     os.kill(child, signal.SIGCONT)

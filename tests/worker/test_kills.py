@@ -19,7 +19,7 @@ from processes import Mark, Witness, alive, descendants, eventually
 from volume import volume
 
 from . import tasks
-from .conftest import StartWorker
+from .conftest import StartWorker, on_every_store
 
 
 def all_jobs(app: Headrace) -> list[Snapshot]:
@@ -61,6 +61,7 @@ def audit(app: Headrace, witness: Witness, expected: set[str]) -> dict[str, int]
     return {"jobs": len(jobs), "started again": reruns, "finished, but not settled": unknown, "unseen crashes": unseen}
 
 
+@on_every_store
 @pytest.mark.parametrize("victims", ["children", "supervisors"])
 def test_jobs_under_load_survive_kills(
     victims: str, app: Headrace, witness: Witness, start_worker: StartWorker
@@ -177,6 +178,7 @@ def test_the_death_of_a_whole_worker_is_noticed_at_once(
     job.result(timeout=20)
 
 
+@on_every_store
 def test_a_killed_supervisor_takes_everything_with_it(
     app: Headrace, witness: Witness, start_worker: StartWorker, tmp_path: Path
 ) -> None:

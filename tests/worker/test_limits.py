@@ -15,7 +15,7 @@ from processes import Mark, Witness, descendants, eventually
 from volume import volume
 
 from . import tasks
-from .both_stores import Start, app, start, url
+from .conftest import StartWorker, on_every_store
 from .test_kills import unfinished
 
 KEYS = ("sequence", "lane", "queue")
@@ -28,7 +28,8 @@ def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
     return max(accumulate(by for _, by in changes))
 
 
-def test_limits_hold_while_workers_are_killed(app: Headrace, start: Start, witness: Witness) -> None:
+@on_every_store
+def test_limits_hold_while_workers_are_killed(app: Headrace, start_worker: StartWorker, witness: Witness) -> None:
     chance = random.Random(5)
     app.queue("narrow").limit(AT_MOST["queue"])
     patient = {
@@ -40,7 +41,7 @@ def test_limits_hold_while_workers_are_killed(app: Headrace, start: Start, witne
     for _ in range(number):
         app.enqueue_many([patient[key].call(key, chance.choice([0.0, 0.01, 0.03])) for key in KEYS])
     options = ("--queues", "default,narrow", "--slots", "6", "--session-timeout", "1s")
-    workers = [start(*options) for _ in range(2)]
+    workers = [start_worker(*options) for _ in range(2)]
     killed: dict[int, float] = {}
     for kill in range(volume(6)):
         witness.wait("end", count=1 + kill * len(KEYS) * number // volume(8), patience=60)
@@ -52,7 +53,7 @@ def test_limits_hold_while_workers_are_killed(app: Headrace, start: Start, witne
         for pid in doomed:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        workers.append(victim if kill % 2 else start(*options))
+        workers.append(victim if kill % 2 else start_worker(*options))
     eventually(lambda: unfinished(app) == 0, "all jobs to end", 90)
 
     def ended_with(mark: Mark) -> float:

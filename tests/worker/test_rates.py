@@ -17,8 +17,10 @@ from processes import Mark, Witness, eventually
 from volume import volume
 
 from . import tasks
-from .both_stores import Start, app, start, url
+from .conftest import StartWorker, on_more_stores
 from .test_kills import unfinished
+
+pytestmark = on_more_stores
 
 RATE, PER = 10, 1.0
 
@@ -31,11 +33,11 @@ def too_close(marks: list[Mark]) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("task", [tasks.work, tasks.work_async, tasks.work_isolated], ids=lambda task: task.name)
 def test_a_rate_holds_for_the_starts_in_several_workers(
-    app: Headrace, start: Start, witness: Witness, task: Task[[int, float], int]
+    app: Headrace, start_worker: StartWorker, witness: Witness, task: Task[[int, float], int]
 ) -> None:
     number = volume(25)
     jobs = [task.using(lane="api", rate=(RATE, PER), max_crashes=9).call(n, 0.005 * (n % 5)) for n in range(number)]
-    workers = [start("--processes", "2", "--slots", "4", "--session-timeout", "2s") for _ in range(2)]
+    workers = [start_worker("--processes", "2", "--slots", "4", "--session-timeout", "2s") for _ in range(2)]
     app.enqueue_many(jobs)
     witness.wait("start", count=RATE + 1, patience=60)
     os.kill(workers[0].children()[0], signal.SIGKILL)

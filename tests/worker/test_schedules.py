@@ -15,7 +15,7 @@ from store.redis import servers
 from volume import volume
 
 from . import scheduled, tasks
-from .both_stores import Start, app, start, url
+from .conftest import StartWorker, on_every_store, on_more_stores
 from .test_kills import all_jobs, unfinished
 
 
@@ -23,18 +23,21 @@ def ticks(jobs: list[Snapshot], name: str) -> list[int]:
     return sorted(job.tick or 0 for job in jobs if job.schedule == name)
 
 
-def test_workers_killed_at_any_moment_give_each_tick_one_job(app: Headrace, start: Start, witness: Witness) -> None:
+@on_every_store
+def test_workers_killed_at_any_moment_give_each_tick_one_job(
+    app: Headrace, start_worker: StartWorker, witness: Witness
+) -> None:
     chance = random.Random(11)
     names = [f"s{i}" for i in range(5)]
     for name in names:
         tasks.nothing.every("every second", name=name, misfire="all", limit=1_000).enqueue(1)
     repeating = tasks.nothing.repeat("FINISHED, +1 SECOND", name="repeating").enqueue(2)
-    workers = [start("--session-timeout", "1s") for _ in range(3)]
+    workers = [start_worker("--session-timeout", "1s") for _ in range(3)]
     end = time.monotonic() + volume(6)
     while time.monotonic() < end:
         time.sleep(chance.uniform(0.1, 0.6))
         workers.pop(chance.randrange(3)).kill()
-        workers.append(start("--session-timeout", "1s"))
+        workers.append(start_worker("--session-timeout", "1s"))
     count = repeating.refresh().runs
     eventually(lambda: repeating.refresh().runs > count, "a repeat rule to go on")
     for schedule in app.schedules():
@@ -50,8 +53,9 @@ def test_workers_killed_at_any_moment_give_each_tick_one_job(app: Headrace, star
     assert {job.state for job in jobs} == {State.DONE}
 
 
-def test_a_worker_that_sleeps_wakes_up_for_a_schedule_that_is_stored(app: Headrace, start: Start) -> None:
-    worker = start()
+@on_more_stores
+def test_a_worker_that_sleeps_wakes_up_for_a_schedule_that_is_stored(app: Headrace, start_worker: StartWorker) -> None:
+    worker = start_worker()
     tasks.nothing.enqueue().result(timeout=20)
     far = tasks.nothing.every("every day at 4am", name="far").enqueue(1)
     schedule = tasks.nothing.every("every second", name="near").enqueue(2)
@@ -61,10 +65,11 @@ def test_a_worker_that_sleeps_wakes_up_for_a_schedule_that_is_stored(app: Headra
     eventually(lambda: far.refresh().runs >= 1, f"a tick of the other:\n{worker.log}")
 
 
+@on_more_stores
 def test_a_worker_without_a_free_slot_ticks_all_the_same(
-    app: Headrace, start: Start, witness: Witness, tmp_path: Path
+    app: Headrace, start_worker: StartWorker, witness: Witness, tmp_path: Path
 ) -> None:
-    worker = start("--slots", "1")
+    worker = start_worker("--slots", "1")
     go = tmp_path / "go"
     busy = tasks.wait_for.enqueue(str(go))
     witness.wait("start", busy.id)
@@ -75,10 +80,11 @@ def test_a_worker_without_a_free_slot_ticks_all_the_same(
     busy.result(timeout=20)
 
 
-def test_a_burst_runs_what_is_due_and_ends(app: Headrace, start: Start) -> None:
+@on_more_stores
+def test_a_burst_runs_what_is_due_and_ends(app: Headrace, start_worker: StartWorker) -> None:
     schedule = tasks.nothing.repeat("FINISHED, +1 DAY").enqueue(1)
     later = tasks.nothing.every("every day at 4am", start="in 2 days").enqueue(2)
-    assert start("--burst").wait() == 0
+    assert start_worker("--burst").wait() == 0
     assert (schedule.refresh().runs, later.refresh().runs) == (1, 0)
     assert schedule.last_job is not None
     assert schedule.last_job.state is State.DONE
@@ -86,16 +92,19 @@ def test_a_burst_runs_what_is_due_and_ends(app: Headrace, start: Start) -> None:
     assert schedule.refresh().next is not None
 
 
-def test_declared_schedules_come_and_go_with_the_code(app: Headrace, start: Start, witness: Witness) -> None:
+@on_more_stores
+def test_declared_schedules_come_and_go_with_the_code(
+    app: Headrace, start_worker: StartWorker, witness: Witness
+) -> None:
     assert list(scheduled.app.declared) == ["every second"]
-    with_more = start(path="worker.scheduled:app", env={"HEADRACE_TEST_MORE": "1"})
+    with_more = start_worker(path="worker.scheduled:app", env={"HEADRACE_TEST_MORE": "1"})
     witness.wait("ticked", count=3)
     assert [(s.name, s.declared_by) for s in app.schedules()] == [
         ("every second", "worker.scheduled:app"),
         ("more", "worker.scheduled:app"),
     ]
     assert with_more.stop() == 0
-    start(path="worker.scheduled:app")
+    start_worker(path="worker.scheduled:app")
     eventually(lambda: len(app.schedules()) == 1, "the other to be removed")
     assert {mark.note for mark in witness.marks("ticked")} == {"every second", "more"}
 
