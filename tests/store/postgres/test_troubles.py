@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
 from headrace.errors import (
@@ -19,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.store.postgres import database
 from headrace.store.postgres.address import parse
+from headrace.store.postgres.statements import PUTS, RULES
 
 from . import servers
 from .scenes import Aside, Session, connect, jobs, wait_until, waiting
@@ -85,6 +87,28 @@ def test_a_process_that_stops_within_a_transaction_holds_up_the_others_for_a_bou
     frozen.database.write(work, frozen._guards)
     began[1].answer()
     assert len(began) == 2
+
+
+def test_a_transaction_that_holds_up_the_rules_is_ended_by_the_next(
+    store: PostgresStore, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL's own time-out does not begin if the last that a client has sent is a pipeline."""
+    monkeypatch.setattr(database, "LONGEST_PAUSE", 50)
+    impatient = make(store.url)
+    with connect(store) as frozen, connect(store) as other:
+        for connection, which, shared in ((frozen, RULES, False), (other, PUTS, True)):
+            connection.execute("BEGIN")
+            connection.execute(f"SELECT {store.database.lock(which, shared=shared)}")
+        Aside(lambda: impatient.run(impatient.set_settings({"jobs-history": 1}))).answer()
+        assert other.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="administrator command"):
+            frozen.execute("SELECT 1")
+
+
+def ended(connection: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
+    other.execute("SELECT pg_stat_clear_snapshot()")
+    query = "SELECT 1 FROM pg_stat_activity WHERE pid = $1"
+    return other.execute(query, (connection.info.backend_pid,)).fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -197,8 +221,7 @@ def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: Postgres
         tx.execute("setting_set", ("jobs-history", 1))
         with connect(store) as stranger:
             stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (tx.connection.info.backend_pid,))
-            query = "SELECT 1 FROM pg_stat_activity WHERE pid = $1"
-            wait_until(lambda: stranger.execute(query, (tx.connection.info.backend_pid,)).fetchall() == [])
+            wait_until(lambda: ended(tx.connection, stranger))
             assert waiting(stranger) == 0
 
     with pytest.raises(MaybeApplied, match="It may or may not have been done"):

@@ -24,7 +24,7 @@ from headrace.store.postgres import lent, troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
 from headrace.store.postgres.lent import Lent
-from headrace.store.postgres.statements import PUTS, READING, RULES, WRITING
+from headrace.store.postgres.statements import PUTS, READING, WRITING
 from headrace.store.sql.transaction import Guards, Outdated, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
@@ -71,7 +71,8 @@ class Database:
         )
         waited = f"EXISTS (SELECT 1 FROM {self.quoted}.waiter)"  # noqa: S608  (unlogged: a standby can't look there)
         self._begin = f"BEGIN; SELECT {here}"
-        self._locks_and_facts = f"SELECT {self.lock(RULES)}, {self.lock(PUTS, shared=True)}; {facts}{waited}"
+        locks = f"{self.quoted}.lock_rules({LONGEST_PAUSE}), {self.lock(PUTS, shared=True)}"
+        self._locks_and_facts = f"SELECT {locks}; {facts}{waited}"
         self._begin_writing = f"{self._begin}; {self._locks_and_facts}"
         self._begin_reading = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT {here}; {facts}FALSE"
         forks.holders.add(self)

@@ -2,6 +2,26 @@
 -- {SCHEMA} is the schema's name and {KEY} the first number of its advisory locks. What a function can't do alone it leaves to
 -- the rules, and writes nothing, or takes it back with an error of its own.
 
+-- Take the lock of the rules. Whenever it has waited for so many milliseconds it ends the transaction of a holder that has sent
+-- nothing for as long: its process is frozen. (The server would, had the last message not been the Flush that ends a pipeline.)
+CREATE OR REPLACE FUNCTION {SCHEMA}.lock_rules(_pause bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE patience text := current_setting('lock_timeout');
+BEGIN
+    WHILE NOT pg_try_advisory_xact_lock({KEY}, {RULES}) LOOP
+        PERFORM set_config('lock_timeout', _pause::text, true);
+        BEGIN
+            PERFORM pg_advisory_xact_lock({KEY}, {RULES});
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_stat_clear_snapshot();  -- the last look was long ago
+            PERFORM pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE locktype = 'advisory' AND classid = ({KEY} & 4294967295)::oid AND objid = {RULES} AND granted
+                AND datname = current_database() AND usename = current_user AND state = 'idle in transaction'
+                AND state_change <= clock_timestamp() - _pause * interval '1 millisecond';
+        END;
+        PERFORM set_config('lock_timeout', patience, true);
+    END LOOP;
+END $$;
+
 -- Wake those that a transaction concerns, which must have the lock {PUTS} of puts, shared: so none has gone to sleep since it looked.
 CREATE OR REPLACE FUNCTION {SCHEMA}.wake(
     _queues text[], _workers bigint[], _ended text[], _stop bigint, _happened bigint
