@@ -47,3 +47,14 @@ def described(connection: object) -> str:
 def unknown(connection: object, takes: str) -> ConfigurationError:
     """What to raise for a connection that a store can't use."""
     return ConfigurationError(f"connection= takes {takes}, not {described(connection)}.")
+
+
+def code_of(error: BaseException) -> str:
+    """The SQLSTATE of a library's error; '' if it has none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
+        if code:
+            return str(code)
+        seen = getattr(seen, "orig", None) or seen.__cause__
+    return ""

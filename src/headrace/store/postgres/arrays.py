@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from psycopg import Connection, pq
@@ -28,34 +28,18 @@ class Blobs(list[bytes | None]):
     """A bytea[]."""
 
 
-def _array(kind: int, items: Iterable[bytes], length: int) -> bytes:
-    """An array of one dimension, as it is sent."""
-    return _HEAD.pack(1 if length else 0, 1, kind, length, 1)[: None if length else 12] + b"".join(items)
+def _column(array: int, kind: int, encode: Callable[[Any], Sequence[bytes]]) -> type[Dumper]:
+    """Sends an array of one dimension."""
+
+    def dump(_: Dumper, column: list[Any]) -> bytes:
+        head = _HEAD.pack(1 if column else 0, 1, kind, len(column), 1)
+        return head[: None if column else 12] + b"".join(encode(column))
+
+    return type("Column", (Dumper,), {"format": pq.Format.BINARY, "oid": array, "dump": dump})
 
 
-class _Numbers(Dumper):
-    format = pq.Format.BINARY
-    oid = 1016
-
-    def dump(self, obj: Numbers) -> bytes:
-        return _array(_BIGINT, [_NULL if item is None else _NUMBER(8, item) for item in obj], len(obj))
-
-
-class _Texts(Dumper):
-    format = pq.Format.BINARY
-    oid = 1009
-
-    def dump(self, obj: Texts) -> bytes:
-        encoded = [item.replace("\0", "\ufffd").encode() for item in obj]
-        return _array(_TEXT, [_LENGTH(len(item)) + item for item in encoded], len(obj))
-
-
-class _Blobs(Dumper):
-    format = pq.Format.BINARY
-    oid = 1001
-
-    def dump(self, obj: Blobs) -> bytes:
-        return _array(_BYTEA, [_NULL if item is None else _LENGTH(len(item)) + item for item in obj], len(obj))
+def _sized(items: Iterable[bytes | None]) -> list[bytes]:
+    return [_NULL if item is None else _LENGTH(len(item)) + item for item in items]
 
 
 class _Number(Dumper):
@@ -74,8 +58,13 @@ class _Text(Dumper):
         return obj.replace("\0", "\ufffd").encode()  # (words of users: names with a NUL are refused)
 
 
+_DUMPERS: dict[type, type[Dumper]] = {
+    int: _Number, bool: _Number, str: _Text, Blobs: _column(1001, _BYTEA, _sized),
+    Numbers: _column(1016, _BIGINT, lambda column: [_NULL if n is None else _NUMBER(8, n) for n in column]),
+    Texts: _column(1009, _TEXT, lambda column: _sized(text.replace("\0", "\ufffd").encode() for text in column)),
+}  # fmt: skip
+
+
 def adapt(connection: Connection[Any]) -> None:
-    for kind, dumper in (
-        (int, _Number), (bool, _Number), (str, _Text), (Numbers, _Numbers), (Texts, _Texts), (Blobs, _Blobs)
-    ):  # fmt: skip
+    for kind, dumper in _DUMPERS.items():
         connection.adapters.register_dumper(kind, dumper)

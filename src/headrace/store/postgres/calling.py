@@ -168,17 +168,3 @@ _ASYNC: dict[str, Callable[[Any, Call], Awaitable[str]]] = {
     "sqlalchemy async session": _sqlalchemy_async,
     "asyncpg": _asyncpg,
 }
-
-
-# -- errors --------------------------------------------------------------------------------------------
-
-
-def code_of(error: BaseException) -> str:
-    """The SQLSTATE of a library's error; '' if it has none."""
-    seen: BaseException | None = error
-    while seen is not None:
-        code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
-        if code:
-            return str(code)
-        seen = getattr(seen, "orig", None) or seen.__cause__
-    return ""

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from headrace.errors import ConfigurationError, StoreError, StoreReadOnly, StoreUnavailable, UniqueBusy
 from headrace.records import NewJob, Put, Ref, Token
 from headrace.store import limits
+from headrace.store.callers import code_of
 from headrace.store.contract import Operation
-from headrace.store.postgres.calling import Call, check, code_of
+from headrace.store.postgres.calling import Call, check
 from headrace.store.postgres.statements import NOT_HERE
 from headrace.store.postgres.troubles import Meaning, meaning, on_one_line
 from headrace.store.sql import lanes

@@ -4,8 +4,7 @@
 
 -- Take the lock of the rules. Whenever it has waited for so many milliseconds it ends the transaction of a holder that has sent
 -- nothing for as long: its process is frozen. (The server would, had the last message not been the Flush that ends a pipeline.)
-CREATE OR REPLACE FUNCTION {SCHEMA}.lock_rules(_pause bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE patience text := current_setting('lock_timeout');
+CREATE OR REPLACE FUNCTION {SCHEMA}.lock_rules(_pause bigint) RETURNS void LANGUAGE plpgsql SET lock_timeout = 0 AS $$
 BEGIN
     WHILE NOT pg_try_advisory_xact_lock({KEY}, {RULES}) LOOP
         PERFORM set_config('lock_timeout', _pause::text, true);
@@ -18,7 +17,6 @@ BEGIN
                 AND datname = current_database() AND usename = current_user AND state = 'idle in transaction'
                 AND state_change <= clock_timestamp() - _pause * interval '1 millisecond';
         END;
-        PERFORM set_config('lock_timeout', patience, true);
     END LOOP;
 END $$;
 
