@@ -159,7 +159,7 @@ def test_recurring_jobs_are_made_by_demand(qless: Recorder) -> None:
 def test_stats_of_a_day(qless: Recorder, date: float) -> None:
     put(qless, "j")
     qless("pop", 2.5, "q", "w", 1)
-    stats = qless.json("stats", 10**9, "q", date)
+    stats = qless.json("stats", 7 * 86400, "q", date)
     assert (stats["retries"], stats["failed"], stats["failures"]) == (0, 0, 0)
     assert (stats["wait"]["count"], stats["wait"]["mean"], stats["wait"]["std"]) == (1, 2.5, 0)
     assert [i for i, n in enumerate(stats["wait"]["histogram"]) if n] == [2]

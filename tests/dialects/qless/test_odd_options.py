@@ -19,6 +19,7 @@ OPTIONS = (
     "heartbeat-q",
     "grace-period",
     "stats-history",
+    "histogram-history",
     "jobs-history",
     "jobs-history-count",
     "max-job-history",

@@ -196,6 +196,39 @@ def test_buckets_of_the_histogram(qless: Recorder, seconds: float, field: str) -
     assert stats.keys() == {"total", "mean", "vk", field}
 
 
+def bars_of(qless: Recorder, now: float, day: int) -> tuple[int, int]:
+    """How many a day's report counts, in all and in its histogram."""
+    wait = qless.json("stats", now, "q", day * 86400)["wait"]
+    return wait["count"], sum(wait["histogram"])
+
+
+@pytest.mark.parametrize(("days", "kept"), [(None, 7), ("2", 2), ("0", 0), ("0.5", 1)])
+def test_histograms_go_after_their_days_and_sums_stay(qless: Recorder, days: str | None, kept: int) -> None:
+    if days is not None:
+        qless("config.set", 0, "histogram-history", days)
+    put(qless, "a", now=5)
+    qless("pop", 10, "q", "w", 1)
+    qless("complete", 11, "a", "w", "q", "{}")
+    assert bars_of(qless, kept * 86400 + 10, 0) == (1, 1)
+    assert bars_of(qless, (kept + 1) * 86400 + 10, 0) == (1, 0)
+    assert "s5" in qless.redis.hgetall("ql:s:wait:0:q")
+    now = (kept + 3) * 86400 + 10  # nobody popped on the day when they were to go
+    put(qless, "b", now=now)
+    qless("pop", now, "q", "w", 1)
+    assert qless.redis.hgetall("ql:s:wait:0:q").keys() == {"total", "mean", "vk"}
+    assert bars_of(qless, now, kept + 3) == (1, 1)
+
+
+def test_histograms_are_kept_for_ever_with_fewer_days_than_none(qless: Recorder) -> None:
+    qless("config.set", 0, "histogram-history", "-1")
+    put(qless, "a", now=5)
+    qless("pop", 10, "q", "w", 1)
+    qless("complete", 11, "a", "w", "q", "{}")
+    put(qless, "b", now=10**9)
+    qless("pop", 10**9, "q", "w", 1)
+    assert bars_of(qless, 10**9, 0) == (1, 1)
+
+
 def test_statistics_expire_after_their_days(qless: Recorder) -> None:
     qless("config.set", 0, "stats-history", 3)
     put(qless, "j")

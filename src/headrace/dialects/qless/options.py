@@ -13,14 +13,14 @@ UNITS = {
     "jobs-history-count": 1,
     "max-job-history": 1,
     "stats-history": 86_400_000,
+    "histogram-history": 86_400_000,
     "max-worker-age": 1_000,
 }
 """What one is worth: settings count milliseconds or things, options seconds, days or things."""
 
 
 ABSENT = {
-    name: f"Qless has no option that does what {name} says. It has {', '.join(UNITS)}; failed jobs are kept, and "
-    "histograms go with their statistics."
+    name: f"Qless has no option that does what {name} says. It has {', '.join(UNITS)}; failed jobs are kept."
     for name in DEFINITIONS
     if name not in UNITS
 }

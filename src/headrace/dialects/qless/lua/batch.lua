@@ -21,6 +21,9 @@ function Batch.add(now, kind, queue, samples)
     buckets[bucket] = (buckets[bucket] or 0) + 1
   end
   call('HMSET', key, 'total', total, 'mean', mean, 'vk', squares)
+  if not known[1] then
+    statistics.forget_histograms(now, kind, queue)
+  end
   for bucket, more in pairs(buckets) do
     new = call('HINCRBY', key, bucket, more) == more or new
   end

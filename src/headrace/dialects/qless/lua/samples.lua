@@ -11,6 +11,7 @@ function Samples.add(now, kind, queue, sample)
     call('HMSET', key, 'total', total + 1, 'mean', new_mean, 'vk', squares)
   else
     call('HMSET', key, 'total', '1', 'mean', sample, 'vk', '0')
+    Qless.Statistics.forget_histograms(now, kind, queue)
   end
   -- Most are short.
   local bucket = sample >= 0 and sample < 60 and string.format('s%d', sample) or Qless.Statistics.bucket_of(sample)

@@ -28,6 +28,31 @@ function Statistics.expire_later(key)
   end
 end
 
+-- The first day whose histograms are kept, as of `now`.
+local function first_with_histogram(now)
+  local days = option(call('HGET', 'ql:config', 'histogram-history'), 7)
+  return days < 0 and -math.huge or tonumber(Statistics.day_of(now - days * DAY))
+end
+
+local GAP = 7
+local SUMS = {total = true, mean = true, vk = true}
+
+-- A queue's first sample of a day: histograms that are older than `histogram-history` says go, their sums stay. A queue that
+-- was idle for longer than GAP days leaves some, which no report shows and `stats-history` ends.
+function Statistics.forget_histograms(now, kind, queue)
+  local first = first_with_histogram(now)
+  for back = 1, first > -math.huge and GAP or 0 do
+    local key = string.format('ql:s:%s:%.0f:%s', kind, first - back * DAY, queue)
+    local bars = {}
+    for _, field in ipairs(call('HKEYS', key)) do
+      if not SUMS[field] then
+        bars[#bars + 1] = field
+      end
+    end
+    Qless.Values.call_with('HDEL', key, bars)
+  end
+end
+
 -- Add to a counter: `failures`, `failed` or `retries`. `time` says which day's.
 function Statistics.count(time, queue, counter, change)
   local key = 'ql:s:stats:' .. Statistics.day_of(time) .. ':' .. queue
@@ -58,11 +83,11 @@ local function fields_of_histogram()
   return fields
 end
 
-local function summary(key, fields)
+local function summary(key, fields, with_histogram)
   local total, mean, squares = unpack(call('HMGET', key, 'total', 'mean', 'vk'))
   local count, histogram = stored_number(total, 0), {}
   for i, number_of_jobs in ipairs(call('HMGET', key, unpack(fields))) do
-    histogram[i] = stored_number(number_of_jobs, 0)
+    histogram[i] = with_histogram and stored_number(number_of_jobs, 0) or 0
   end
   return {
     count = count,
@@ -73,15 +98,16 @@ local function summary(key, fields)
 end
 
 -- All there is to say about a queue on the day of `date`.
-function Statistics.report(queue, date)
+function Statistics.report(now, queue, date)
   local tail = ':' .. Statistics.day_of(date) .. ':' .. queue
+  local with_histogram = tonumber(Statistics.day_of(date)) >= first_with_histogram(now)
   local fields = fields_of_histogram()
   local retries, failed, failures = unpack(call('HMGET', 'ql:s:stats' .. tail, 'retries', 'failed', 'failures'))
   return {
     retries = stored_number(retries, 0),
     failed = stored_number(failed, 0),
     failures = stored_number(failures, 0),
-    wait = summary('ql:s:wait' .. tail, fields),
-    run = summary('ql:s:run' .. tail, fields),
+    wait = summary('ql:s:wait' .. tail, fields, with_histogram),
+    run = summary('ql:s:run' .. tail, fields, with_histogram),
   }
 end

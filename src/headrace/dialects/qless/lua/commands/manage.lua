@@ -217,9 +217,9 @@ end
 
 -- stats queue date
 -- Reply: JSON {retries, failed, failures, wait, run} of the day of `date`.
-commands['stats'] = function(_, arguments)
+commands['stats'] = function(now, arguments)
   local queue = required('Stats', 'queue', arguments[1])
-  return cjson.encode(Qless.Statistics.report(queue, number('Stats', 'date', arguments[2])))
+  return cjson.encode(Qless.Statistics.report(now, queue, number('Stats', 'date', arguments[2])))
 end
 
 -- workers [worker]

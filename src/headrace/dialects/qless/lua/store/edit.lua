@@ -219,8 +219,8 @@ function Edit.circumstances(now, jid)
 end
 
 -- stats queue date
-function Edit.stats(_, queue, date)
-  return Qless.Statistics.report(queue, date)
+function Edit.stats(now, queue, date)
+  return Qless.Statistics.report(now, queue, date)
 end
 
 -- failures. Reply: JSON object of groups and their sizes.
