@@ -19,7 +19,7 @@ from headrace import ConfigurationError, Headrace, StoreUnavailable
 from headrace.store.postgres.store import PostgresStore
 
 from . import servers
-from .scenes import Session, all_at_once, connect, jobs, wait_until
+from .scenes import Aside, Session, all_at_once, jobs, wait_until
 
 psycopg_pool = pytest.importorskip("psycopg_pool")
 
@@ -62,6 +62,26 @@ async def async_engine_of_sqlalchemy(place: str) -> AsyncIterator[Any]:
 
 SYNC = pytest.mark.parametrize("lender", [pool_of_psycopg, engine_of_sqlalchemy])
 ASYNC = pytest.mark.parametrize("lender", [async_pool_of_psycopg, async_engine_of_sqlalchemy])
+
+
+def take_all(pool: Any) -> list[Any]:
+    take = pool.raw_connection if isinstance(pool, sqlalchemy.Engine) else pool.getconn
+    return [take() for _ in range(SIZE)]
+
+
+def give_back(pool: Any, taken: list[Any]) -> None:
+    for connection in taken:
+        if isinstance(pool, sqlalchemy.Engine):
+            connection.close()
+        else:
+            pool.putconn(connection)
+
+
+def cut(url: str, name: str) -> None:
+    """Have the server end the connections with a name."""
+    with psycopg.connect(url.rpartition("&schema=")[0]) as connection:
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+        connection.execute(query, (name,))
 
 
 @pytest.fixture
@@ -121,25 +141,31 @@ def test_a_connection_comes_back_as_its_owner_set_it(url: str) -> None:
 def test_connections_that_were_cut_are_replaced(url: str, lender: Callable[..., Any]) -> None:
     with lender(conninfo(url, "cut")) as pool, closing(PostgresStore(url, pool=pool)) as store:
         all_at_once([lambda: store.run(store.put(jobs(1))) for _ in range(6)])
-        with connect(store) as stranger:
-            stranger.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut' "
-                "AND pid <> pg_backend_pid()"
-            )
+        session = Session(store)
+        assert len(session.take(6)) == 6
+        with closing(store.waiter(session.id, ["default"])) as waiter:
+            waiter.arm()
+            listener = store._wakeups._listen()
+            before = listener.pid
+            cut(url, "cut")
+            waiter.wait(20.0)  # ended by the loss
+            wait_until(lambda: listener.pid not in (0, before))
+            sleeping = Aside(lambda: waiter.wait(20.0))
             store.run(store.put(jobs(1)))
-            session = Session(store)
-            assert len(session.take(7)) == 7
+            assert sleeping.answer()
+            assert len(session.take(1)) == 1
+        store.close()
+        give_back(pool, take_all(pool))  # none was kept
 
 
 @SYNC
 def test_a_pool_with_nothing_left(url: str, lender: Callable[..., Any]) -> None:
     words = r"schema \w+: the app's pool lends no connection \(.*\)\. It is closed, all of its connections are in use"
     with lender(conninfo(url, "lent"), timeout=0.05) as pool, closing(PostgresStore(url, pool=pool)) as store:
-        taken = [pool.raw_connection() if hasattr(pool, "dialect") else pool.getconn() for _ in range(SIZE)]
+        taken = take_all(pool)
         with pytest.raises(StoreUnavailable, match=words):
             store.run(store.counts())
-        for connection in taken:
-            connection.close() if hasattr(pool, "dialect") else pool.putconn(connection)
+        give_back(pool, taken)
         assert store.run(store.counts()) == []
 
 
@@ -170,9 +196,7 @@ def test_an_async_pool_whose_connections_were_cut(url: str, lender: Callable[...
         async with lender(conninfo(url, "cut")) as pool:
             with closing(PostgresStore(url, pool=pool)) as store:
                 await asyncio.gather(*(store.arun(store.put(jobs(1))) for _ in range(4)))
-                with connect(store) as stranger:
-                    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut'"
-                    stranger.execute(cut)
+                cut(url, "cut")
                 await store.arun(store.put(jobs(1)))
                 (counts,) = await store.arun(store.counts())
                 assert counts.by_state == {"ready": 5}

@@ -118,11 +118,9 @@ class Database:
             for left in reversed(range(CONNECTIONS_TO_TRY)):
                 connection = self._check_out()
                 try:
-                    answer = work(connection)
+                    return work(connection)
                 except psycopg.Error as error:
-                    broken = connection.broken or connection.closed
-                    self._give_back(connection)
-                    if not broken:
+                    if not connection.closed:
                         raise troubles.explain(self.where, error) from error
                     self._forget_idle()  # the server was restarted, or has cut all of them
                     if self._pool is not None and self._pool.lends:
@@ -131,18 +129,12 @@ class Database:
                         raise MaybeApplied(MAYBE.format(self.where)) from error
                     if not left:
                         raise troubles.explain(self.where, error) from error
-                except Exception:
+                finally:
                     self._give_back(connection)
-                    raise
-                except BaseException:  # interrupted at an unknown point
-                    connection.close()
-                    raise
-                else:
-                    self._give_back(connection)
-                    return answer
         raise AssertionError
 
     def _give_back(self, connection: Connection) -> None:
+        """Keep it for others if it is in order: work may have been interrupted at any point."""
         state = connection.pgconn
         if state.transaction_status != pq.TransactionStatus.IDLE:
             with suppress(psycopg.Error):

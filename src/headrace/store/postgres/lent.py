@@ -14,7 +14,7 @@ import psycopg
 from headrace.errors import StoreUnavailable
 from headrace.store.pools import Pool
 from headrace.store.postgres.arrays import adapt
-from headrace.store.postgres.troubles import on_one_line
+from headrace.store.postgres.troubles import explain, on_one_line
 
 
 class Lent(psycopg.Connection[Any]):
@@ -46,7 +46,11 @@ def take(pool: Pool, where: str) -> Lent:
             "connections are in use, or it can't reach the server."
         ) from error
     connection = Lent(loan.connection.pgconn, loan.give_back)
-    connection.autocommit, connection.prepare_threshold = True, None
-    connection.cursor_factory = psycopg.RawCursor
+    try:
+        connection.autocommit = True
+    except psycopg.Error as error:  # it is in a transaction
+        connection.close()
+        raise explain(where, error) from error
+    connection.cursor_factory, connection.prepare_threshold = psycopg.RawCursor, None
     adapt(connection)
     return connection

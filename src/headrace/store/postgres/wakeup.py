@@ -19,7 +19,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -60,15 +60,17 @@ class Listener:
 
     def _connect(self) -> bool:
         """False: a pooler is in between, and what is meant for this connection would reach another."""
-        connection = self._database.connect()
-        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
-        if pid != connection.info.backend_pid:
-            connection.close()
-            return False
-        for statement in ("SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'):
-            connection.execute(statement)
-        self.connection, self.pid = connection, pid
-        return True
+        with ExitStack() as unless_it_listens:
+            connection = self._database.connect()
+            unless_it_listens.callback(connection.close)
+            ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+            if pid != connection.info.backend_pid:
+                return False
+            for statement in ("SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'):
+                connection.execute(statement)
+            self.connection, self.pid = connection, pid
+            unless_it_listens.pop_all()
+            return True
 
     def add(self, waiter: Sleeper) -> None:
         self._waiters[waiter.id] = waiter
