@@ -9,6 +9,8 @@ import pytest
 
 from app.callers import OnPostgres
 from headrace import State
+from headrace.options import OF_CALL
+from headrace.records import SessionInfo
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -69,6 +71,34 @@ def test_ids_in_sql(shop: OnPostgres) -> None:
         enqueue(shop, '{"id": "order:7", "on_clash": "error"}')
 
 
+def test_a_rate_in_sql(shop: OnPostgres) -> None:
+    jobs = [shop.app.job(enqueue(shop, '{"lane": "a", "rate": [1, 3600]}')) for _ in range(2)]
+    shop.app.worker().run_until_empty()
+    assert [job.refresh().state for job in jobs] == [State.DONE, State.SCHEDULED]
+
+
+@pytest.mark.parametrize("queues", [("default",), ("mail.*", "def[a-f]ult?", "d?fault")])
+def test_a_worker_that_is_required_in_sql(shop: OnPostgres, queues: tuple[str, ...]) -> None:
+    refused = psycopg.errors.ObjectNotInPrerequisiteState
+    with pytest.raises(refused, match="no live worker listens to queue default and knows task confirm"):
+        enqueue(shop, '{"require_worker": true}')
+    store = shop.app.store
+    store.run(store.open(SessionInfo(id="w", name="w", timeout=60_000, queues=queues, tasks=("confirm",))))
+    shop.app.job(enqueue(shop, '{"require_worker": true}'))
+    with pytest.raises(refused, match="listens to queue mailing"):
+        enqueue(shop, '{"require_worker": true, "queue": "mailing"}')
+    store.run(store.close_session("w"))
+    with pytest.raises(refused, match="no live worker"):
+        enqueue(shop, '{"require_worker": true}')
+
+
+def test_enqueue_in_sql_knows_every_option_of_a_call(shop: OnPostgres) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        enqueue(shop, '{"colour": "red"}')
+    known = str(refused.value.diag.message_hint).removeprefix("It takes ").removesuffix(".").split(", ")
+    assert set(OF_CALL) - set(known) == {"unique"}  # its key is made of the arguments as Python knows them
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -88,7 +118,13 @@ def test_ids_in_sql(shop: OnPostgres) -> None:
         ('{"unique_for": 1}', "unique_for needs unique_key"),
         ('{"id": "a b"}', "is not a value for id"),
         ('{"if_failed": "run"}', "if_failed needs after"),
-        ('{"limit": 1}', "limit needs lane"),
+        ('{"limit": 1}', "limit and rate need lane"),
+        ('{"rate": [1, 1]}', "limit and rate need lane"),
+        ('{"lane": "a", "rate": "1/minute"}', "is not a value for rate"),
+        ('{"lane": "a", "rate": [0, 60]}', "is not a value for rate"),
+        ('{"lane": "a", "rate": [10001, 60]}', "is not a value for rate"),
+        ('{"lane": "a", "rate": [1, 0]}', "is not a value for rate"),
+        ('{"require_worker": 1}', "is not a value for require_worker"),
         ('{"sequence": "s", "lane": "a"}', "a sequence has no lane"),
     ],
 )

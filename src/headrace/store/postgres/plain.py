@@ -15,7 +15,6 @@ from headrace.records import Charge, ExchangeReply, Lease, NewJob, Outcome, Verd
 from headrace.store.postgres.arrays import Blobs, Numbers, Texts
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
-from headrace.store.settings import DEFINITIONS
 from headrace.store.sql.codes import AFTER, LARGE_BODY, RECURRING
 from headrace.store.sql.settle import Request
 from headrace.store.sql.take import leases
@@ -23,7 +22,6 @@ from headrace.store.sql.transaction import INLINE, Guards, Transaction
 
 _MORE = AFTER | LARGE_BODY | RECURRING
 """A lease of such a job tells what other tables have."""
-_SILENT = DEFINITIONS["max-worker-age"].default
 
 
 def _times(database: Database) -> tuple[int | None, int | None]:
@@ -84,7 +82,7 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
         Numbers(outcome.ended for outcome in outcomes), Numbers(o.charge is Charge.ATTEMPT for o in outcomes),
         Blobs(outcome.result for outcome in outcomes), Blobs(outcome.data for outcome in outcomes),
         Numbers(request.started), Texts(() if names is None else names.given), 0 if take is None else take.slots,
-        0 if take is None else take.spare, request.steady, _SILENT, *_times(database),
+        0 if take is None else take.spare, request.steady, *_times(database),
     )  # fmt: skip
     rows = _or_not(lambda: database.function("exchange_plain", values))
     if not rows:

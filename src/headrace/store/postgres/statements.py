@@ -10,9 +10,11 @@ import re
 
 from headrace.records import Verdict
 from headrace.store import statements
+from headrace.store.settings import DEFINITIONS
 from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
 from headrace.store.sql.transaction import EVERYONE, INLINE
+from headrace.values.durations import MOST_STARTS
 from headrace.values.names import LONGEST
 
 SCHEMA_VERSION = 1
@@ -35,7 +37,8 @@ _CONSTANTS = {
     **vars(codes), "SCHEMA_VERSION": SCHEMA_VERSION, "RULES": RULES, "PUTS": PUTS, "WORKER": WORKER, "CLIENT": CLIENT,
     "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
-    "NOT_HERE": NOT_HERE, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # the last two are each store's own
+    "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
+    "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (

@@ -13,7 +13,6 @@ Where a connection can't listen (behind a pooler that hands out a server process
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import threading
@@ -32,8 +31,6 @@ from headrace.store.postgres.database import Connection, Database
 from headrace.store.postgres.statements import SUBSCRIBER, WORKER
 from headrace.store.wakeup import Pokes, areadable, readable
 from headrace.values.glob import any_fits, as_regex, is_glob
-
-log = logging.getLogger("headrace.store")
 
 LOOK_SECONDS = 15
 """A waiter looks by itself now and then, should a wake-up have been lost."""

@@ -84,11 +84,10 @@ BEGIN
 END $$;
 
 -- Put jobs. Document: place; plain, others, wait, now: see `insert_jobs`.
-CREATE FUNCTION put_within(document jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM {SCHEMA}.check_place(document);
-    RETURN {SCHEMA}.insert_jobs(document->'plain', document->'others', document->>'wait', (document->>'now')::bigint);
-END $$;
+CREATE FUNCTION put_within(document jsonb) RETURNS jsonb LANGUAGE sql AS $$
+    SELECT {SCHEMA}.check_place(document);
+    SELECT {SCHEMA}.insert_jobs(document->'plain', document->'others', document->>'wait', (document->>'now')::bigint)
+$$;
 
 -- Which of these jobs there are. Document: ids.
 CREATE FUNCTION known_within(document jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -133,8 +132,8 @@ DECLARE
         'keep_result', check_option(options, 'keep_result', 'flag')::boolean,
         'headers', check_option(options, 'headers', 'texts')::jsonb
     ));
-    expires jsonb := CASE WHEN options ? 'expires'
-        THEN jsonb_build_object('after', trunc(1000 * check_option(options, 'expires', 'seconds')::numeric)) END;
+    expires numeric := trunc(1000 * check_option(options, 'expires', 'seconds')::numeric);
+    rate jsonb := check_option(options, 'rate', 'rate');
     job jsonb; plain boolean; clashes jsonb;
 BEGIN
     PERFORM check_option(jsonb_build_object('task', task), 'task', 'name');
@@ -153,22 +152,32 @@ BEGIN
         'unique_key', key, 'unique_for', trunc(1000 * check_option(options, 'unique_for', 'seconds')::numeric),
         'replace', coalesce(check_option(options, 'on_clash', 'clash') = 'replace', false),
         'tags', coalesce(check_option(options, 'tags', 'list')::jsonb, '[]'),
-        'expires', expires, 'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
-        'lane', CASE WHEN lane IS NOT NULL THEN jsonb_build_object(
-            'key', lane, 'sequence', options ? 'sequence',
+        'expires', CASE WHEN expires IS NOT NULL THEN jsonb_build_object('after', expires) END, 'after', after, 'if_failed', coalesce(check_option(options, 'if_failed', 'policy'), 'fail'),
+        'lane', CASE WHEN lane IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+            'key', lane, 'sequence', options ? 'sequence', 'rate', rate->0, 'per', trunc(1000 * (rate->>1)::numeric),
             'limit', CASE WHEN options ? 'sequence' THEN 1 ELSE check_option(options, 'limit', 'count')::bigint END
-        ) END
+        )) END
     );
+    IF check_option(options, 'require_worker', 'flag')::boolean THEN PERFORM call_roll(task, job->>'queue'); END IF;
     plain := key IS NULL AND NOT options ? 'id' AND lane IS NULL AND after = '[]' AND job->'tags' = '[]' AND expires IS NULL
         AND length(job->>'body') < {INLINE};
-    clashes := insert_jobs(
-        CASE WHEN plain THEN jsonb_build_array(job) ELSE '[]' END, CASE WHEN plain THEN '[]' ELSE jsonb_build_array(job) END,
-        '{UNIQUE_WAIT}', NULL
-    );
+    clashes := CASE WHEN plain THEN insert_jobs(jsonb_build_array(job), '[]', '{UNIQUE_WAIT}', NULL)
+        ELSE insert_jobs('[]', jsonb_build_array(job), '{UNIQUE_WAIT}', NULL) END;
     IF clashes ? new_id AND options->>'on_clash' = 'error' THEN
         RAISE EXCEPTION 'job % is there already', clashes->>new_id USING ERRCODE = '23505';
     END IF;
     RETURN coalesce(clashes->>new_id, new_id);
+END $$;
+
+-- Refuse a job that no live worker can run. Queues that workers listen to may be patterns.
+CREATE FUNCTION call_roll(wanted text, line text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM session, convert_from(info, 'UTF8') AS told, jsonb_array_elements_text(told::jsonb->'queues') AS pattern
+    WHERE closed IS NULL AND told::jsonb->'tasks' ? wanted
+        AND line ~ ('^' || replace(replace(regexp_replace(pattern.value, '([.+(){}|$\\])', '\\\1', 'g'), '*', '.*'), '?', '.') || '$')
+        AND seen + greatest(timeout, coalesce((SELECT value FROM setting WHERE setting.name = 'max-worker-age'), {SILENT}))
+            > extract(epoch FROM clock_timestamp()) * 1000;
+    IF NOT FOUND THEN RAISE EXCEPTION 'no live worker listens to queue % and knows task %', line, wanted USING ERRCODE = '55000'; END IF;
 END $$;
 
 -- A document as JSON text, in base64 without lines.
@@ -179,27 +188,23 @@ $$;
 -- Refuse options that are unknown, or that make no sense with others.
 CREATE FUNCTION check_options(options jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    known text[] := ARRAY[
-        'queue', 'priority', 'max_crashes', 'run_after', 'retries', 'timeout', 'keep_result', 'headers', 'expires', 'tags',
-        'unique_key', 'unique_for', 'on_clash', 'after', 'if_failed', 'lane', 'limit', 'sequence', 'id'
-    ];
+    known text[] := '{queue,priority,max_crashes,run_after,retries,timeout,keep_result,headers,expires,tags,unique_key,unique_for,
+        on_clash,after,if_failed,lane,limit,rate,sequence,id,require_worker}';
     wrong text;
 BEGIN
     IF jsonb_typeof(options) <> 'object' THEN RAISE EXCEPTION 'options is an object' USING ERRCODE = '22023'; END IF;
-    SELECT key INTO wrong FROM jsonb_object_keys(options) AS key WHERE key <> ALL (known) LIMIT 1;
-    IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'enqueue() does not know the option %', wrong
-            USING ERRCODE = '22023', HINT = 'It takes ' || array_to_string(known, ', ') || '.';
-    END IF;
     wrong := CASE
+        WHEN options - known <> '{}' THEN 'enqueue() does not know the option ' || (SELECT min(key) FROM jsonb_object_keys(options - known) AS key)
         WHEN options ? 'unique_for' AND NOT options ? 'unique_key' THEN 'unique_for needs unique_key'
         WHEN options ? 'on_clash' AND NOT options ?| CASE options->>'on_clash' WHEN 'replace' THEN '{unique_key}' ELSE '{unique_key,id}' END::text[]
             THEN 'on_clash needs unique_key, or an id that it does not replace'
         WHEN options ? 'if_failed' AND NOT options ? 'after' THEN 'if_failed needs after'
-        WHEN options ? 'limit' AND NOT options ? 'lane' THEN 'limit needs lane'
+        WHEN options ?| '{limit,rate}' AND NOT options ? 'lane' THEN 'limit and rate need lane'
         WHEN options ? 'sequence' AND options ?| '{lane,after}' THEN 'a sequence has no lane, and does not wait for other jobs'
     END;
-    IF wrong IS NOT NULL THEN RAISE EXCEPTION '%', wrong USING ERRCODE = '22023'; END IF;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = '22023', HINT = 'It takes ' || array_to_string(known, ', ') || '.';
+    END IF;
 END $$;
 
 -- The value of an option as text, if it is of its kind; NULL: it is not given.
@@ -213,13 +218,14 @@ BEGIN
         WHEN 'priority' THEN jsonb_typeof(value) = 'number' AND text ~ '^-?\d{1,7}$' AND abs(text::numeric) <= 1000000
         WHEN 'count' THEN jsonb_typeof(value) = 'number' AND text ~ '^\d{1,14}$' AND (name = 'retries' OR text::numeric > 0)
         WHEN 'seconds' THEN jsonb_typeof(value) = 'number' AND text::numeric BETWEEN 0 AND 1e11 AND (name <> 'timeout' OR text::numeric > 0)
+        WHEN 'rate' THEN text ~ '^\[\d{1,9}, \d{1,9}(\.\d+)?\]$' AND (value->>0)::int BETWEEN 1 AND {MOST_STARTS} AND (value->>1)::numeric >= 0.001
         WHEN 'flag' THEN jsonb_typeof(value) = 'boolean'
         WHEN 'clash' THEN text IN ('return', 'replace', 'error')
         WHEN 'id' THEN jsonb_typeof(value) = 'string' AND octet_length(text) <= {LONGEST_NAME} AND text ~ '^[A-Za-z0-9][A-Za-z0-9._:/@+=~-]*$'
         WHEN 'policy' THEN text IN ('fail', 'wait', 'run')
         WHEN 'list' THEN jsonb_typeof(value) = 'array' AND jsonb_array_length(value) <= 100
-            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(value) AS each WHERE jsonb_typeof(each) <> 'string')
-            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements_text(value) AS each WHERE octet_length(each) NOT BETWEEN 1 AND {LONGEST_NAME})
+            AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(value) AS each
+                WHERE jsonb_typeof(each) <> 'string' OR octet_length(each #>> '{}') NOT BETWEEN 1 AND {LONGEST_NAME})
         WHEN 'texts' THEN jsonb_typeof(value) = 'object'
             AND NOT EXISTS (SELECT 1 FROM jsonb_each(value) AS each WHERE jsonb_typeof(each.value) <> 'string')
     END;

@@ -143,7 +143,7 @@ END $$;
 CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
     _session text, _number bigint, _unrecorded bigint, _refs bigint[], _tokens bigint[], _began bigint[], _ended bigint[],
     _spent bigint[], _results bytea[], _data bytea[], _started bigint[], _queues text[], _slots bigint, _spare bigint,
-    _lag bigint, _silent bigint, _now bigint, _steady bigint
+    _lag bigint, _now bigint, _steady bigint
 ) RETURNS TABLE (
     negative bigint, due bigint, seq bigint, token bigint, id text, task text, queue text, body bytea, options bytea, data bytea,
     attempts bigint, crashes bigint, max_crashes bigint, created bigint, deferred_since bigint, flags bigint
@@ -174,7 +174,7 @@ BEGIN
         RETURN;
     END IF;
     IF settles = 0 AND cardinality(_started) = 0 AND coalesce(first_due > _now, TRUE)
-        AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), _silent) / 4
+        AND _steady < own.seen + coalesce((SELECT value FROM {SCHEMA}.setting WHERE name = 'max-worker-age'), {SILENT}) / 4
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {READY} AND queue = ANY (_queues))
         AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.job WHERE state = {RUNNING} AND session = own.seq)
     THEN
