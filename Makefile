@@ -9,7 +9,7 @@ JOBS ?= $(shell expr 2 \* $(CORES))
 # The tests start hundreds of processes. Each of them would compile headrace anew without its bytecode.
 export PYTHONDONTWRITEBYTECODE =
 # Every test in here needs a server: to read them takes as long as half of the others.
-NEED_SERVERS := tests/dialects tests/store/redis tests/worker
+NEED_SERVERS := tests/dialects tests/store/postgres tests/store/redis tests/worker
 BEGAN := $(shell date +%s)
 # Ends a recipe's last command: prints how long `make` took, whether it failed or not.
 print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; exit $$code

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import re
 import resource
@@ -13,19 +14,29 @@ from store.postgres import servers as postgres_servers
 from store.redis import servers
 
 MARKED_BY = {
-    "server": {"servers", "Server", "RedisStore", "PostgresStore"},
+    "server": {"servers", "Server", "RedisStore", "PostgresStore", "OnPostgres"},
     "process": {"subprocess", "processes", "multiprocessing", "pty"},
 }
 """What a module imports if its tests need a server, or start processes."""
+
+
+NEED_SERVERS = ("tests/dialects", "tests/store/postgres", "tests/store/redis", "tests/worker")
+
+gc.disable()  # Tests are hundreds of thousands of objects that stay: to go through them takes half of the collection.
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that need a server or start processes: `make quick` leaves them out."""
     for item in items:
         imported = names_imported_by(getattr(item, "module", None))
-        stores = "redis" in item.nodeid.partition("[")[2] or item.nodeid.startswith(("tests/dialects", "tests/worker"))
+        stores = "redis" in item.nodeid.partition("[")[2] or item.nodeid.startswith(NEED_SERVERS)
         named = "[" in item.nodeid and "conformance" in item.nodeid  # its parameter says which store it needs
-        if stores or (not named and imported & MARKED_BY["server"]) or "tests/store/redis" in item.nodeid:
+        if stores or (not named and imported & MARKED_BY["server"]):
             item.add_marker("server")
         if imported & MARKED_BY["process"]:
             item.add_marker("process")
