@@ -16,7 +16,7 @@ from headrace.store.settings import retention_of
 from headrace.transactions import arequire_known, require_known
 from headrace.values.codec import ErrorText, decode_error, decode_value, encode_value
 from headrace.values.durations import Duration, Instant, as_datetime, moment, seconds
-from headrace.values.names import check_tags
+from headrace.values.names import check_queue, check_tags
 from headrace.values.text import length
 
 if TYPE_CHECKING:
@@ -269,13 +269,27 @@ class Job(Generic[R_co]):
         """The same, from async code."""
         return (await self.app.store.arun(self.app.store.delete([self.id])))[0]
 
-    def revive(self) -> bool:
-        """Put it back in line after it failed or was cancelled, with its counters at zero."""
-        return self.app.store.run(self.app.store.revive([self.id]))[0]
+    def revive(self, to: str | None = None) -> bool:
+        """Put it back in line after it failed or was cancelled, with its counters at zero. `to`: of another queue."""
+        return self.app.store.run(self._again((State.FAILED, State.CANCELLED), to))[0]
 
-    async def arevive(self) -> bool:
+    async def arevive(self, to: str | None = None) -> bool:
         """The same, from async code."""
-        return (await self.app.store.arun(self.app.store.revive([self.id])))[0]
+        return (await self.app.store.arun(self._again((State.FAILED, State.CANCELLED), to)))[0]
+
+    def requeue(self, to: str | None = None) -> bool:
+        """Run it again, though it is done: its result goes, and its counters are at zero. False: it is not done."""
+        return self.app.store.run(self._again((State.DONE,), to))[0]
+
+    async def arequeue(self, to: str | None = None) -> bool:
+        """The same, from async code."""
+        return (await self.app.store.arun(self._again((State.DONE,), to)))[0]
+
+    def _again(self, ended: tuple[State, ...], to: str | None) -> Operation[list[bool]]:
+        store = self.app.store
+        if to is None and State.DONE not in ended:
+            return store.revive([self.id])
+        return facet(store, Editing).requeue([self.id], None if to is None else check_queue(to), ended)
 
     def tag(self, *tags: str) -> bool:
         """Put words on it, to find it by. False if it is gone."""
@@ -422,15 +436,19 @@ class Job(Generic[R_co]):
         relations = facet(self.app.store, Relations)
         return relations.depend(self.id, ids_of("add", add), ids_of("remove", remove))
 
-    def take_back(self) -> bool:
-        """Take it away from the worker that runs it, and put it back in line. False: it is not running."""
-        store = self.app.store
-        return store.run(facet(store, Editing).take_back([self.id]))[0]
+    def take_back(self, to: str | None = None) -> bool:
+        """Take it away from the worker that runs it, and put it back in line. False: it is not running.
 
-    async def atake_back(self) -> bool:
+        `to`: into the line of another queue, in the same step.
+        """
+        return self.app.store.run(self._take_back(to))[0]
+
+    async def atake_back(self, to: str | None = None) -> bool:
         """The same, from async code."""
-        store = self.app.store
-        return (await store.arun(facet(store, Editing).take_back([self.id])))[0]
+        return (await self.app.store.arun(self._take_back(to)))[0]
+
+    def _take_back(self, to: str | None) -> Operation[list[bool]]:
+        return facet(self.app.store, Editing).take_back([self.id], None if to is None else check_queue(to))
 
     def why(self) -> str:
         """Why it is not running, or what became of it, in one sentence.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -27,7 +28,8 @@ class Retry(Signal):
     sets them. After that it fails, and its error says which of the two it was.
 
     `delay` (seconds, a timedelta or a duration) or `at` (a datetime) override the task's back-off;
-    `data` is what the next attempt finds in `current().data`.
+    `data` is what the next attempt finds in `current().data`. `group` is what `headrace failures` counts it by if it
+    fails in the end; without one that is `Retry`.
     """
 
     def __init__(
@@ -37,9 +39,13 @@ class Retry(Signal):
         delay: float | timedelta | str | None = None,
         at: datetime | str | None = None,
         data: Any = ...,
+        group: str | None = None,
     ) -> None:
         super().__init__(message or "retry requested")
         _check_timing("Retry", delay, at)
+        if group is not None:
+            _check_group("Retry(group=...)", group)
+        self.group = group
         self.delay = delay
         self.at = at
         self.data = data
@@ -50,14 +56,12 @@ class Fail(Signal):
 
     >>> Fail(404, "not found")
     Traceback (most recent call last):
-    headrace.errors.ConfigurationError: Fail(group): a group is text, not 404. Write Fail('404', ...).
+    headrace.errors.ConfigurationError: Fail(group): a group is text, not 404. Write '404'.
     """
 
     def __init__(self, group: str, message: str = "", *, data: Any = ...) -> None:
         super().__init__(message or group)
-        if not isinstance(group, str):
-            example = repr(str(group) if isinstance(group, int) else "group")
-            raise ConfigurationError(f"Fail(group): a group is text, not {group!r}. Write Fail({example}, ...).")
+        _check_group("Fail(group)", group)
         self.group = group
         self.message = message
         self.data = data
@@ -80,7 +84,8 @@ class MoveTo(Signal):
     """Go on in another queue: the next stage of a pipeline, with its attempts counted afresh.
 
     `call` (from `task.call(...)`) replaces the task and its arguments; `data` is what the next
-    stage finds in `current().data`.
+    stage finds in `current().data`. `after`: jobs that must have come to an end first, however, as with `WaitFor`;
+    `delay` counts from then, and the next stage finds them in `current().children`.
     """
 
     def __init__(
@@ -90,8 +95,10 @@ class MoveTo(Signal):
         call: Call[Any] | None = None,
         data: Any = ...,
         delay: float | timedelta | str | None = None,
+        after: Sequence[Job[Any] | str] = (),
     ) -> None:
         super().__init__(f"moved to {queue}")
+        self.after = ids_of("after", after)
         check_queue(queue)
         _check_timing("MoveTo", delay, None)
         if call is not None:
@@ -119,6 +126,12 @@ class WaitFor(Signal):
 
 class Cancelled(Signal):
     """Raised inside a run that has been cancelled, has timed out, or has lost its lease."""
+
+
+def _check_group(what: str, group: object) -> None:
+    if not isinstance(group, str):
+        example = repr(str(group) if isinstance(group, int) else "group")
+        raise ConfigurationError(f"{what}: a group is text, not {group!r}. Write {example}.")
 
 
 def _check_timing(signal: str, delay: Any, at: Any) -> None:

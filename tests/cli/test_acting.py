@@ -66,6 +66,45 @@ def test_revive_by_id(app: Headrace, run: Run) -> None:
     assert result.stderr == f"{ready.id}  refused: it is ready\n{NOBODY}  not found\n"
 
 
+def test_revive_some_of_a_group_in_another_queue(app: Headrace, ask: Ask) -> None:
+    failed(app)
+    answer = ask("revive", "--group", "ValueError", "--limit", "1", "--to", "slow", "--yes")
+    assert answer == {"matching": 1, "revived": 1, "refused": 0}
+    assert [(job.queue, job.state) for job in app.jobs(queue="slow")] == [("slow", State.READY)]
+
+
+def test_requeue(app: Headrace, run: Run, ask: Ask) -> None:
+    job, waiting = shop.add.enqueue(1), shop.add.using(queue="other").enqueue(2)
+    app.worker(queues=["default"]).run_until_empty()
+    result = run("requeue", job.id, waiting.id, NOBODY)
+    assert result.exit_code == exits.NOT_DONE
+    assert result.stdout == f"{job.id}  requeued\n"
+    assert result.stderr == f"{waiting.id}  refused: it is ready\n{NOBODY}  not found\n"
+    app.worker(queues=["default"]).run_until_empty()
+    assert job.result() == 3
+    assert ask("requeue", "--task", job.task, "--to", "other", "--yes")["requeued"] == 1
+    assert (job.refresh().queue, job.state) == ("other", State.READY)
+
+
+def test_requeue_refuses_to_break_uniqueness(app: Headrace, run: Run) -> None:
+    done = shop.add.using(unique=True).enqueue(1)
+    app.worker().run_until_empty()
+    shop.add.using(unique=True).enqueue(1)
+    assert run("requeue", done.id).stderr == f"{done.id}  refused: another job has its unique key\n"
+
+
+def test_take_a_running_job_to_another_queue(
+    app: Headrace, worker: WorkerProcess, ask: Ask, run: Run, tmp_path: Path
+) -> None:
+    began = tmp_path / "began"
+    job = shop.hold.enqueue(str(began), str(tmp_path / "never"))
+    eventually(began.exists, "the job to begin")
+    answer = ask("take-back", job.id, "--to", "slow")
+    assert answer == {"jobs": [{"id": job.id, "ok": True, "outcome": "back in line"}]}
+    assert (job.refresh().queue, job.state) == ("slow", State.READY)
+    assert run("take-back", job.id, "--to", "slow*").exit_code == exits.CONFIGURATION
+
+
 def test_revive_refuses_to_break_uniqueness(app: Headrace, run: Run) -> None:
     first = shop.add.using(unique_key="k").enqueue(1)
     assert first.cancel()

@@ -21,8 +21,8 @@ COMMANDS = (
     "queues", "queues pause mail", "queues limit mail 3", "jobs", "jobs --state done", "jobs --tag blue",
     "jobs --worker w", "job ID", "why ID", "peek default", "events --json", "top --once", "top --plain", "workers",
     "failures", "stats", "tags", "schedules", "settings", "settings jobs-history 1d", "doctor", "health",
-    "cancel ID", "delete ID", "revive ID", "edit ID --priority 5", "take-back ID", "purge --state done --yes",
-    "tag ID --add blue", "track ID",
+    "cancel ID", "delete ID", "revive ID", "edit ID --priority 5", "take-back ID", "requeue ID",
+    "purge --state done --yes",    "tag ID --add blue", "track ID",
 )  # fmt: skip
 
 

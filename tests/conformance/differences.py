@@ -66,7 +66,7 @@ LACKS: dict[str, Mapping[Trait, Difference]] = {
         Trait.NEWEST_FIRST: Difference("finding all jobs"),
         Trait.HISTORY: Difference("histories"),
         Trait.DEPENDENCY_ENDS: Difference("ends of dependencies"),
-        Trait.CHILDREN: Difference("`WaitFor` (waiting for children, however they end)"),
+        Trait.CHILDREN: Difference("`WaitFor`, `MoveTo(after=...)` (waiting for children, however they end)"),
         Trait.DELAY_AFTER: Difference("`run_after=` as a delay, with `after=`", refused="run_after"),
         Trait.PAUSED_BY: Difference("who paused a queue, and when"),
         Trait.SWEPT: Difference("settings"),

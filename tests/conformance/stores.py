@@ -73,6 +73,7 @@ MODULES: dict[str, Claim] = {
     "test_restoring": NATIVE,
     "test_renewals": SESSIONS,
     "test_request_numbers": SESSIONS,
+    "test_requeue": NATIVE,
     "test_retention": Facet.RETENTION,
     "test_roll_call": Facet.ROLL_CALL,
     "test_schedule_histories": NATIVE,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from headrace.records import IfFailed, Kind, State
+from headrace.records import IfFailed, Kind, Lane, State, Verdict
 from headrace.store.contract import Facet, Store
 from headrace.values.clock import ManualClock
 
@@ -232,3 +233,66 @@ def test_nothing_remains_of_jobs_that_are_gone(
     put(store, "b", after=("a",), if_failed=policy, delay=5)
     store.run(store.delete(list(order)))
     assert leftovers(store) == {}
+
+
+# -- moving on after others --
+
+
+@pytest.fixture
+def moved(store: Store, worker: Worker) -> Callable[..., None]:
+    def move(**fields: Any) -> None:
+        put(store, "a")
+        assert worker.settle(take_named(worker, "a"), Kind.MOVED, queue="next", began=1, **fields) is Verdict.OK
+
+    return move
+
+
+@pytest.mark.needs(Trait.CHILDREN)
+@pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED])
+def test_a_moved_job_waits_for_others_to_end(
+    store: Store, worker: Worker, clock: ManualClock, moved: Callable[..., None], kind: Kind
+) -> None:
+    put(store, "p", queue="parents")
+    moved(after=("p", "gone"), delay=5, task="stage 2", body=b"new")
+    job = look(store, "a")
+    assert (job.state, job.queue, job.task, job.body) == (State.BLOCKED, "next", "stage 2", b"new")
+    assert job.after == ("p", "gone")
+    assert told(store, "a") == ["created", "started", "moved"]
+    (parent,) = worker.take(1, 0, "parents")
+    worker.settle(parent, kind)
+    assert (look(store, "a").state, look(store, "a").due) == (State.SCHEDULED, clock.now() + 5)
+    clock.advance(5)
+    (lease,) = worker.take(1, 0, "next")
+    assert (lease.extras.after, lease.extras.resumed) == (("p", "gone"), True)
+
+
+@pytest.mark.needs(Trait.CHILDREN)
+@pytest.mark.parametrize("fields", [{"delay": 5}, {"at": 1}])
+def test_a_moved_job_whose_others_have_ended_is_in_line_at_once(
+    store: Store, clock: ManualClock, moved: Callable[..., None], fields: dict[str, int]
+) -> None:
+    if "at" in fields:
+        fields = {"at": clock.now() + fields["at"]}
+    moved(after=("gone",), **fields)
+    due = fields.get("at", clock.now() + fields.get("delay", 0))
+    assert (look(store, "a").state, look(store, "a").due) == (State.SCHEDULED, due)
+
+
+@pytest.mark.needs(Trait.CHILDREN)
+def test_a_job_that_would_wait_for_itself_fails_where_it_is(store: Store, worker: Worker) -> None:
+    put(store, "a")
+    put(store, "c", queue="other", after=("a",))
+    worker.settle(take_named(worker, "a"), Kind.MOVED, queue="next", after=("c",), task="stage 2", began=1)
+    job = look(store, "a")
+    assert (job.state, job.group, job.queue, job.task) == (State.FAILED, "dependency", "default", "task")
+
+
+@pytest.mark.needs(Trait.CHILDREN)
+def test_a_moved_job_of_a_lane_waits_outside_of_it(store: Store, worker: Worker) -> None:
+    put(store, "a", "b", lane=Lane("k", 1))
+    put(store, "p", queue="parents")
+    worker.settle(take_named(worker, "a"), Kind.MOVED, queue="next", after=("p",), began=1)
+    assert (state(store, "a"), state(store, "b")) == (State.BLOCKED, State.READY)
+    (parent,) = worker.take(1, 0, "parents")
+    worker.settle(parent)
+    assert state(store, "a") is State.READY

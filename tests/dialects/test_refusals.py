@@ -37,6 +37,7 @@ SHOWN = {
     "history": "`job.history()`",
     "revive": "`job.revive()`",
     "job_waiter": "`job.result()`",
+    "requeue": "`job.requeue()`, and another queue for `job.revive()` or `job.take_back()`",
     "tick": "ticking a schedule",
 }
 """What users write for an option or an operation, where that is not the option's name."""

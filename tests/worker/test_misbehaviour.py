@@ -99,7 +99,7 @@ def test_a_job_to_wait_for_whose_id_is_not_text(app: Headrace) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Fail(404, "not found"), "Fail(group): a group is text, not 404. Write Fail('404', ...)."),
+        (lambda: Fail(404, "not found"), "Fail(group): a group is text, not 404. Write '404'."),
         (lambda: Retry(delay=-1), "Retry(delay): a duration can't be negative, and -1 is"),
         (lambda: Retry(delay=[1]), "Retry(delay) takes seconds, a timedelta or words like '5 minutes', not [1]."),
         (lambda: Retry(at=5j), "Retry(at) takes a datetime, a timedelta, seconds or words, not 5j."),

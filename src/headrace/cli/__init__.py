@@ -39,6 +39,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("acts", "Cancel jobs."),
         "delete": ("acts", "Delete jobs and all trace of them."),
         "revive": ("acts", "Put failed or cancelled jobs back in line."),
+        "requeue": ("acts", "Run jobs again that are done."),
         "edit": ("edit", "Change jobs that wait."),
         "take-back": ("acts", "Take running jobs away from their workers."),
         "purge": ("purge", "Delete finished jobs."),

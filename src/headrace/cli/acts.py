@@ -1,4 +1,4 @@
-"""`headrace cancel`, `delete`, `revive` and `take-back`: act on jobs."""
+"""`headrace cancel`, `delete`, `revive`, `requeue` and `take-back`: act on jobs."""
 
 from __future__ import annotations
 
@@ -63,8 +63,12 @@ def delete_command(**given: Any) -> None:
     _act(act.DELETE_UNNEEDED if given["filters"].given else act.DELETE, **given)
 
 
+to_option = click.option("--to", metavar="QUEUE", help="Put them into the line of this queue.")
+
+
 @acting_command("revive")
-def revive_command(**given: Any) -> None:
+@to_option
+def revive_command(to: str | None, **given: Any) -> None:
     """Put failed or cancelled jobs back in line.
 
     They start anew, with their attempts and crashes at zero. With filters: all failed jobs that fit (cancelled ones
@@ -75,8 +79,25 @@ def revive_command(**given: Any) -> None:
     Examples:
       headrace revive 01a1dd94962e700582fd831738a1847e
       headrace revive --group ConnectionError --queue mail --yes
+      headrace revive --group ConnectionError --limit 100 --to mail-slow
     """
-    _act(act.REVIVE, **given)
+    _act(act.REVIVE if to is None else act.revive_to(to), **given)
+
+
+@acting_command("requeue")
+@to_option
+def requeue_command(to: str | None, **given: Any) -> None:
+    """Run jobs again that are done.
+
+    They start anew, and what they returned is forgotten. Jobs that came after them have run, and stay as they are. With
+    filters: all done jobs that fit, after a question. A job is refused if another one has its unique key.
+
+    \b
+    Examples:
+      headrace requeue 01a1dd94962e700582fd831738a1847e
+      headrace requeue --task reports:nightly --after yesterday --yes
+    """
+    _act(act.requeue(to), **given)
 
 
 def _act(
@@ -99,19 +120,23 @@ def _act(
 
 @click.command("take-back")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@to_option
 @store_options
 @json_option
-def take_back_command(ids: tuple[str, ...], store: str | None, app_path: str | None, as_json: bool) -> None:
+def take_back_command(
+    ids: tuple[str, ...], to: str | None, store: str | None, app_path: str | None, as_json: bool
+) -> None:
     """Take running jobs away from their workers.
 
     They go back in line. No attempt is spent. The worker is told; what its run still does is in vain.
 
     \b
-    Example:
+    Examples:
       headrace take-back 01a1dd94962e700582fd831738a1847e
+      headrace take-back 01a1dd94962e700582fd831738a1847e --to slow
     """
     with existing_app(store, app_path) as app:
-        acted = act.to_jobs(app, act.TAKE_BACK, whole_ids(app, ids))
+        acted = act.to_jobs(app, act.take_back(to), whole_ids(app, ids))
     report(acted, as_json)
 
 

@@ -18,7 +18,7 @@ from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, Migrating, Queues, Tags, facet
 from headrace.store.limits import DEPENDENCY
 from headrace.store.paging import PAGE, PASSES, following, whole_page_course
-from headrace.values.names import check_tags
+from headrace.values.names import check_queue, check_tags
 
 if TYPE_CHECKING:
     from headrace.app import Headrace
@@ -40,7 +40,7 @@ class Reached(NamedTuple):
     refused: int
 
 
-# -- cancel, delete, revive, take back ------------------------------------------------------------------
+# -- cancel, delete, revive, requeue, take back ------------------------------------------------------------------
 
 
 class Verb(Struct, frozen=True):
@@ -100,6 +100,12 @@ def _revived(done: bool, job: Snapshot | None) -> str:
     return f"refused: it is {job.state}"
 
 
+def _requeued(done: bool, job: Snapshot | None) -> str:
+    if not done and job is not None and job.state is State.DONE:
+        return "refused: another job has its unique key"
+    return "requeued" if done else "not found" if job is None else f"refused: it is {job.state}"
+
+
 def _taken_back(done: bool, job: Snapshot | None) -> str:
     return "back in line" if done else "not found" if job is None else f"refused: it is {job.state}"
 
@@ -115,13 +121,33 @@ REVIVE = Verb(
     "revive", "revived", (State.FAILED,), lambda store, ids: ask(store.revive(ids)), _revived, not_group=DEPENDENCY
 )
 """A job that failed because of another one comes back with that one."""
-TAKE_BACK = Verb(
-    "take back",
-    "taken back",
-    (State.RUNNING,),
-    lambda store, ids: ask(facet(store, Editing).take_back(ids)),
-    _taken_back,
-)
+
+
+def revive_to(queue: str) -> Verb:
+    """Revive jobs in another queue."""
+    return replace(REVIVE, do=_again(queue, (State.FAILED, State.CANCELLED)))
+
+
+def requeue(to: str | None = None) -> Verb:
+    """Run jobs again that are done, in another queue if one is named."""
+    return Verb("requeue", "requeued", (State.DONE,), _again(to, (State.DONE,)), _requeued)
+
+
+def take_back(to: str | None = None) -> Verb:
+    """Take running jobs away from their workers, into another queue if one is named."""
+    queue = None if to is None else check_queue(to)
+    return Verb(
+        "take back",
+        "taken back",
+        (State.RUNNING,),
+        lambda store, ids: ask(facet(store, Editing).take_back(ids, queue)),
+        _taken_back,
+    )
+
+
+def _again(to: str | None, ended: tuple[State, ...]) -> Callable[[Store, Sequence[str]], Course[list[bool]]]:
+    queue = None if to is None else check_queue(to)
+    return lambda store, ids: ask(facet(store, Editing).requeue(ids, queue, ended))
 
 
 def to_jobs_course(app: Headrace, verb: Verb, ids: Sequence[str]) -> Course[list[Acted]]:

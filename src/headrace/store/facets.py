@@ -160,8 +160,16 @@ class Editing(Protocol):
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         """Change waiting jobs (scheduled, ready, blocked). False: not there, or not waiting."""
 
-    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        """Take running jobs away from their workers, as if given back: back in line, uncharged. False: not running."""
+    def take_back(self, ids: Sequence[str], to: str | None = None) -> Operation[list[bool]]:
+        """Take running jobs away from their workers, as if given back: back in line, uncharged. False: not running.
+
+        `to`: into the line of this queue.
+        """
+
+    def requeue(
+        self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
+    ) -> Operation[list[bool]]:
+        """Run jobs again that have ended: back in line as `revive` does it. False: not in one of the states `ended`."""
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         """What stands in line, in the order in which it would be handed out."""

@@ -119,7 +119,7 @@ def _limit_in_words(run: Run) -> str:
 
 
 def _group(error: BaseException) -> str:
-    return type(error).__name__
+    return (error.group if isinstance(error, Retry) else None) or type(error).__name__
 
 
 def _refusal(run: Run, task: Task[Any, Any], error: BaseException) -> str | None:
@@ -236,7 +236,10 @@ def _move(run: Run, task: Task[Any, Any], signal: MoveTo) -> Outcome:
         queue=signal.queue,
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",
+        after=signal.after,
     )
+    if signal.after:
+        task.app.require(Facet.RELATIONS, "MoveTo(after=...)")
     if signal.call is not None:
         if signal.call.task.app is not task.app:
             raise ConfigurationError("MoveTo(call=...) takes a call of a task of the same app.")

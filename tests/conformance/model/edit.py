@@ -50,15 +50,15 @@ class Editing(Core):
         self._note(job, "edited", what)
         self._happened(job, "edited", what)
 
-    def take_back(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: self._and_work_off([self._take_back(i) for i in ids]))
+    def take_back(self, ids: Sequence[str], to: str | None = None) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off([self._take_back(i, to) for i in ids]))
 
-    def _take_back(self, job_id: str) -> bool:
+    def _take_back(self, job_id: str, to: str | None) -> bool:
         job = self.jobs.get(job_id)
         if job is None or job.state is not State.RUNNING:
             return False
         self._tell(session=job.session)
-        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED), 0, "taken back")
+        self._end(job, Outcome(ref=job.ref, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to), 0, "taken back")
         job.token += 1
         return True
 

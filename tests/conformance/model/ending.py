@@ -41,18 +41,25 @@ class Ending(Core):
         return True
 
     def revive(self, ids: Sequence[str]) -> Step[list[bool]]:
-        return Step(lambda: self._and_work_off(self._revive_all(ids)))
+        return self.requeue(ids, ended=(State.FAILED, State.CANCELLED))
 
-    def _revive_all(self, ids: Sequence[str]) -> list[bool]:
+    def requeue(
+        self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
+    ) -> Step[list[bool]]:
+        return Step(lambda: self._and_work_off(self._revive_all(ids, to, ended)))
+
+    def _revive_all(self, ids: Sequence[str], to: str | None, ended: Sequence[State]) -> list[bool]:
         """In the order of arrival: one that comes after another of them waits for it."""
         places = sorted((self.jobs[i].ref, place) for place, i in enumerate(ids) if i in self.jobs)
-        revived = {place for _, place in places if self._revive(ids[place])}
+        revived = {place for _, place in places if self._revive(ids[place], to, ended)}
         return [place in revived for place in range(len(ids))]
 
-    def _revive(self, job_id: str) -> bool:
+    def _revive(self, job_id: str, to: str | None, ended: Sequence[State]) -> bool:
         job = self.jobs[job_id]
-        if job.state not in (State.FAILED, State.CANCELLED) or self._key_is_taken(job):
+        if job.state not in ended or self._key_is_taken(job):
             return False
+        job.queue = to or job.queue
+        job.result, job.result_dropped, job.result_judged = None, False, False
         self.edges = [edge for edge in self.edges if edge.child is not job or self._unfinished(edge.parent)]
         job.culprits.clear()
         job.delay = job.expires = None

@@ -29,7 +29,8 @@ class Outcomes(Core):
             job.started = now - (steady - outcome.began)
         ended = now if outcome.ended is None else now - (steady - outcome.ended)
         what = self._word(job, outcome, given_back)
-        why = self._why_not_wait(job, outcome.after) if what == "waiting" and not cancelled else ""
+        waits = what == "waiting" or (what == "moved" and outcome.after)
+        why = self._why_not_wait(job, outcome.after) if waits and not cancelled else ""
         unbegun = (
             outcome.began is None and outcome.kind in MAY_NOT_HAVE_BEGUN and given_back == "released" and not cancelled
         )
@@ -96,14 +97,15 @@ class Outcomes(Core):
         if outcome.kind in STARTED or outcome.charge is Charge.ATTEMPT:
             job.expires = None  # it has started
         due = self.clock.now() + outcome.delay if outcome.at is None else outcome.at
-        if outcome.kind is Kind.MOVED:
+        if outcome.kind in (Kind.MOVED, Kind.RELEASED):
             job.queue = outcome.queue or job.queue
+        if outcome.kind is Kind.MOVED:
             job.task = outcome.task or job.task
             job.body = job.body if outcome.body is None else outcome.body
             job.attempts = job.crashes = 0
         self._happened(job, what, outcome.note, job.worker)
         if outcome.kind is Kind.WAITING:
-            self._wait_for_children(job, outcome.after)
+            self._wait_for_children(job, outcome.after, 0, self.clock.now())
         elif outcome.kind is Kind.AGAIN:
             self.counted["retries", job.queue, ended // DAY] += outcome.charge is Charge.ATTEMPT
             job.group = outcome.group or job.group
@@ -112,6 +114,12 @@ class Outcomes(Core):
             job.state = State.SCHEDULED
             if job.queue != queue:
                 self._left_lane(job, queue)
-            self._wait_in_line(job, due)
+            if outcome.after:
+                self._wait_for_children(job, outcome.after, outcome.delay if outcome.at is None else None, due)
+            else:
+                self._wait_in_line(job, due)
         else:
+            if job.queue != queue:
+                job.state = State.SCHEDULED
+                self._left_lane(job, queue)
             self._wait_in_line(job, job.due, was_due=True)

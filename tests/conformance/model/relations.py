@@ -109,13 +109,13 @@ class Relations(Core):
         except DependencyCycle:
             return limits.TOO_DEEP_TO_WAIT
 
-    def _wait_for_children(self, job: Job, ids: Sequence[str]) -> None:
+    def _wait_for_children(self, job: Job, ids: Sequence[str], delay: int | None, due: int) -> None:
         for parent in self._named(job.after):
             parent.followers.discard(job)
         job.after, job.resumed = tuple(ids), True
         self._come_after(job, ids, IfFailed.RUN)
-        job.delay = 0 if self._unmet(job) else None
-        self._wait_in_line(job, self.clock.now())
+        job.delay = delay if self._unmet(job) else None
+        self._wait_in_line(job, due)
 
     def _has_ended(self, job: Job, how: State | None, *, met: bool) -> None:
         """Note it, if other jobs wait for it. The same for a job that is revived."""

@@ -28,7 +28,8 @@ def tie(world: World) -> None:
         change = _change(world, ids)
         request = Request(act, f"edit {ids}: {change}", lambda _, store: store.edit(ids, change), ids)
     elif act == "take_back":
-        request = Request(act, f"time out {ids}", lambda _, store: store.take_back(ids), ids)
+        to = choose.one((None, None, *QUEUES))
+        request = Request(act, f"take back {ids} to {to}", lambda _, store: store.take_back(ids, to), ids)
     else:
         failed = [job.id for job in world.jobs.values() if job.state in (State.FAILED, State.CANCELLED)]
         add = (world.some_ids, lambda: tuple(failed[:1]), tuple)[choose.pick(3)]()

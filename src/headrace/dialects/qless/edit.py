@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.dialects.on_redis import Stepwise
 from headrace.errors import DependencyCycle
-from headrace.records import Snapshot
+from headrace.records import Snapshot, State
 from headrace.store import limits
 from headrace.store.contract import Operation
 from headrace.store.facets import Circumstances, Edit
@@ -60,8 +60,13 @@ class Editing(ScriptStore):
             answers |= {job_id: code == 1 for job_id, code in zip(left, codes, strict=True) if code != 2}
         return [answers[job_id] for job_id in ids]
 
-    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return self._yes_or_no("Edit.take_back", ids)
+    def take_back(self, ids: Sequence[str], to: str | None = None) -> Operation[list[bool]]:
+        return self._yes_or_no("Edit.take_back", ids) if to is None else self.requeue(ids, to)
+
+    def requeue(
+        self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
+    ) -> Operation[list[bool]]:
+        self.refuse("requeue")
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(_: float, jobs: Any) -> list[Snapshot]:

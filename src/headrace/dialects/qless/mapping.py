@@ -37,7 +37,8 @@ EVENTS = {"put": "created", "popped": "started", "done": "done", "failed": "fail
 DEFAULT_RETRIES = 5
 """What Qless gives a job that does not say."""
 NO_CHILDREN = (
-    "WaitFor: Qless unlocks a job only when those it depends on are complete, not when they have come to an end."
+    "WaitFor, MoveTo(after=...): Qless unlocks a job only when those it depends on are complete, not when they have "
+    "come to an end."
 )
 
 DAY_SECONDS = 86_400
@@ -209,7 +210,7 @@ def outcome(settled: Outcome, saying: Saying | None) -> dict[str, Any]:
         if settled.data is not None:
             saying.said["data"] = settled.data
         told["data"], told["said"] = saying.on_the_wire()
-    if settled.kind is Kind.WAITING:
+    if settled.kind is Kind.WAITING or (settled.kind is Kind.MOVED and settled.after):
         told |= {"kind": int(Kind.FAILED), "group": "dependency", "message": NO_CHILDREN}
         return {name: value for name, value in told.items() if value is not None}
     if settled.kind is Kind.MOVED:

@@ -65,6 +65,8 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         "unlocks it. Write if_failed='wait'.",
         "run_after": "Qless counts a delay from the put, not from the moment when the jobs before are done. Say "
         "run_after= as a time (a datetime, or words like '7pm tomorrow').",
+        "requeue": "Qless runs a job again, or in another queue, by a put of its jid with its klass and data. Use the "
+        "Qless API: queue.put(klass, data, jid=...).",
         "tick": "Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.",
     }
 

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 import msgspec
 
+from headrace.records import State
 from headrace.store import limits
 from headrace.store.batches import thousands
 from headrace.store.contract import Operation
 from headrace.store.facets import Edit, Past
 from headrace.store.redis import records, requests
-from headrace.store.redis.layout import IDS_AT_ONCE, PARENTS_AT_ONCE
+from headrace.store.redis.layout import IDS_AT_ONCE, PARENTS_AT_ONCE, STATES
 from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.requests import as_named
 
 
-def each(script: str, ids: Sequence[str], *, repeatable: bool = True) -> Operation[list[bool]]:
-    """Call a script that takes ids and nothing else."""
-    return _in_parts(ids, lambda part: Script(script, tuple(map(as_named, part)), _answers, repeatable=repeatable))
+def each(script: str, ids: Sequence[str], *first: bytes, repeatable: bool = True) -> Operation[list[bool]]:
+    """Call a script that takes ids, and what comes first."""
+    return _in_parts(ids, lambda part: Script(script, (*first, *map(as_named, part)), _answers, repeatable=repeatable))
 
 
-def revive(ids: Sequence[str]) -> Generator[Script[Any], Any, list[bool]]:
+def revive(ids: Sequence[str], to: str | None, states: Collection[State]) -> Generator[Script[Any], Any, list[bool]]:
     """In the order of arrival, whatever the order of the ids: one that comes after another of them waits for it."""
+    allowed, queue = "".join(str(STATES.index(state)) for state in states).encode(), (to or "").encode()
     revived, left = [False] * len(ids), list(range(len(ids)))
     if len(ids) > IDS_AT_ONCE:
         arrivals: list[int] = []
         for part in thousands(ids):
-            arrivals += yield Script("revive", (b"order", *map(as_named, part)), lambda reply, _: reply)
+            arrivals += yield Script("revive", (b"order", b"", *map(as_named, part)), lambda reply, _: reply)
         left.sort(key=arrivals.__getitem__)
     while left:
         places, left = left[:IDS_AT_ONCE], left[IDS_AT_ONCE:]
         named = (as_named(ids[place]) for place in places)
-        answers = yield Script("revive", (b"", *named), lambda reply, _: reply, repeatable=False)
+        answers = yield Script("revive", (allowed, queue, *named), lambda reply, _: reply, repeatable=False)
         for place, answer in zip(places, answers, strict=True):
             revived[place] = answer == 1
         left = [place for place, answer in zip(places, answers, strict=True) if answer < 0] + left

@@ -176,7 +176,7 @@ class RedisStore(OnRedis):
         return edit.each("delete", ids, repeatable=False)
 
     def revive(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return Steps(lambda: edit.revive(ids), writes=True)
+        return self.requeue(ids, ended=(State.FAILED, State.CANCELLED))
 
     def tag(self, ids: Sequence[str], add: Sequence[str] = (), remove: Sequence[str] = ()) -> Operation[list[bool]]:
         return edit.tag(ids, remove, add, None)
@@ -392,8 +392,13 @@ class RedisStore(OnRedis):
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         return edit.edit(ids, change)
 
-    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return edit.each("take_back", ids, repeatable=False)
+    def take_back(self, ids: Sequence[str], to: str | None = None) -> Operation[list[bool]]:
+        return edit.each("take_back", ids, (to or "").encode(), repeatable=False)
+
+    def requeue(
+        self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
+    ) -> Operation[list[bool]]:
+        return Steps(lambda: edit.revive(ids, to, ended), writes=True)
 
     def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
         return edit.restore(pasts)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from headrace.store import limits
-from headrace.store.sql import admission, history, lanes, relations
+from headrace.store.sql import admission, history, lanes, relations, stats
 from headrace.store.sql.codes import (
     AFTER,
     BLOCKED,
-    CANCELLED,
     DONE,
+    DROPPED,
     EXPIRES,
     FAIL,
     FAILED,
     LANED,
+    LARGE_RESULT,
     PRECEDES,
     READY,
     REMOVED,
+    RESULT,
     REVIVED,
     RUN,
     UNIQUE,
@@ -153,22 +155,33 @@ def _forgive(work: WorkingSet, child: Job, parent: int) -> int:
 # -- reviving ----------------------------------------------------------------------------------------
 
 
-def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    """In the order of arrival: one that comes after another of them waits for it."""
+def revive(tx: Transaction, ids: Sequence[str], to: str | None, states: Collection[int]) -> list[bool]:
+    """In the order of arrival: one that comes after another of them waits for it. `to`: into this queue."""
     revived = set()
     with working(tx) as work:
         found = sorted(work.load_ids(ids), key=lambda job: job.seq)
-        ended = [job for job in found if job.state in (FAILED, CANCELLED)]
+        ended = [job for job in found if job.state in states]
         load_to_bring_back(work, ended, None)
+        done = [job.times for job in ended if job.state == DONE and not key_is_taken(work, job)]
+        if done:
+            stats.fold(tx, done)
         edges = _edges_of(work, [job for job in ended if job.flags & AFTER])
         for job in ended:
             if not key_is_taken(work, job):
                 if job.flags & AFTER:
                     _drop_ended(work, job, edges.get(job.seq, ()))
                 admission.expires_no_more(work, job)
-                bring_back(work, job, work.now)
+                if job.state == DONE:
+                    _forget_result(work, job)
+                bring_back(work, job, work.now, to)
                 revived.add(job.id)
     return once(ids, revived)
+
+
+def _forget_result(work: WorkingSet, job: Job) -> None:
+    work.write("result_forget", job.seq)
+    work.write("blob_delete", job.seq, RESULT)
+    job.flags &= ~(LARGE_RESULT | DROPPED)
 
 
 def _edges_of(work: WorkingSet, jobs: Sequence[Job]) -> dict[int, list[tuple[int, int, int | None]]]:
@@ -220,13 +233,14 @@ def key_is_taken(work: WorkingSet, job: Job) -> bool:
     return False
 
 
-def bring_back(work: WorkingSet, job: Job, due: int) -> int:
-    """Into line again, as if it were new. What failed because of it follows.
+def bring_back(work: WorkingSet, job: Job, due: int, to: str | None = None) -> int:
+    """Into line again, as if it were new, of another queue if one is given. What failed because of it follows.
 
     Returns how many jobs it comes after: so many have been looked up.
     """
     history.remember_end(work, job)
     work.remember(job, work.now, "revived")
+    job.queue = to or job.queue
     job.state, job.due, job.attempts, job.crashes = READY, due, 0, 0
     job.finished = job.deferred_since = job.failure = job.error = None
     job.forgiven = True

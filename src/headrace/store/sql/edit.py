@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.records import Kind, Outcome
 from headrace.store import limits
 from headrace.store.facets import Edit
-from headrace.store.sql import admission, dependents, history, lanes, relations
+from headrace.store.sql import admission, dependents, history, lanes, queues, relations
 from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED
 from headrace.store.sql.outcomes import Holder, load, set_body, settle
 from headrace.store.sql.transaction import Transaction
@@ -70,11 +70,14 @@ def _new_due(work: WorkingSet, job: Job, change: Edit) -> int:
     return change.run_at if change.run_at is not None else work.now + (change.delay or 0)
 
 
-def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
+def take_back(tx: Transaction, ids: Sequence[str], to: str | None) -> list[bool]:
     answers = []
     with working(tx) as work:
-        running = [job for job in work.load_ids(ids) if job.state == RUNNING]
-        outcomes = {job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED) for job in running}
+        outcomes = {
+            job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to)
+            for job in work.load_ids(ids)
+            if job.state == RUNNING
+        }
         load(work, list(outcomes.values()))
         for job_id in ids:
             job = work.find(job_id)
@@ -83,6 +86,8 @@ def take_back(tx: Transaction, ids: Sequence[str]) -> list[bool]:
                 settle(work, Holder(job.session, job.worker or ""), outcomes[job_id], 0, what="taken back")
                 job.token += 1
                 tx.stop = True
+        if to is not None:
+            queues.room_made(tx)
     dependents.work_off(tx)
     return answers
 

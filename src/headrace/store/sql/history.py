@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.store.sql.codes import FAILED
+from headrace.store.sql.codes import FAILED, STATES
 from headrace.store.sql.working_set import Job, WorkingSet
 
 
 def remember_end(work: WorkingSet, job: Job) -> None:
     """Write down the run that ended and how, before its place in the job's head is used again."""
-    ended = "failed" if job.state == FAILED else "cancelled"
+    ended = STATES[job.state].value
     if work.last_line(job) != ended:
         worker = job.worker or ""
         if job.started is not None:

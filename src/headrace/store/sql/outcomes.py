@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from headrace.records import Charge, Kind, Outcome, Ref, Verdict
+from headrace.store import limits
 from headrace.store.sql import admission, lanes, relations
 from headrace.store.sql.codes import (
     BLOCKED,
@@ -54,10 +55,15 @@ def load(work: WorkingSet, outcomes: Sequence[Outcome], done: Collection[Ref] = 
     work.load_around(jobs)
     unbegun = {outcome.ref for outcome in outcomes if outcome.began is None}
     work.load_last_lines(job for job in jobs if job.seq in unbegun)
-    children = [outcome.after for outcome in outcomes if outcome.kind is Kind.WAITING]
+    children = [outcome.after for outcome in outcomes if _waits(outcome)]
     if children:
         work.relations.load(job.seq for job in jobs)
         work.load_ids(job_id for ids in children for job_id in ids)
+
+
+def _waits(outcome: Outcome) -> bool:
+    """The job goes on when others have ended."""
+    return outcome.kind is Kind.WAITING or (outcome.kind is Kind.MOVED and bool(outcome.after))
 
 
 class _Next(NamedTuple):
@@ -106,7 +112,9 @@ def settle(
         return Verdict.OK
     if unstarted and job.flags & LANED:
         lanes.never_started(work, job)
-    run = _Run.of(work, job, outcome, lag, what)
+    waits = _waits(outcome) and not job.flags & CANCELLING
+    why_not = relations.why_not_wait(work, job, outcome.after) if waits else ""
+    run = _Run.of(work, job, outcome, lag, what, stays=why_not != "")
     _count(work, job.queue, run.ended, run.becomes, outcome)
     handed_out = job.started
     _write_down(job, outcome, run)
@@ -115,11 +123,13 @@ def settle(
         admission.expires_no_more(work, job)
     if run.becomes.state >= DONE:
         admission.ended(work, job, run.becomes.state)
-    elif outcome.kind is Kind.WAITING:
-        if not relations.wait_for_children(work, job, outcome.after):
-            return Verdict.OK
+    elif why_not:
+        admission.fail(work, job, limits.DEPENDENCY, limits.own_error(why_not), ran=True)
+        return Verdict.OK
+    elif waits:
+        relations.wait_for_children(work, job, outcome)
     else:
-        queue = (run.moved and outcome.queue) or job.queue
+        queue = (outcome.kind in (Kind.MOVED, Kind.RELEASED) and outcome.queue) or job.queue
         if job.flags & (HOOKED | EXPIRES):
             admission.change_queue(work, job, queue)
             admission.enter(work, job, job.due, was_due=outcome.kind in (Kind.RELEASED, Kind.CRASHED))
@@ -143,7 +153,7 @@ class _Run(NamedTuple):
     """More is known of its failure than the group."""
 
     @classmethod
-    def of(cls, work: WorkingSet, job: Job, outcome: Outcome, lag: int, what: str) -> _Run:
+    def of(cls, work: WorkingSet, job: Job, outcome: Outcome, lag: int, what: str, *, stays: bool) -> _Run:
         kind, becomes = outcome.kind, _decide(work.now, job, outcome)
         final = becomes.state >= DONE
         begun = outcome.began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
@@ -154,7 +164,7 @@ class _Run(NamedTuple):
             becomes,
             None if outcome.began is None else outcome.began + lag,
             work.now if outcome.ended is None else outcome.ended + lag,
-            kind is Kind.MOVED and not final,
+            kind is Kind.MOVED and not final and not stays,
             what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, "")),
             worded or (begun and not final),
             worded,

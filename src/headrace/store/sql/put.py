@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -287,7 +287,9 @@ def by_arrival(tx: Transaction, ids: Sequence[str]) -> list[str]:
     return sorted(dict.fromkeys(ids), key=lambda job_id: found.get(job_id, 1 << 62))
 
 
-def revive(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    answers = dependents.revive(tx, ids)
+def revive(
+    tx: Transaction, ids: Sequence[str], to: str | None = None, states: Collection[int] = (FAILED, CANCELLED)
+) -> list[bool]:
+    answers = dependents.revive(tx, ids, to, states)
     dependents.work_off(tx)
     return answers

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.errors import ConfigurationError, DependencyCycle
-from headrace.records import IfFailed, NewJob
+from headrace.records import IfFailed, Kind, NewJob, Outcome
 from headrace.store import limits
 from headrace.store.sql import admission, history, lanes
 from headrace.store.sql.codes import (
@@ -236,25 +236,22 @@ def _change(work: WorkingSet, job: Job, add: Sequence[str], remove: Sequence[str
 # -- children ----------------------------------------------------------------------------------------
 
 
-def wait_for_children(work: WorkingSet, job: Job, ids: Sequence[str]) -> bool:
-    """A job that ran wants to go on when these have ended. False: it can't, and has failed."""
-    why = _why_not_wait(work, job, ids)
-    if why:
-        admission.fail(work, job, limits.DEPENDENCY, limits.own_error(why), ran=True)
-        return False
+def wait_for_children(work: WorkingSet, job: Job, outcome: Outcome) -> None:
+    """A job that ran goes on when others have ended, perhaps in another queue."""
+    moves = outcome.kind is Kind.MOVED
     admission.expires_no_more(work, job)
     parents(work, job)
-    relation = work.relations.put(job.seq, ids, FAIL)
+    relation = work.relations.put(job.seq, outcome.after, FAIL)
     job.flags |= RESUMED | AFTER
     work.write("followers_delete", job.seq)
-    _come_after(work, job, ids, RUN)
-    relation.delay = 0 if work.relations.waits(job.seq) else None
-    admission.change_queue(work, job, job.queue)
-    admission.enter(work, job, work.now)
-    return True
+    _come_after(work, job, outcome.after, RUN)
+    relation.delay = outcome.delay if outcome.at is None and work.relations.waits(job.seq) else None
+    admission.change_queue(work, job, (moves and outcome.queue) or job.queue)
+    admission.enter(work, job, job.due if moves else work.now)
 
 
-def _why_not_wait(work: WorkingSet, job: Job, ids: Sequence[str]) -> str:
+def why_not_wait(work: WorkingSet, job: Job, ids: Sequence[str]) -> str:
+    """Why a job can't wait for these, in words; '' if it can."""
     if sequence := _sequence_of(work, job):
         return sequence
     unfinished = [found.id for found in work.load_ids(ids) if found.state < DONE]

@@ -57,6 +57,7 @@ from headrace.store.sql import (
     why,
 )
 from headrace.store.sql import ticks as ticking
+from headrace.store.sql.codes import STATES
 from headrace.store.sql.take import Names
 from headrace.store.sql.transaction import Redo, Step, Steps, Transaction, in_steps
 
@@ -234,8 +235,14 @@ class SqlStore(ABC):
         limits.check_moment(change.run_at, change.delay)
         return in_steps(lambda tx, some: edit.edit(tx, some, change), ids)
 
-    def take_back(self, ids: Sequence[str]) -> Operation[list[bool]]:
-        return in_steps(edit.take_back, ids)
+    def take_back(self, ids: Sequence[str], to: str | None = None) -> Operation[list[bool]]:
+        return in_steps(lambda tx, some: edit.take_back(tx, some, to), ids)
+
+    def requeue(
+        self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
+    ) -> Operation[list[bool]]:
+        states = [number for number, state in STATES.items() if state in ended]
+        return in_steps(lambda tx, some: put.revive(tx, some, to, states), ids, put.by_arrival)
 
     def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
         by_id = {past.id: past for past in pasts}

@@ -96,10 +96,10 @@ class Recurrence(NamedTuple):
 
 
 WRITES = (
-    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "restore", "data_set", "more_put",
-    "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete", "report",
-    "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put", "culprit_delete",
-    "culprits_delete", "culprit_put", "ended_note", "schedule_put",
+    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "result_forget", "restore",
+    "data_set", "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end",
+    "expiry_delete", "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put",
+    "culprit_delete", "culprits_delete", "culprit_put", "ended_note", "schedule_put",
 )  # fmt: skip
 """What a rule writes beside the rows that are held as objects, in the order in which `save` does it."""
 _TRACES = (

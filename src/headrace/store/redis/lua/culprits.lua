@@ -75,16 +75,22 @@ makers[culprits] = function()
     return other and other.state < DONE
   end
 
-  -- Into line again, as if it were new, with its culprit or `by_hand`. What failed because of it follows.
-  function culprits.bring_back(job, due, by_hand)
+  -- Into line again, as if it were new, with its culprit or `by_hand`, and then perhaps of another queue. What failed because of it
+  -- follows.
+  function culprits.bring_back(job, due, by_hand, to)
     remember_end(job)
     remember(job, now, 'revived', '', '')
     leave_state(job)
+    if to then
+      move(job, { queue = to })
+    end
     job.attempts, job.crashes, job.finished, job.due = 0, 0, 0, due
     if band(job.flags, STORY) ~= 0 then
       local story = story_of(job)
       keep_error(job, story, nil)
       keep_group(job, story, nil)
+      keep_result(job, story, nil)
+      story.large = without(story.large, RESULT_DROPPED)
       story.deferred = 0
       job.flags = without(job.flags, HAS_DEFERRED)
       tell(job, story)

@@ -402,7 +402,7 @@ makers[relations] = function()
   end
 
   -- A job that runs waits for jobs that it made, H id each. The answer is why it cannot, or nil.
-  function relations.wait_for(job, children)
+  function relations.wait_for(job, children, delay)
     local lane, more = lanes.of(job), more_of(job)
     local _, number = checks.places(children)
     if lane and lane.kept.sequence then
@@ -417,7 +417,7 @@ makers[relations] = function()
     relations.keep_parents(job, more, children, number)
     links.look_at_all(job, 'r', before)
     links.look_at_all(job, 'c', children)
-    more.delay = relations.waits(job) and 0 or nil
+    more.delay = relations.waits(job) and delay or nil
     return nil
   end
 

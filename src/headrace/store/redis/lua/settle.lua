@@ -132,8 +132,8 @@ local function final_state(job, outcome, is_cancelled)
     return FAILED, 'broken'
   elseif kind == K_CRASHED and job.crashes >= job.max_crashes then
     return FAILED, 'crashed'
-  elseif kind == K_WAITING then
-    local reason = relations.wait_for(job, outcome.after or '')
+  elseif kind == K_WAITING or kind == K_MOVED and outcome.after then
+    local reason = relations.wait_for(job, outcome.after or '', kind == K_WAITING and 0 or not outcome.at and outcome.delay or nil)
     if reason then
       return FAILED, 'dependency', reason
     end
@@ -150,9 +150,11 @@ local function go_on_waiting(session, job, outcome, what, ended)
   if band(job.flags, MORE) ~= 0 and (outcome.charge == C_ATTEMPT or kind ~= K_AGAIN and kind ~= K_RELEASED) then
     expiring.drop(job) -- it has started
   end
-  if kind == K_MOVED then
+  if kind == K_MOVED or kind == K_RELEASED and outcome.queue then
     change_queue(job, outcome.queue)
     move(job, outcome)
+  end
+  if kind == K_MOVED then
     job.attempts, job.crashes = 0, 0
   end
   happened(job, what, outcome.note, session.name)
@@ -210,7 +212,7 @@ function end_run(session, job, outcome)
   end
   local what = outcome.what or outcome.charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
   -- Of a failure more may be known than its group. A run that wrote lines has begun, whatever its worker says.
-  local worded = state == FAILED and outcome.note and not (kind == K_WAITING)
+  local worded = state == FAILED and outcome.note and not reason
   if worded or not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
     remember(job, job.started, 'started', '', session.name)
     remember(job, math.max(ended, 1), worded and 'failed' or what, outcome.note or '', session.name)
@@ -223,13 +225,13 @@ function end_run(session, job, outcome)
   if state == CANCELLED then
     happened(job, 'cancelled', '', session.name)
   else
-    happened(job, 'failed', group, kind == K_WAITING and '' or session.name) -- no worker ran it into what it waits for
+    happened(job, 'failed', group, reason and '' or session.name) -- no worker ran it into what it waits for
   end
 end
 
 -- How a job ended goes into its history before it is overwritten, unless it is there already.
 function remember_end(job)
-  local ended = job.state == FAILED and 'failed' or 'cancelled'
+  local ended = job.state == FAILED and 'failed' or job.state == DONE and 'done' or 'cancelled'
   if last_line(job) == ended then
     return
   end

@@ -20,6 +20,10 @@ DELETE FROM setting WHERE name = ?1
 -- Remove a tag from a job.
 DELETE FROM tag WHERE job = ?1 AND tag = ?2
 
+-- name: result_forget
+-- A job that was done runs again.
+UPDATE job SET result = NULL WHERE seq = ?1
+
 -- name: track
 -- Track a job.
 INSERT INTO tracked (job) VALUES (?1) ON CONFLICT DO NOTHING
