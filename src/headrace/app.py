@@ -183,8 +183,7 @@ class Headrace(StoreHolder, Hooks):
         """The same, from async code. The handles know their jobs' state: looking at it needs no further request."""
         return await enqueueing.aenqueue_many(self, calls, connection)
 
-    def _enqueue(self, call: Call[R], connection: object | None) -> Job[R]:
-        return enqueueing.enqueue(self, call, connection)
+    _enqueue = enqueueing.enqueue
 
     def transaction(self, connection: object) -> AbstractContextManager[None]:
         """Have every enqueue inside, in this thread or asyncio task, go through a connection of yours.

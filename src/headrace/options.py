@@ -283,6 +283,8 @@ class CallOptions(JobOptions, total=False):
     ]
     """The job's id: letters, digits and any of ._:/@+=~- after the first, up to 200. If there is a job with this id
     already, that one is returned, with `created_now=False`."""
+    test: Annotated[bool, Option(check_flag, "Test traffic: only for workers with --test.", False)]
+    """Test traffic: it lines up apart, is run by workers that ask for it, and what it enqueues is test traffic too."""
     require_worker: Annotated[bool, Option(check_flag, "Only if a live worker can run it.", False, Facet.ROLL_CALL)]
     """Raise `NoWorkers` unless a live worker listens to the queue and knows the task."""
 

@@ -31,6 +31,7 @@ GRACE = 30_000
 @click.option(
     "--queues", "-q", type=NAMES, help="Listen to these, and empty them in this order.  [default: all, in turn]"
 )
+@click.option("--test", is_flag=True, help="Run the test traffic of these queues, and nothing else.")
 @click.option("--round-robin", is_flag=True, help="Take one job from each queue in turn.")
 @click.option("--processes", "-p", type=click.IntRange(1, 1024), default=1, show_default=True, help="Worker processes.")
 @click.option(
@@ -99,13 +100,15 @@ def _load(app_path: str, reload: bool) -> Headrace:
 
 
 def _settings(app: Headrace, app_path: str, logging: LogChoice, grace: int, given: dict[str, Any]) -> Settings:
+    from headrace.traffic import as_test
     from headrace.worker.embedded import default_queues, default_slots
     from headrace.worker.supervisor import Settings
 
+    queues = given["queues"] or default_queues(app)
     return Settings(
         app_path=app_path,
         store=app.url,
-        queues=given["queues"] or default_queues(app),
+        queues=tuple(map(as_test, queues)) if given["test"] else queues,
         slots=given["slots"] or default_slots(app),
         round_robin=given["round_robin"] or given["queues"] is None,
         processes=given["processes"],

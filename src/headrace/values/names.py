@@ -43,6 +43,10 @@ def check_queue(name: object) -> str:
     headrace.errors.ConfigurationError: The queue 'www-*' has one of *?[ in it, which stands for many: name one queue.
     """
     checked = check_name("queue", name)
+    if checked.startswith("~"):
+        raise ConfigurationError(
+            f"The queue {checked!r} begins with ~, which marks test traffic: leave it out, and say test=True."
+        )
     if is_glob(checked):
         raise ConfigurationError(f"The queue {checked!r} has one of *?[ in it, which stands for many: name one queue.")
     return checked

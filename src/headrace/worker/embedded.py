@@ -12,6 +12,7 @@ from headrace.errors import ConfigurationError, SessionGone, StoreError, StoreUn
 from headrace.loading import path_of, refuse_while_loading
 from headrace.store.contract import Guard
 from headrace.store.settings import session_timeout as session_timeout_of
+from headrace.traffic import as_test
 from headrace.values.clock import SystemClock
 from headrace.values.durations import Duration, milliseconds
 from headrace.values.names import check_count, check_flag, check_name
@@ -48,6 +49,7 @@ class Worker:
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
     `session_timeout`: how long after its last sign of life others may take over its jobs; unless given, as the store's
     settings say (`session-timeout`).
+    `test`: it runs the test traffic of its queues (`using(test=True)`), and nothing else.
     `monitor`: whether it looks after jobs of workers that have died; if nobody does, those stay where they are.
 
     >>> from headrace import Headrace
@@ -70,11 +72,13 @@ class Worker:
         session_timeout: Duration | None = None,
         monitor: bool = True,
         max_jobs: int | None = None,
+        test: bool = False,
     ) -> None:
         if isinstance(queues, str):
             raise ConfigurationError(f"queues is a list of names: queues=[{queues!r}].")
         self.app = app
-        self.queues = tuple(check_name("queue", queue) for queue in queues or default_queues(app))
+        named = [check_name("queue", queue) for queue in queues or default_queues(app)]
+        self.queues = tuple(map(as_test, named) if check_flag("test", test) else named)
         self.slots = check_count("slots", default_slots(app) if slots is None else slots, 1)
         self.round_robin = queues is None if round_robin is None else check_flag("round_robin", round_robin)
         self.timeout = None if session_timeout is None else milliseconds(session_timeout, "session_timeout")

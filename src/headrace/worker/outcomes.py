@@ -13,6 +13,7 @@ from headrace.records import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
 from headrace.task import Task
+from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
 from headrace.values.durations import milliseconds, moment
 
@@ -233,7 +234,7 @@ def _move(run: Run, task: Task[Any, Any], signal: MoveTo) -> Outcome:
     outcome = outcome_of(
         run,
         Kind.MOVED,
-        queue=signal.queue,
+        queue=as_test(signal.queue) if is_test(run.lease.queue) else signal.queue,
         delay=0 if signal.delay is None else milliseconds(signal.delay, "delay"),
         note=f"to {signal.queue}",
         after=signal.after,

@@ -17,6 +17,7 @@ from headrace.options import decode_overrides
 from headrace.records import Charge, Kind, Lease, Outcome, Ref, Token
 from headrace.store.facets import transactional
 from headrace.task import Task
+from headrace.traffic import MARK, in_test_run
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
@@ -219,6 +220,7 @@ def _steps(
     """Yields the call of the task's function, is sent what it returned or thrown what it raised, and ends."""
     run.began = run.beat or steady()
     variable = set_current(run)
+    test = in_test_run.set(True) if run.lease.queue.startswith(MARK) else None
     try:
         try:
             args, kwargs = task.arguments.decode(run.lease.body)
@@ -245,6 +247,8 @@ def _steps(
         outcome = _completed(run, error) if run.is_completed() else conclude(run, error)
     finally:
         reset_current(variable)
+        if test is not None:
+            in_test_run.reset(test)
     outcome.began = run.began
     outcome.ended = steady()
     if outcome.kind is _DONE and logs.jobs_log.isEnabledFor(logs.job_level):

@@ -161,7 +161,8 @@ makers[patterns] = function()
         parts.is_prefix = pattern == parts.prefix .. '*'
       end
     end
-    if not parts or name:sub(1, #parts.prefix) ~= parts.prefix then
+    -- (A queue of test traffic, whose name begins with ~, is meant by patterns that begin so.)
+    if not parts or name:sub(1, #parts.prefix) ~= parts.prefix or parts.prefix == '' and name:byte(1) == 126 then
       return false
     elseif parts.is_prefix then
       return true
