@@ -85,8 +85,8 @@ def page(outcome: dict[str, Any]) -> str:
 # How fast
 
 Written by `make bench-peers`; do not edit. Run it on your machine: it installs every peer into an environment of its
-own, starts one private redis-server (and a PostgreSQL for pgqueuer), and measures all of them in turn; only the crash
-test runs headrace alone and then all others at once.
+own, starts one private redis-server (and a PostgreSQL for pgqueuer, procrastinate and graphile-worker), and measures
+all of them in turn; only the crash test runs headrace alone and then all others at once.
 
 * **Run:** headrace {__version__}, `{outcome["command"]}`, {outcome["date"]},
   {outcome["seconds"] / 60:.1f} minutes without installing.

@@ -16,4 +16,6 @@ Each has the tasks `noop`, `stamp` and `slow` (see `bench.peers.witness`), and:
 Hooks may be coroutines. `$BENCH_URL` is where jobs go: an empty database that nobody else uses.
 """
 
-NAMES = ("celery", "rq", "dramatiq", "huey", "arq", "taskiq", "saq", "bullmq", "pgqueuer")
+NAMES = (
+    "celery", "rq", "dramatiq", "huey", "arq", "taskiq", "saq", "bullmq", "pgqueuer", "procrastinate", "graphile",
+)  # fmt: skip
