@@ -235,7 +235,7 @@ def test_a_plain_exchange_reads_once_more_for_all_that_is_not_plain(store: Sqlit
     store._db.read(lambda connection: trace(connection, None))
     names = {text: name for name, text in SQL.items()}
     ran = [names[text] for text in begun if text in names]
-    assert ran == ["session_get", "done_together", "special", "next_due", "line", "take", "session_answer"]
+    assert ran == ["session_get", "done_together", "special", "line", "take", "session_answer"]
 
 
 def test_no_step_releases_more_than_some_of_many_dependents(store: SqliteStore) -> None:

@@ -239,6 +239,7 @@ class PostgresTransaction(Transaction):
     waited: bool
     """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
 
+    plain_apart = True
     clock_restarts = False
     arrived: bool
     """Jobs that callers have put in transactions of theirs wait for the rules."""

@@ -160,6 +160,7 @@ def _schedule(work: WorkingSet, lane: Record, job: Job, due: int) -> None:
     job.state, job.due = SCHEDULED, due
     work.lanes.put_at(lane, job.seq, IS_SCHEDULED, 0, due)
     work.tx.news(lane.queue, EVERYONE)
+    work.tx.put_off = True
 
 
 def _admit(work: WorkingSet, lane: Record) -> None:

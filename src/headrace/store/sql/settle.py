@@ -61,7 +61,7 @@ def nothing_to_take(tx: Transaction, request: Request) -> ExchangeReply | None:
     if tx.rows("holds_any", (session.seq,)) or is_silent(tx, session):
         return None
     special = tx.row(taking.Special, "special")
-    next_due = _next_due(tx)
+    next_due = special.next_due
     if special.ended or (next_due is not None and next_due <= tx.now):
         return None
     if any(tx.value("ready_count", (queue, 1)) for queue in request.names.with_work(tx, 1)):
@@ -100,7 +100,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
         special = tx.row(taking.Special, "special")
     if special.control and outcomes:
         queues.room_made(tx)
-    next_due = _next_due(tx)
+    next_due = special.next_due
     leases = []
     if take is not None and names is not None:
         if next_due is not None and next_due <= tx.now:
@@ -114,7 +114,7 @@ def exchange(tx: Transaction, request: Request, *, one_by_one: bool = False) -> 
             work = WorkingSet(tx)
             for job in work.load(lease.ref for lease in leases):
                 work.happened(job, "started", worker=session.name)
-    if special.lane or tx.come_again:  # whom a rate puts off is scheduled as late as by the take
+    if tx.put_off or tx.come_again:  # whom a rate puts off is scheduled as late as by the take
         next_due = _next_due(tx, tx.come_again)
     tx.execute("session_answer", (session.seq, *seen, number, bytes(verdicts)))
     return ExchangeReply(verdicts, leases, tx.now, next_due, special.next_tick)
@@ -138,8 +138,12 @@ class _Unclear(Exception):
 def _settle_all(
     tx: Transaction, session: Session, outcomes: Sequence[Outcome], lag: int, one_by_one: bool
 ) -> list[Verdict]:
-    """Nearly always everything is done and nothing is stale: that takes few statements."""
-    together = _Together(set(), [], 0) if one_by_one else _settle_together(tx, session, outcomes, lag)
+    """Nearly always everything is done and nothing is stale: that takes few statements.
+
+    Where the plain ones have statements of their own, what comes here is more: it is loaded at once.
+    """
+    apart = one_by_one or tx.plain_apart
+    together = _Together(set(), [], 0) if apart else _settle_together(tx, session, outcomes, lag)
     done = together.done
     if len(done) == len(outcomes) and not tx.listened:
         tx.ended += [outcome.id for outcome in outcomes]

@@ -104,13 +104,14 @@ def has_work(tx: Transaction, names: Names) -> bool:
 
 
 class Special(NamedTuple):
-    """Whether there is anything beyond plain jobs; when the first of those that wait expires, and the next tick."""
+    """Whether there is anything beyond plain jobs; when the first that waits expires, and the next is due or ticks."""
 
     ended: bool
     lane: bool
     control: bool
     next_expiry: int | None
     next_tick: int | None
+    next_due: int | None
 
     def is_late(self, tx: Transaction) -> bool:
         """Whether some that wait have expired."""
@@ -127,8 +128,8 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
     several = take.round_robin and len(names.given) + len(names.patterns) > 1
     if several or any_lane or any_control or late:
         take = msgspec.structs.replace(take, queues=tuple(found))
-        if (any_lane or any_control or late) and (handing := Handing(tx, values, take, any_lane, late)).needed:
-            return leases(tx, _in_time(tx, handing.everything(), special))
+        if (any_lane or any_control or late) and (handing := Handing(tx, values, take, special)).needed:
+            return leases(tx, _in_time(tx, handing.everything(), special), handing.start_within())
         found = take.queues
     if several and len(take.queues) > 1:
         return _as_taken(leases(tx, _in_time(tx, _one_from_each(tx, values, take), special)), take)
@@ -211,9 +212,9 @@ _REF, _FLAGS = 2, -1
 """Where these are among the columns of the statement `line`."""
 
 
-def leases(tx: Transaction, rows: list[Any]) -> list[Lease]:
-    """From the columns of the statement `line`, in their order."""
-    beside = _Beside(tx, [(row[_REF], row[_FLAGS]) for row in rows if row[_FLAGS] & _BESIDE])
+def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
+    """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
+    beside = _Beside(tx, [(row[_REF], row[_FLAGS]) for row in rows if row[_FLAGS] & _BESIDE], within)
     bodies, extras = beside.bodies, beside.extras
     return [
         Lease(
@@ -235,7 +236,9 @@ _BESIDE = _WITH_EXTRAS | LARGE_BODY
 class _Beside:
     """What leases need from other tables than `job`, by their refs: of some leases, by ref and flags."""
 
-    def __init__(self, tx: Transaction, leases: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, tx: Transaction, leases: Sequence[tuple[int, int]], within: dict[int, int | None] | None
+    ) -> None:
         def of(flag: int, statement: str, *values: int) -> list[Any]:
             refs = [ref for ref, flags in leases if flags & flag]
             return tx.rows(statement, (tx.array(refs), *values)) if refs else []
@@ -243,7 +246,8 @@ class _Beside:
         self.bodies = {job: bytes(body) for job, body in of(LARGE_BODY, "blobs", BODY)}
         parents = {job: decode(ids) for job, ids, _, _ in of(AFTER, "relations_some")}
         ticks = {job: tick for job, _, tick, _ in of(RECURRING, "recurrences")}
-        within = {job: start_within for job, *_, start_within in of(LANED, "laned_some")}
+        if within is None:
+            within = {job: start_within for job, *_, start_within in of(LANED, "laned_some")}
         self.extras = {
             ref: Extras(
                 after=parents.get(ref, ()),
@@ -269,10 +273,10 @@ def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list
 class Handing:
     """A take under way: the lines of its queues, and what it has handed out so far."""
 
-    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, any_lane: bool, late: bool) -> None:
-        self._tx, self._values, self._take, self._late = tx, values, take, late
-        self._controls = {said.queue: said for said in queues.controls(tx)}
-        found = tx.rows("queues_with_lanes", (tx.texts(take.queues),)) if any_lane and take.queues else ()
+    def __init__(self, tx: Transaction, values: tuple[int, ...], take: Take, special: Special) -> None:
+        self._tx, self._values, self._take, self._late = tx, values, take, special.is_late(tx)
+        self._controls = {said.queue: said for said in queues.controls(tx)} if special.control else {}
+        found = tx.rows("queues_with_lanes", (tx.texts(take.queues),)) if special.lane and take.queues else ()
         self._laned = {queue for (queue,) in found}
         self._free: dict[str, int] = {}
         self._lines: dict[str, list[_Place]] = {}
@@ -303,6 +307,11 @@ class Handing:
                     while len(self._handed_out) < enough and self._hand_out(queue, spare):
                         pass
         return self._finish()
+
+    def start_within(self) -> dict[int, int | None]:
+        """Of the jobs of lanes that are handed out: how soon each starts, or is given back."""
+        laned = [job.seq for job in self._work.load(self._handed_out) if job.flags & LANED]
+        return {seq: self._work.lanes.laned(seq).start_within for seq in laned}
 
     def _line(self, queue: str) -> list[_Place]:
         """The head of a queue's line; and of the lanes in it as many as may follow, as they share the slots.

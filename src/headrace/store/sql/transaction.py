@@ -57,6 +57,7 @@ class Transaction(ABC):
         "happenings",
         "listened",
         "now",
+        "put_off",
         "queues",
         "steady",
         "stop",
@@ -65,6 +66,8 @@ class Transaction(ABC):
 
     now: int
     steady: int
+    plain_apart = False
+    """Whether exchanges of plain jobs have statements of their own, and rules see the others alone."""
     clock_restarts = True
     """Whether the steady clock begins anew with the machine, so that a time ahead of it is from before that."""
 
@@ -78,6 +81,8 @@ class Transaction(ABC):
         """A bound was reached: the worker should ask again at once."""
         self.stop = False
         """A running job is to stop: all workers should look."""
+        self.put_off = False
+        """A lane has put off a job: when the next one falls due may have changed."""
         self.taken: dict[int, int] = {}
         """How many jobs of which lane this take has handed out."""
         self._settings: dict[str, int] = {}

@@ -1,12 +1,13 @@
 -- Handing out the heads of lines.
 
 -- name: special
--- Is there anything beyond plain jobs that an exchange has to look at? When is the first waiting job to have started, and when does
--- the next schedule tick?
+-- Is there anything beyond plain jobs that an exchange has to look at? When is the first waiting job to have started, when does the
+-- next schedule tick, and when does the next scheduled job fall due?
 SELECT
     EXISTS (SELECT 1 FROM ended), EXISTS (SELECT 1 FROM lane), EXISTS (SELECT 1 FROM control),
     (SELECT at FROM expiry WHERE at IS NOT NULL ORDER BY at LIMIT 1),
-    (SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1)
+    (SELECT next FROM schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1),
+    (SELECT due FROM job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1)
 
 -- name: line
 -- The head of a queue's line, as it will be once `take` has handed it out.
