@@ -39,15 +39,17 @@ def counted(store: SqliteStore) -> Iterator[Counted]:
 
         store._db.read(set_)
 
-    change_many = SqliteTransaction.change_many
+    def once(method: Callable[..., Any]) -> Callable[..., Any]:
+        def counted_once(tx: SqliteTransaction, name: str, rows: Sequence[tuple[Any, ...]], *more: str) -> Any:
+            before = len(seen.statements)
+            answer = method(tx, name, rows, *more)
+            seen.statements[before:] = [name]
+            return answer
 
-    def change_many_once(tx: SqliteTransaction, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        before = len(seen.statements)
-        changed = change_many(tx, name, rows)
-        del seen.statements[before + 1 :]
-        return changed
+        return counted_once
 
     trace(note)
-    with patch.object(SqliteTransaction, "change_many", change_many_once):
+    many = {name: once(getattr(SqliteTransaction, name)) for name in ("change_many", "insert")}
+    with patch.multiple(SqliteTransaction, **many):
         yield seen
     trace(None)

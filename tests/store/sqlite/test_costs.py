@@ -83,6 +83,7 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
 @pytest.mark.parametrize(
     ("name", "index"),
     [
+        ("line", "INDEX job_ready (queue=?)"),
         ("take", "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"),
         ("promote", "COVERING INDEX job_scheduled (due<?)"),
         ("promote_queue", "INDEX job_scheduled_queue (queue=? AND <expr>=? AND due<?)"),

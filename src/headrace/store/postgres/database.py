@@ -293,6 +293,14 @@ class PostgresTransaction(Transaction):
             cursor.executemany(self._texts[name], rows)
             return cursor.rowcount
 
+    def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(f"{self._texts[name]} RETURNING {columns}", rows, returning=True)
+            found = cursor.fetchall()
+            while cursor.nextset():
+                found += cursor.fetchall()
+            return found
+
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         given = list(values)
         number = 0

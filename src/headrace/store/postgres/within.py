@@ -27,6 +27,7 @@ from headrace.store.postgres.troubles import Meaning, meaning, on_one_line
 from headrace.store.sql import lanes
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Transaction, is_plain
+from headrace.store.sql.working_set import WorkingSet
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
 
     def before(tx: Transaction) -> None:
         puts.roll_call(tx, jobs)
-        lanes.check(tx, jobs)
+        lanes.check(WorkingSet(tx), jobs)
 
     def answer(clashes: dict[str, str]) -> list[Put]:
         return [Put(clashes.get(job.id, job.id), job.id not in clashes) for job in jobs]
@@ -130,7 +131,9 @@ def admit(tx: Transaction) -> None:
     found = tx.rows("arrivals", (ARRIVALS_AT_ONCE,))
     for at, together in groupby(found, itemgetter(1)):
         # Their transactions are committed: they are there, whichever jobs have their keys.
-        puts.bring_in(tx, puts.with_free_keys(tx, [_readable(job_id, job) for _, _, job_id, job in together]), at)
+        work = WorkingSet(tx)
+        jobs = [_readable(job_id, job) for _, _, job_id, job in together]
+        puts.bring_in(work, puts.with_free_keys(work, jobs), at)
     tx.execute("arrivals_delete", (tx.array([seq for seq, *_ in found]),))
 
 

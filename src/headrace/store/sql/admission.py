@@ -22,7 +22,7 @@ from headrace.store.sql.codes import (
     SCHEDULED,
 )
 from headrace.store.sql.transaction import EVERYONE, Transaction
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 
 def enter(work: WorkingSet, job: Job, due: int, *, was_due: bool = False) -> None:
@@ -133,7 +133,7 @@ def promote(tx: Transaction, own: Sequence[str], any_lane: bool) -> None:
 
 def _fall_due(tx: Transaction, seqs: Sequence[int]) -> None:
     if seqs:
-        with working(tx) as work:
+        with WorkingSet(tx) as work:
             jobs = work.load(seqs)
             work.lanes.load(jobs)
             for job in jobs:

@@ -19,6 +19,7 @@ from headrace.store.contract import Operation
 from headrace.store.sql import lanes, relations
 from headrace.store.sql import put as puts
 from headrace.store.sql.transaction import Step, Steps, Transaction, is_plain, run_out
+from headrace.store.sql.working_set import WorkingSet
 
 AT_ONCE = 1_000
 """What one transaction puts, in plain jobs: about 10 ms."""
@@ -80,8 +81,10 @@ def put(jobs: Sequence[NewJob]) -> Operation[list[Put]]:
     """Insert a batch, all of it or nothing."""
     if len(jobs) <= AT_ONCE and all(map(is_plain, jobs)):
         return Step(lambda tx: puts.put_plain(tx, jobs, tx.now))
+    if len(jobs) == 1 and len(jobs[0].after) <= PARENTS_AT_ONCE:
+        return Step(lambda tx: puts.put(tx, jobs))
     parts = _parts(jobs)
-    if len(parts) == 1 and (len(jobs) != 1 or len(jobs[0].after) <= PARENTS_AT_ONCE):
+    if len(parts) == 1 < len(jobs):
         return Step(lambda tx: puts.put(tx, jobs))
     limits.check_batch(jobs)
     return Steps(lambda: _in_parts(jobs, parts))
@@ -142,7 +145,7 @@ def _groups(parts: Sequence[list[NewJob]]) -> Iterator[tuple[list[NewJob], dict[
 
 
 def _stage(tx: Transaction, batch: int, jobs: Sequence[NewJob], parts: dict[int, bytes]) -> None:
-    lanes.check(tx, jobs)
+    lanes.check(WorkingSet(tx), jobs)
     tx.execute("batch_staged", (batch, tx.steady))
     tx.change_many("part_put", [(batch, number, part) for number, part in parts.items()])
 
@@ -164,7 +167,7 @@ def admit(tx: Transaction, batch: int) -> Admitted | None:
     if part.linked:
         relations.link(tx, last, part.linked, linked)
     else:
-        answers = puts.bring_in(tx, jobs, part.put, PARENTS_AT_ONCE)
+        answers = puts.bring_in(WorkingSet(tx), jobs, part.put, PARENTS_AT_ONCE)
     if len(last.after) > linked and relations.is_arriving(tx, last.id):
         tx.execute("part_linked", (part.seq, linked))
     else:

@@ -27,7 +27,7 @@ from headrace.store.sql.codes import (
     UNIQUE,
 )
 from headrace.store.sql.transaction import Transaction, once
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 
 class _Note(NamedTuple):
@@ -71,7 +71,7 @@ def _work_off_some(tx: Transaction, notes: Sequence[_Note], left: int) -> int:
     by_seq = {note.seq: note for note in notes}
     seen: dict[int, int] = {}
     behind = None
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         children = {job.seq: job for job in work.load(edge.child for edge in edges)}
         waiting = _Waiting(work, edges)
         _load_dependents(work, by_seq, edges, children, left)
@@ -158,7 +158,7 @@ def _forgive(work: WorkingSet, child: Job, parent: int) -> int:
 def revive(tx: Transaction, ids: Sequence[str], to: str | None, states: Collection[int]) -> list[bool]:
     """In the order of arrival: one that comes after another of them waits for it. `to`: into this queue."""
     revived = set()
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         found = sorted(work.load_ids(ids), key=lambda job: job.seq)
         ended = [job for job in found if job.state in states]
         load_to_bring_back(work, ended, None)

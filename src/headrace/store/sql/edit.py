@@ -11,11 +11,11 @@ from headrace.store.sql import admission, dependents, history, lanes, queues, re
 from headrace.store.sql.codes import AFTER, DONE, LANED, RUNNING, TAGGED, TRACKED
 from headrace.store.sql.outcomes import Holder, load, set_body, settle
 from headrace.store.sql.transaction import Transaction
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 
 def edit(tx: Transaction, ids: Sequence[str], change: Edit) -> list[bool]:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         jobs = [job for job in work.load_ids(ids) if _waits(job)]
         work.load_around(jobs)
         work.relations.load(job.seq for job in jobs if job.flags & AFTER)
@@ -72,7 +72,7 @@ def _new_due(work: WorkingSet, job: Job, change: Edit) -> int:
 
 def take_back(tx: Transaction, ids: Sequence[str], to: str | None) -> list[bool]:
     answers = []
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         outcomes = {
             job.id: Outcome(ref=job.seq, token=job.token, id=job.id, kind=Kind.RELEASED, queue=to)
             for job in work.load_ids(ids)
@@ -94,7 +94,7 @@ def take_back(tx: Transaction, ids: Sequence[str], to: str | None) -> list[bool]
 
 def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequence[str]) -> list[bool]:
     """Change the words on jobs; one that is both removed and added stays."""
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         jobs = work.load_ids(ids)
         for statement, words in (("tag_remove", remove), ("tag_add", add)):
             if words and jobs:
@@ -106,7 +106,7 @@ def tag(tx: Transaction, ids: Sequence[str], add: Sequence[str], remove: Sequenc
 
 
 def track(tx: Transaction, ids: Sequence[str], on: bool) -> list[bool]:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         jobs = work.load_ids(ids)
         for job in jobs:
             job.flags = (job.flags & ~TRACKED) | (TRACKED if on else 0)

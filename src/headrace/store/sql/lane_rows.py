@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.records import Lane
 from headrace.store.sql.codes import ELSEWHERE, IN_LINE, RUNS
+from headrace.store.sql.transaction import Outdated
 
 if TYPE_CHECKING:
     from headrace.store.sql.working_set import Job, WorkingSet
@@ -52,6 +53,10 @@ class Record:
             self.seq, self.limit, self.rate, self.per, self.sequence, self.unfinished, self.running, self.front,
             self.front_due, self.turn, self.starts, self.forget_at,
         )  # fmt: skip
+
+
+_CHANGING = 12
+"""So many columns of a lane may change: those before its queue."""
 
 
 @dataclass(slots=True)
@@ -167,25 +172,29 @@ class LaneRows:
             self._lanes.update(dict.fromkeys(missing))
             for columns in self._tx.rows("lanes_some", (self._tx.pairs(missing),)):
                 lane = Record(*columns)
-                lane.was = lane.columns()
+                lane.was = columns[:_CHANGING]
                 self._lanes[lane.queue, lane.key] = lane
 
     def make_all(self, wanted: Mapping[tuple[str, str], Lane]) -> None:
         """Load lanes, and make those that are not there as they are meant here."""
         self.find_all(wanted)
-        absent = [place for place in wanted if self._lanes[place] is None]
-        if absent:
-            meant = [(queue, wanted[queue, key]) for queue, key in absent]
-            made = self._tx.change_many(
-                "lane_new", [(queue, lane.key, lane.limit, lane.rate, lane.per, lane.sequence) for queue, lane in meant]
-            )
-            for place in absent:
-                del self._lanes[place]
-            self.find_all(absent)
-            if made == len(absent):  # (else another transaction has made one meanwhile)
-                for lane in (self._lanes[place] for place in absent):
-                    if lane is not None:
-                        self._line(lane.seq).whole = lane.forgotten = True  # until a job comes into it
+        absent = [
+            (queue, lane.key, lane.limit, lane.rate, lane.per, int(lane.sequence))
+            for (queue, _), lane in wanted.items()
+            if self._lanes[queue, lane.key] is None
+        ]
+        if not absent:
+            return
+        made = self._tx.insert("lane_new", absent, "seq, queue, key")
+        if len(made) < len(absent):  # another transaction has made one meanwhile
+            raise Outdated
+        for seq, queue, key in made:
+            meant = wanted[queue, key]
+            limits = meant.limit, meant.rate, meant.per, int(meant.sequence)
+            lane = Record(seq, *limits, 0, 0, None, None, None, 0, None, queue, key)
+            lane.was = lane.columns()
+            self._line(seq).whole = lane.forgotten = True  # until a job comes into it
+            self._lanes[queue, key] = lane
 
     def _load_heads(self, lanes: Sequence[Record], most: int) -> None:
         """The first of some lanes' own lines, so many of each."""
@@ -217,7 +226,8 @@ class LaneRows:
     # -- lanes --
 
     def find(self, queue: str, key: str) -> Record | None:
-        self.find_all([(queue, key)])
+        if (queue, key) not in self._lanes:
+            self.find_all([(queue, key)])
         found = self._lanes[queue, key]
         return None if found is None or found.forgotten else found
 
@@ -319,27 +329,24 @@ class LaneRows:
     # -- writing --
 
     def save(self) -> None:
-        tx = self._tx
-        new = [laned.columns() for laned in self._laned.values() if laned.was is None]
-        moved = [
-            (laned.job, laned.place, laned.lane, laned.rank, laned.due, laned.start_within)
-            for laned in self._laned.values()
-            if laned.was is not None and laned.columns() != laned.was
-        ]
-        lanes = [lane for lane in self._lanes.values() if lane is not None]
-        changed = [columns for lane in lanes if not lane.forgotten and (columns := lane.columns()) != lane.was]
-        dropped = [place for place in self._dropped.items() if place[1] > 0]
-        for statement, rows in (
-            ("laned_put", new),
-            ("laned_set", moved),
-            ("lane_set", changed),
-            ("lane_start_drop", dropped),
-            ("lane_start_put", self._new_starts),
-        ):
-            if rows:
-                tx.change_many(statement, rows)
-        if forgotten := [lane.seq for lane in lanes if lane.forgotten]:
-            forget(tx, forgotten)
+        write = self._work.write
+        for laned in self._laned.values():
+            if laned.was is None:
+                write("laned_put", *laned.columns())
+            elif laned.columns() != laned.was:
+                write("laned_set", laned.job, laned.place, laned.lane, laned.rank, laned.due, laned.start_within)
+        for lane in self._lanes.values():
+            if lane is not None and not lane.forgotten and (columns := lane.columns()) != lane.was:
+                write("lane_set", *columns)
+        for lane_seq, upto in self._dropped.items():
+            if upto > 0:
+                write("lane_start_drop", lane_seq, upto)
+        for start in self._new_starts:
+            write("lane_start_put", *start)
+
+    def forget(self) -> None:
+        if forgotten := [lane.seq for lane in self._lanes.values() if lane is not None and lane.forgotten]:
+            forget(self._tx, forgotten)
 
 
 def forget(tx: Any, lanes: Sequence[int]) -> None:

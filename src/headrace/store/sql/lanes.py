@@ -25,13 +25,15 @@ FORGOTTEN_AT_ONCE = 500
 # -- coming and going --------------------------------------------------------------------------------
 
 
-def check(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+def check(work: WorkingSet, jobs: Sequence[NewJob]) -> None:
     """A lane with unfinished jobs does not become a sequence, nor cease to be one."""
-    work = WorkingSet(tx)
     wanted = [(job, job.lane) for job in jobs if job.lane is not None]
-    work.lanes.find_all((job.queue, lane.key) for job, lane in wanted)
+    if not wanted:
+        return
+    work.lanes.find_all([(job.queue, lane.key) for job, lane in wanted])
     clashing = [(job, lane) for job, lane in wanted if clashes(work, job.queue, lane)]
-    work.load_ids(job.id for job, _ in clashing)
+    if clashing:
+        work.load_ids([job.id for job, _ in clashing])
     for job, lane in clashing:
         if work.find(job.id) is None:
             raise limits.not_both(job.queue, lane)

@@ -33,7 +33,7 @@ from headrace.store.sql.codes import (
 )
 from headrace.store.sql.sessions import Lease
 from headrace.store.sql.transaction import EVERYONE, INLINE, Session, Transaction, done_values, run_values
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 
 class Holder(NamedTuple):
@@ -275,7 +275,7 @@ def take_away(tx: Transaction, session: Session, leases: Sequence[tuple[Lease, b
         else Outcome(ref=lease.ref, token=lease.token, id=lease.id, kind=Kind.RELEASED)
         for lease, crashed in leases
     ]
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         load(work, outcomes)
         for outcome in outcomes:
             if lost:

@@ -28,8 +28,8 @@ from headrace.store.sql.codes import (
     UNIQUE,
 )
 from headrace.store.sql.sessions import live_listeners
-from headrace.store.sql.transaction import EVERYONE, INLINE, Outdated, Transaction, is_plain, plain_row
-from headrace.store.sql.working_set import Job, Recurrence, WorkingSet, working
+from headrace.store.sql.transaction import EVERYONE, INLINE, Transaction, is_plain, plain_row
+from headrace.store.sql.working_set import Job, Recurrence, WorkingSet
 
 
 class _More(msgspec.Struct):
@@ -61,35 +61,44 @@ def _row(job: NewJob, now: int) -> tuple[object, ...]:
 def put(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
     limits.check_batch(jobs)
     roll_call(tx, jobs)
-    lanes.check(tx, jobs)
-    return bring_in(tx, jobs, tx.now)
+    work = WorkingSet(tx)
+    lanes.check(work, jobs)
+    return bring_in(work, jobs, tx.now)
 
 
-def bring_in(tx: Transaction, jobs: Sequence[NewJob], now: int, parents: int = limits.MOST_PARENTS) -> list[Put]:
+def bring_in(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int = limits.MOST_PARENTS) -> list[Put]:
     """Insert jobs that were accepted `now`. One that comes after more than so many `parents` waits for more links."""
+    tx = work.tx
     if not tx.listened and all(map(is_plain, jobs)):
         return put_plain(tx, jobs, now)
     _note_work(tx, jobs)
     answers: list[Put] = []
+    some_ended = False
     while len(answers) < len(jobs):
-        with working(tx) as work:
+        with work:
             answers += _put_some(work, jobs[len(answers) :], now, parents)
-    dependents.work_off(tx)
+        some_ended |= work.has_ended_some
+        if len(answers) < len(jobs):
+            work = WorkingSet(tx)
+    if some_ended:
+        dependents.work_off(tx)
     return answers
 
 
 def put_plain(tx: Transaction, jobs: Sequence[NewJob], now: int) -> list[Put]:
     """Insert jobs that are all plain."""
     if tx.listened:
-        return bring_in(tx, jobs, now)
+        return bring_in(WorkingSet(tx), jobs, now)
     _note_work(tx, jobs)
     tx.change_many("put", [plain_row(job, now) for job in jobs])
     return [Put(job.id, True) for job in jobs]
 
 
 def _note_work(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    queues = tx.queues
     for job in jobs:
-        tx.news(job.queue, 1 if job.run_at is None and not job.delay else EVERYONE)
+        workers = 1 if job.run_at is None and not job.delay else EVERYONE
+        queues[job.queue] = queues.get(job.queue, 0) + workers
 
 
 def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
@@ -100,24 +109,19 @@ def roll_call(tx: Transaction, jobs: Sequence[NewJob]) -> None:
 
 def _put_some(work: WorkingSet, jobs: Sequence[NewJob], now: int, parents: int) -> list[Put]:
     """Insert the first of these jobs: all of them, but for what has to wait until those are there."""
-    tx = work.tx
-    work.load_ids(job_id for job in jobs for job_id in (job.id, *job.after[:parents]))
-    keys = [job.unique_key for job in jobs if job.unique_key is not None]
-    work.load(holder.job for holder in work.relations.load_holders(keys))
+    _load_before(work, jobs, parents)
     replaced: dict[str, Job] = {}
-    clashes = clashing(tx, (job for job in jobs if work.find(job.id) is not None))
+    clashes = clashing(work.tx, (job for job in jobs if work.is_held(job.id)))
     answers = _verdicts(work, jobs, replaced, clashes)
-    new = [job for job, put in zip(jobs, answers, strict=False) if put.created and work.find(job.id) is None]
-    if new:
-        if tx.change_many("put", [_row(job, now) for job in new]) < len(new):
-            raise Outdated
-        work.load_new([job.id for job in new])
-        _load_around_new(work, new, list(replaced.values()), parents)
-    for job in new:
+    new = {job.id: job for job, put in zip(jobs, answers, strict=False) if put.created and not work.is_held(job.id)}
+    came = work.put({job.id: _row(job, now) for job in new.values()}) if new else []
+    if came:
+        _load_around_new(work, [new[job.id] for job in came], list(replaced.values()), parents)
+    for job in came:
         if (other := replaced.get(job.id)) is not None:
             work.happened(other, "deleted", "replaced")
             admission.remove(work, other)
-        _arrive(work, job, now, parents)
+        _arrive(work, job, new[job.id], now, parents)
     return answers
 
 
@@ -141,20 +145,32 @@ def _nonce(kept: bytes) -> str | None:
         return None
 
 
+def _load_before(work: WorkingSet, jobs: Sequence[NewJob], parents: int = 0) -> None:
+    """What decides about new jobs: those that they come after, and those that have their chosen ids or unique keys."""
+    named = [job.id for job in jobs if job.unique_key is not None or job.nonce is not None]
+    named += [job_id for job in jobs if job.after for job_id in job.after[:parents]]
+    if named:
+        work.load_ids(named)
+    keys = [job.unique_key for job in jobs if job.unique_key is not None]
+    if keys:
+        work.load(holder.job for holder in work.relations.load_holders(keys))
+
+
 def _verdicts(work: WorkingSet, jobs: Sequence[NewJob], replaced: dict[str, Job], clashes: set[Named]) -> list[Put]:
     """Whether each may be put; one that makes way is added to `replaced`. Ends where an earlier one decides about the
     next: they have an id or a unique key in common, or the id of a job that makes way."""
     answers: list[Put] = []
-    seen: set[tuple[str, str]] = set()
+    ids: set[str] = set()
+    keys: set[str] = set()
     for job in jobs:
-        marks = {("id", job.id)} if job.unique_key is None else {("id", job.id), ("key", job.unique_key)}
-        if marks & seen:
+        if job.id in ids or job.unique_key in keys:
             break
-        seen |= marks
-        put = Put(job.id, False) if (job.id, job.nonce) in clashes else _verdict(work, job, replaced)
+        ids.add(job.id)
+        if job.unique_key is not None:
+            keys.add(job.unique_key)
+        answers.append(Put(job.id, False) if (job.id, job.nonce) in clashes else _verdict(work, job, replaced))
         if (other := replaced.get(job.id)) is not None:
-            seen.add(("id", other.id))
-        answers.append(put)
+            ids.add(other.id)
     return answers
 
 
@@ -170,12 +186,9 @@ def _verdict(work: WorkingSet, job: NewJob, replaced: dict[str, Job]) -> Put:
     return Put(job.id, True)
 
 
-def with_free_keys(tx: Transaction, jobs: Sequence[NewJob]) -> list[NewJob]:
+def with_free_keys(work: WorkingSet, jobs: Sequence[NewJob]) -> list[NewJob]:
     """The same jobs, which are certain to be put: one that can't have its unique key comes without it."""
-    work = WorkingSet(tx)
-    work.load_ids(job.id for job in jobs)
-    keys = [job.unique_key for job in jobs if job.unique_key is not None]
-    work.load(holder.job for holder in work.relations.load_holders(keys))
+    _load_before(work, jobs)
     seen: set[str | None] = {None}
     found = []
     for job in jobs:
@@ -200,14 +213,14 @@ def _load_around_new(work: WorkingSet, jobs: Sequence[NewJob], replaced: Sequenc
         for parent_id in job.after[:parents]
         if (parent := work.find(parent_id)) is not None and parent.state == FAILED
     ]
-    work.relations.load_failures(failed)
-    work.load_around(replaced)
+    if failed:
+        work.relations.load_failures(failed)
+    if replaced:
+        work.load_around(replaced)
 
 
-def _arrive(work: WorkingSet, new: NewJob, now: int, parents: int) -> None:
+def _arrive(work: WorkingSet, job: Job, new: NewJob, now: int, parents: int) -> None:
     """A job has been inserted: what belongs to it is written, and it finds its place."""
-    job = work.find(new.id)
-    assert job is not None
     work.happened(job, "created")
     if len(new.body) > INLINE:
         work.write("blob_put", job.seq, BODY, new.body)
@@ -229,7 +242,7 @@ def _arrive(work: WorkingSet, new: NewJob, now: int, parents: int) -> None:
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         jobs = work.load_ids(ids)
         work.load_around([job for job in jobs if job.state < DONE])
         work.load_last_lines(job for job in jobs if job.state == FAILED)
@@ -263,7 +276,7 @@ def _cancel_one(work: WorkingSet, job_id: str) -> bool:
 
 
 def delete(tx: Transaction, ids: Sequence[str], why: str = "") -> list[bool]:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         work.load_around([job for job in work.load_ids(ids) if job.state < DONE])
         answers = [_delete_one(work, job_id, why) for job_id in ids]
     dependents.work_off(tx)

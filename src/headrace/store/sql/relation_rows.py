@@ -57,7 +57,7 @@ class RelationRows:
     """Rows of `relation`, and what is known of edges, culprits, failures and unique keys."""
 
     def __init__(self, work: WorkingSet) -> None:
-        self._tx = work.tx
+        self._work, self._tx = work, work.tx
         self._relations: dict[int, Relation | None] = {}
         self._waiting: dict[int, bool] = {}
         self._culprits: dict[int, set[int]] = {}
@@ -74,7 +74,8 @@ class RelationRows:
                 self._relations[job] = Relation(job, ids, if_failed, delay, (ids, if_failed, delay))
 
     def get(self, seq: int) -> Relation | None:
-        self.load((seq,))
+        if seq not in self._relations:
+            self.load((seq,))
         return self._relations[seq]
 
     def put(self, seq: int, ids: Sequence[str], if_failed: int) -> Relation:
@@ -98,7 +99,8 @@ class RelationRows:
 
     def waits(self, seq: int) -> bool:
         """Whether a job waits for others."""
-        self.load_waiting((seq,))
+        if seq not in self._waiting:
+            self.load_waiting((seq,))
         return self._waiting[seq]
 
     def set_waiting(self, seq: int, waits: bool) -> None:
@@ -148,10 +150,6 @@ class RelationRows:
     # -- writing --
 
     def save(self) -> None:
-        rows = [
-            (relation.job, *relation.columns())
-            for relation in self._relations.values()
-            if relation is not None and relation.columns() != relation.was
-        ]
-        if rows:
-            self._tx.change_many("relation_put", rows)
+        for relation in self._relations.values():
+            if relation is not None and relation.columns() != relation.was:
+                self._work.write("relation_put", relation.job, *relation.columns())

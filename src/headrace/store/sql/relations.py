@@ -24,7 +24,7 @@ from headrace.store.sql.codes import (
     WAIT,
 )
 from headrace.store.sql.transaction import Transaction
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 
 class Ended(NamedTuple):
@@ -92,7 +92,7 @@ def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
     """Link some more parents to a job that is there, if it still is and `depend` has not removed them."""
     if not is_arriving(tx, new.id):
         return
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         (job,) = work.load_ids([new.id])
         named = set(parents(work, job))
         some = [parent for parent in new.after[first:behind] if parent in named]
@@ -101,7 +101,7 @@ def link(tx: Transaction, new: NewJob, first: int, behind: int) -> None:
     if behind >= len(new.after):
         tx.execute("edge_close", (job.seq,))
         if job.state == BLOCKED:
-            with working(tx) as work:
+            with WorkingSet(tx) as work:
                 _find_place(work, work.job(job.seq), new, tx.maybe_row(Ended, "culprit_first", (job.seq,)))
 
 
@@ -169,7 +169,7 @@ def _is_waited_for(work: WorkingSet, ids: Sequence[str], job: Job) -> bool:
 
 
 def depend(tx: Transaction, job_id: str, add: Sequence[str], remove: Sequence[str]) -> bool:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         job = work.find(job_id)
         if job is None or job.state == RUNNING or job.state >= DONE:
             return False

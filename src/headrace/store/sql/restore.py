@@ -8,13 +8,13 @@ from headrace.store.facets import PARKED, Past
 from headrace.store.sql import admission, dependents, history, lanes
 from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, FAILURES, LARGE_RESULT, RESULT, RUNNING, STATES
 from headrace.store.sql.transaction import INLINE, Transaction
-from headrace.store.sql.working_set import Job, WorkingSet, working
+from headrace.store.sql.working_set import Job, WorkingSet
 
 _CODES = {state: code for code, state in STATES.items()}
 
 
 def restore(tx: Transaction, pasts: Sequence[Past]) -> list[bool]:
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         jobs = [job for job in work.load_ids([past.id for past in pasts]) if job.state < DONE]
         work.load_around(jobs)
         work.relations.load(job.seq for job in jobs if job.flags & AFTER)

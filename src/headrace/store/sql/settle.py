@@ -31,7 +31,7 @@ from headrace.store.sql.transaction import (
     is_silent,
     run_values,
 )
-from headrace.store.sql.working_set import WorkingSet, working
+from headrace.store.sql.working_set import WorkingSet
 
 VERDICTS = tuple(Verdict)
 
@@ -255,7 +255,7 @@ def report(
         tx.execute("session_seen", (session.seq, tx.steady, tx.now))
         return [bool(code) for code in session.answer]
     lag = tx.now - steady
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         work.load(entry.ref for entry in reports)
         answers = [_report_one(work, Holder(session.seq, session.name), entry, lag) for entry in reports]
     tx.execute("session_answer", (session.seq, tx.steady, tx.now, number, bytes(answers)))

@@ -17,7 +17,7 @@ from headrace.store.sql.events import forgotten, newest
 from headrace.store.sql.outcomes import take_away
 from headrace.store.sql.schedules import next_tick
 from headrace.store.sql.transaction import Session, Step, Transaction, run_out
-from headrace.store.sql.working_set import erase, working
+from headrace.store.sql.working_set import WorkingSet, erase
 
 EXACT = 10_000
 """Up to so many done jobs are counted at each sweep. Of more, a tenth may be kept beyond the number to keep."""
@@ -309,7 +309,7 @@ def _expire(tx: Transaction) -> bool:
     """Fail jobs that have not started in time. True: there may be more."""
     late = [seq for (seq,) in tx.rows("expired", (tx.now, limits.EXPIRED_IN_A_STEP))]
     if late:
-        with working(tx) as work:
+        with WorkingSet(tx) as work:
             jobs = work.load(late)
             work.load_around(jobs)
             for seq in late:
@@ -355,7 +355,7 @@ def set_aside(tx: Transaction) -> list[str]:
         says = f"state {was.state}, flags {was.flags}, token {was.token}"
         error = damaged.error(f"Its row in the table `job` says what cannot be: {says}.")
         tx.execute("set_aside", (was.seq, flags, tx.now, damaged.GROUP, error))
-    with working(tx) as work:
+    with WorkingSet(tx) as work:
         work.load(was.seq for was in found)
         for was in found:
             job = work.job(was.seq)

@@ -110,6 +110,10 @@ class Transaction(ABC):
         """Run such a statement for each of these rows. Returns how many rows were changed in all."""
 
     @abstractmethod
+    def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
+        """Run an INSERT for each of these rows. Returns these columns of those that are new."""
+
+    @abstractmethod
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         """The rows of the statement `snapshot` with these clauses, whose values are question marks."""
 

@@ -7,10 +7,9 @@ loaded it is loaded then: that is as right, and takes one more statement.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from headrace.records import Ref, ScheduleRecord
@@ -32,7 +31,7 @@ from headrace.store.sql.codes import (
 )
 from headrace.store.sql.lane_rows import LaneRows
 from headrace.store.sql.relation_rows import RelationRows
-from headrace.store.sql.transaction import Transaction
+from headrace.store.sql.transaction import Outdated, Transaction
 from headrace.store.stats import DAY
 
 
@@ -60,6 +59,9 @@ class _Columns:
             self.seq, self.task, self.queue, self.state, self.priority, self.due, self.flags, self.token, self.attempts,
             self.crashes, self.started, self.finished, self.deferred_since, self.failure,
         )  # fmt: skip
+
+
+_CHANGING = len(fields(_Columns))
 
 
 @dataclass(slots=True)
@@ -95,13 +97,16 @@ class Recurrence(NamedTuple):
     data: bytes | None
 
 
-WRITES = (
-    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "edit", "result_forget", "restore",
-    "data_set", "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end",
-    "expiry_delete", "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put",
-    "culprit_delete", "culprits_delete", "culprit_put", "ended_note", "schedule_put",
+_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add"
+"""What rules write when jobs have been removed."""
+_WRITES = (
+    "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
+    "laned_set", "lane_set", "lane_start_drop", "lane_start_put", "edit", "result_forget", "restore", "data_set",
+    "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete",
+    "report", "edge_delete", "edge_put", "follower_delete", "followers_delete", "follower_put", "culprit_delete",
+    "culprits_delete", "culprit_put", "relation_put", *_NOTES,
 )  # fmt: skip
-"""What a rule writes beside the rows that are held as objects, in the order in which `save` does it."""
+"""What rules write, in the order in which `save` does it: jobs come before what is noted about them."""
 _TRACES = (
     (HISTORY, "delete_history"),
     (UNIQUE, "delete_unique"),
@@ -121,22 +126,35 @@ _TRACES = (
 
 
 class WorkingSet:
-    """The rows of one batch."""
+    """The rows of one batch. As a context manager it is saved in the end."""
 
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
         self.now = tx.now
-        self.lanes = LaneRows(self)
-        self.relations = RelationRows(self)
         self._jobs: dict[Ref, Job | None] = {}
         self._ids: dict[str, Job | None] = {}
         self.schedules: dict[str, ScheduleRecord | None] = {}
         self._recurrences: dict[int, Recurrence] = {}
         self._last_lines: dict[int, str] = {}
         self._untrimmed: set[int] = set()
-        self._counts: Counter[tuple[int, str, int]] = Counter()
+        self._counts: dict[tuple[int, str, int], int] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {}
         self._removed: list[Job] = []
+
+    def __enter__(self) -> WorkingSet:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.save()
+
+    @cached_property
+    def lanes(self) -> LaneRows:
+        return LaneRows(self)
+
+    @cached_property
+    def relations(self) -> RelationRows:
+        return RelationRows(self)
 
     # -- jobs --
 
@@ -165,16 +183,25 @@ class WorkingSet:
     def hold(self, columns: tuple[Any, ...]) -> Job:
         """A job that has been read, unless it is here."""
         job = Job(*columns)
-        job.was = job.columns()
+        job.was = columns[:_CHANGING]
         known = self._jobs.get(job.seq) or job
         self._jobs[job.seq] = self._ids[job.id] = known
         return known
 
-    def load_new(self, ids: Sequence[str]) -> None:
-        """Jobs that have just been put."""
-        for job_id in ids:
-            self._ids.pop(job_id, None)
-        self.load_ids(ids)
+    def put(self, new: Mapping[str, tuple[Any, ...]]) -> list[Job]:
+        """Insert jobs by their ids, with the values that `put` takes. Returns those that were not there."""
+        found = self.tx.insert("put", list(new.values()), "seq, id")
+        there = new.keys() - {job_id for _, job_id in found}
+        if not there.isdisjoint(self._ids):  # a job that was not there a moment ago
+            raise Outdated
+        return [self._hold_new(seq, *new[job_id]) for seq, job_id in found]
+
+    def _hold_new(
+        self, seq: int, job_id: str, task: str, queue: str, state: int, priority: int, due: int, _: int,
+        max_crashes: int, flags: int, __: bytes, ___: bytes | None, unique_key: str | None,
+    ) -> Job:  # fmt: skip
+        changing = seq, task, queue, state, priority, due, flags, 0, 0, 0, None, None, None, None
+        return self.hold((*changing, job_id, max_crashes, None, unique_key, None))
 
     def jobs(self) -> list[Job]:
         """All that are held here."""
@@ -188,7 +215,8 @@ class WorkingSet:
         return job
 
     def get(self, seq: Ref) -> Job | None:
-        self.load((seq,))
+        if seq not in self._jobs:
+            self.load((seq,))
         return self._jobs[seq]
 
     def known(self, seq: Ref) -> Job | None:
@@ -198,8 +226,13 @@ class WorkingSet:
     def find(self, job_id: str | None) -> Job | None:
         if job_id is None:
             return None
-        self.load_ids((job_id,))
+        if job_id not in self._ids:
+            self.load_ids((job_id,))
         return self._ids[job_id]
+
+    def is_held(self, job_id: str) -> bool:
+        """Whether a job of this id is here, without a look."""
+        return self._ids.get(job_id) is not None
 
     def load_around(self, jobs: Sequence[Job]) -> None:
         """All that may change with these jobs, when they end or want to run."""
@@ -254,7 +287,8 @@ class WorkingSet:
 
     def count(self, queue: str, at: int, kind: int) -> None:
         """A retry, or a failure."""
-        self._counts[at // DAY, queue, kind] += 1
+        place = at // DAY, queue, kind
+        self._counts[place] = self._counts.get(place, 0) + 1
 
     def happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
         """Make an event of a job, if there is a subscriber."""
@@ -269,6 +303,11 @@ class WorkingSet:
         """Run this statement with these values when all is saved."""
         self._writes.setdefault(statement, []).append(values)
 
+    @property
+    def has_ended_some(self) -> bool:
+        """Jobs that others come after have ended here, or were revived."""
+        return "ended_note" in self._writes
+
     def remove(self, job: Job) -> None:
         """Remove all trace of a job. Its flags say where there are traces."""
         self._removed.append(job)
@@ -278,43 +317,42 @@ class WorkingSet:
 
     def save(self) -> None:
         """Write what has changed."""
-        tx = self.tx
-        changed, flagged = [], []
+        self._gather()
+        names = sorted(self._writes, key=_WRITES.index)
+        for name in names:
+            if name not in _NOTES:
+                self.tx.change_many(name, self._writes[name])
+        if self._removed:
+            self._erase()
+        for name in names:
+            if name in _NOTES:
+                self.tx.change_many(name, self._writes[name])
+        if "lanes" in vars(self):
+            self.lanes.forget()
+
+    def _gather(self) -> None:
+        """Turn changes of what is held here into writes."""
         for job in self._jobs.values():
             if job is not None and (columns := job.columns()) != job.was:
                 if (*columns[:6], *columns[7:]) == (*job.was[:6], *job.was[7:]):
-                    flagged.append((job.seq, job.flags))
+                    self.write("job_flags", job.seq, job.flags)
                 else:
-                    changed.append((*columns, job.error, job.data, int(job.forgiven and job.error is None)))
-        writes = self._writes
-        for name in WRITES:
-            if name == "edit":  # (jobs come before what is noted about them)
-                _many(tx, "job_set", changed)
-                _many(tx, "job_flags", flagged)
-                self.lanes.save()
-            if name == "ended_note":
-                self.relations.save()
-                self._erase()
-            if rows := writes.get(name):
-                tx.change_many(name, rows)
+                    self.write("job_set", *columns, job.error, job.data, int(job.forgiven and job.error is None))
+        if "lanes" in vars(self):
+            self.lanes.save()
+        if "relations" in vars(self):
+            self.relations.save()
         if self._untrimmed:
-            most = tx.number("max-job-history")
-            tx.change_many("trim_history", [(seq, most) for seq in sorted(self._untrimmed)])
-        counts = sorted(self._counts.items())
-        _many(tx, "stat_add", [(*place, stats.ALL, number, 0.0, 0.0) for place, number in counts])
+            most = self.tx.number("max-job-history")
+            self._writes["trim_history"] = [(seq, most) for seq in sorted(self._untrimmed)]
+        for place, number in sorted(self._counts.items()):
+            self.write("stat_add", *place, stats.ALL, number, 0.0, 0.0)
 
     def _erase(self) -> None:
-        if not self._removed:
-            return
         done = [job.times for job in self._removed if job.state == DONE]
         if done:
             stats.fold(self.tx, done)
         erase(self.tx, [(job.seq, job.flags) for job in self._removed])
-
-
-def _many(tx: Transaction, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    if rows:
-        tx.change_many(statement, rows)
 
 
 def erase(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
@@ -323,11 +361,3 @@ def erase(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
     for flag, statement in _TRACES:
         if traced := [seq for seq, flags in jobs if flags & flag]:
             tx.execute(statement, (tx.array(traced),))
-
-
-@contextmanager
-def working(tx: Transaction) -> Iterator[WorkingSet]:
-    """A working set that is saved in the end."""
-    work = WorkingSet(tx)
-    yield work
-    work.save()

@@ -331,6 +331,9 @@ class SqliteTransaction(Transaction):
         self.connection.executemany(SQL[name], rows)
         return self.connection.total_changes() - before
 
+    def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
+        return self.connection.executemany(f"{SQL[name]} RETURNING {columns}", rows).fetchall()
+
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         return self._execute(f"{SQL['snapshot']} {clauses}", values).fetchall()
 
