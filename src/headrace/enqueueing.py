@@ -32,20 +32,23 @@ def _batch(app: Headrace, calls: Iterable[Call[Any]]) -> _Batch:
     if not isinstance(calls, Iterable):
         raise ArgumentsError(f"A batch is a list of calls, not {type(calls).__name__}: enqueue_many([...]).")
     calls = list(calls)
+    named: dict[str, None] = {}
+    strict: set[str] = set()
     for call in calls:
         if not isinstance(call, Call):
             kind = type(call).__name__
             raise ArgumentsError(f"enqueue_many() takes task.call(...) values, not {kind}.")
         if call.task.app is not app:
             raise ArgumentsError(f"{call.task.name} is a task of another app: enqueue it there.")
-        for needed, option in call.needs:
-            app.require_option(needed, option)
+        if call.needs or call.named or call.strict:  # (few have any of these)
+            for needed, option in call.needs:
+                app.require_option(needed, option)
+            named.update(dict.fromkeys(call.named))
+            strict.update((call.new.id,) if call.strict else ())
     jobs = [call.new for call in calls]
     here = {job.id for job in jobs}
     if len(here) < len(jobs):
         raise _twins(jobs)
-    named = {job_id: None for call in calls if call.named for job_id in call.named}
-    strict = {call.new.id for call in calls if call.strict}
     return _Batch(jobs, [job_id for job_id in named if job_id not in here], strict)
 
 
@@ -68,10 +71,10 @@ def enqueue(app: Headrace, call: Call[R], connection: object | None) -> Job[R]:
         connection = connection_for(app, connection)
     if call.named:
         require_known(app, call.named, connection)
-    (put,) = _put(app, [call.new], connection)
-    if call.strict and not put.created:
-        raise JobExists(put.id)
-    return _handle(app, call.new, put, connection)
+    puts = _put(app, [call.new], connection)
+    if call.strict and not puts[0].created:
+        raise JobExists(puts[0].id)
+    return _handles(app, [call.new], puts, connection)[0]
 
 
 def enqueue_many(
@@ -86,7 +89,7 @@ def enqueue_many(
         with counting(puts, len(batch.jobs)):
             puts += _put(app, piece, connection)
     _refuse_others(batch, puts)
-    return [_handle(app, job, put, connection) for job, put in zip(batch.jobs, puts, strict=True)]
+    return _handles(app, batch.jobs, puts, connection)
 
 
 def _put(app: Headrace, jobs: list[NewJob], connection: object | None) -> list[Put]:
@@ -107,15 +110,20 @@ def _putting(app: Headrace, jobs: list[NewJob], connection: object | None) -> Op
 
 def _refuse_others(batch: _Batch, puts: Sequence[Put]) -> None:
     """Raise for a call with `on_clash="error"` that another job stands for."""
-    for job, put in zip(batch.jobs, puts, strict=True):
+    for job, put in zip(batch.jobs, puts, strict=True) if batch.strict else ():
         if not put.created and job.id in batch.strict:
             raise JobExists(put.id, sum(each.created for each in puts))
 
 
-def _handle(app: Headrace, job: NewJob, put: Put, connection: object | None) -> Job[Any]:
-    if connection is None or not put.created:
-        return Job(app, put.id, created_now=put.created)
-    return Job(app, put.id, created_now=True, state=state_after_put(job), is_uncommitted=True)
+def _handles(app: Headrace, jobs: list[NewJob], puts: list[Put], connection: object | None) -> list[Job[Any]]:
+    if connection is None:
+        return [Job(app, put.id, created_now=put.created) for put in puts]
+    return [
+        Job(app, put.id, created_now=True, state=state_after_put(job), is_uncommitted=True)
+        if put.created
+        else Job(app, put.id)
+        for job, put in zip(jobs, puts, strict=True)
+    ]
 
 
 # -- on an event loop ------------------------------------------------------------------------------------
@@ -143,7 +151,7 @@ async def _ahandles(app: Headrace, jobs: list[NewJob], puts: list[Put], connecti
     Most states follow from what was put. One look finds the others, which the store decides.
     """
     if connection is not None:  # nothing is to be seen before the commit
-        return [_handle(app, job, put, connection) for job, put in zip(jobs, puts, strict=True)]
+        return _handles(app, jobs, puts, connection)
     states = [state_after_put(job) if put.created else None for job, put in zip(jobs, puts, strict=True)]
     handles = [
         Job[Any](app, put.id, created_now=put.created, state=state) for put, state in zip(puts, states, strict=True)

@@ -295,7 +295,7 @@ class Task(Generic[P, R_co]):
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call to hand to `app.enqueue_many`."""
-        return self._without_options.call(*args, **kwargs)
+        return self._without_options._call(*args, **kwargs)  # (it has no connection to refuse)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Put a job into the store that will call this function with these arguments."""

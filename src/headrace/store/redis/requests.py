@@ -103,33 +103,28 @@ def check_size(jobs: Sequence[NewJob]) -> None:
         )
 
 
-def _plain(job: NewJob) -> bool:
-    """Nothing special about it. (`has_more` is in here: a call of it would take as long as all the rest.)"""
-    return not (
-        job.run_at is not None
-        or job.delay
-        or job.unique_key is not None
-        or job.require_worker
-        or len(job.body) > INLINE
-        or job.data is not None
-        or job.after
-        or job.lane is not None
-        or job.tags
-        or job.schedule is not None
-        or job.expires is not None
-        or job.if_failed is not _FAIL
-        or job.nonce is not None
-        or not -(2**31) <= job.priority < 2**31
-    )
-
-
 def plain_jobs(jobs: Sequence[NewJob]) -> bytes | None:
     """The batch for `put_plain`, or None if there is anything special about one of them."""
-    if not all(map(_plain, jobs)):
-        return None
     parts: list[bytes] = []
     names: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # jobs of a batch have mostly the same
     for job in jobs:
+        if (  # (with `has_more`: a call for each job would take as long as all the rest)
+            job.run_at is not None
+            or job.delay
+            or job.unique_key is not None
+            or job.require_worker
+            or len(job.body) > INLINE
+            or job.data is not None
+            or job.after
+            or job.lane is not None
+            or job.tags
+            or job.schedule is not None
+            or job.expires is not None
+            or job.if_failed is not _FAIL
+            or job.nonce is not None
+            or not -(2**31) <= job.priority < 2**31
+        ):
+            return None
         where = job.queue, job.task
         if where not in names:
             queue = _name(job.queue)
