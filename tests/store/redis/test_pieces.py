@@ -14,6 +14,7 @@ from headrace.errors import ConfigurationError, DependencyCycle, StoreFull
 from headrace.records import NewJob
 from headrace.store import open_store
 from headrace.store.batches import BYTES, pieces
+from headrace.store.contract import Operation
 
 from .servers import Server, fresh_url
 
@@ -65,7 +66,7 @@ def test_a_large_batch_is_put_in_steps_and_in_order(app: Headrace, many: str) ->
     assert sum(1 for _ in app.jobs()) == 2_500
 
 
-def test_a_step_that_fails_says_what_is_there(private: Callable[..., Server]) -> None:
+def test_a_step_that_fails_says_what_is_there(private: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
     server = private()
     with closing(Headrace(f"{server.url}?ns=x")) as app:
 
@@ -74,19 +75,19 @@ def test_a_step_that_fails_says_what_is_there(private: Callable[..., Server]) ->
             return 2 * number
 
         calls = [double.call(number) for number in range(1_500)]
-        put = app._put
+        run = app.store.run
 
-        def put_and_fill(jobs: list[NewJob], connection: Any) -> object:
-            puts = put(jobs, connection)
+        def run_and_fill(operation: Operation[Any]) -> object:
+            answer = run(operation)
             server.command("CONFIG", "SET", "maxmemory", "1")
-            return puts
+            return answer
 
-        app._put = put_and_fill  # type: ignore[method-assign, assignment]
+        monkeypatch.setattr(app.store, "run", run_and_fill)
         with pytest.raises(StoreFull) as raised:
             app.enqueue_many(calls)
         assert raised.value.__notes__ == ["1,000 of 1,500 jobs are there. It is safe to enqueue the same calls again."]
         server.command("CONFIG", "SET", "maxmemory", "0")
-        app._put = put  # type: ignore[method-assign]
+        monkeypatch.undo()
         app.enqueue_many(calls)
         assert sum(1 for _ in app.jobs()) == 1_500
 
