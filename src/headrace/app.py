@@ -315,8 +315,9 @@ class Headrace(StoreHolder, Hooks):
 
         `job`: of this id. `queue`, `task`: a name or a GLOB. `what`: one or several of created, started, progress, log,
         done, failed, retried, deferred, released, crashed, moved, waiting, cancelling, cancelled, revived, edited,
-        deleted, lost, taken back. `tracked`: only of tracked jobs. `timeout`: end after so long without an event that
-        fits. An event `missed` says that some were lost: the reader was slow, or the store was away.
+        deleted, lost, taken back, set (a setting: it is about no job). `tracked`: only of tracked jobs. `timeout`: end
+        after so long without an event that fits. An event `missed` says that some were lost: the reader was slow, or
+        the store was away.
 
         >>> app = Headrace("sqlite:///:memory:")
         >>> @app.task(name="greet")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, U
 
 from msgspec.structs import replace
 
-from headrace.errors import ConfigurationError, MaybeApplied, ScheduleNotFound
+from headrace.errors import ArgumentsError, ConfigurationError, MaybeApplied, ScheduleNotFound
 from headrace.job import Job
 from headrace.options import JobOptions, ScheduledJobEdits, declared, editable, edited_fields
 from headrace.policies import Misfire, Overlap
@@ -21,7 +21,7 @@ from headrace.schedule.rules import anchored, opened, rule_of
 from headrace.store import Store
 from headrace.store.courses import Course, arun_course, run_course
 from headrace.store.facets import ScheduleLook, Schedules, facet
-from headrace.task import Task, Using
+from headrace.task import Using
 from headrace.values.durations import Duration, Instant, as_datetime, milliseconds, moment
 from headrace.values.names import check_count, check_flag, check_name
 
@@ -72,6 +72,8 @@ class ScheduleEdits(ScheduleOptions, ScheduledJobEdits, total=False):
     every: str
     cron: str
     repeat: str
+    task: str
+    """The name of another task. Its arguments must fit, those that were there or those given here."""
     args: Sequence[Any]
     """Arguments by position; with `kwargs`, they replace all that were there."""
     kwargs: Mapping[str, Any]
@@ -391,7 +393,7 @@ class StoredSchedule:
         await self._achange(resumed)
 
     def edit(self, **changes: Unpack[ScheduleEdits]) -> None:
-        """Change it while it is in use: the rule (`every`, `cron` or `repeat`), arguments, options.
+        """Change it while it is in use: the rule (`every`, `cron` or `repeat`), task, arguments, options.
 
         What is left out stays. Jobs that it has put already stay as they are. One that is declared in code gets what
         its code says when a worker starts.
@@ -445,10 +447,8 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
         for kind in _RULES:
             if kind in changes:
                 fields["rule"] = rule_of(kind, cast("Any", changes)[kind], changes.get("tz", app.zone.key))
-        if "args" in changes or "kwargs" in changes:
-            task = _task_of(app, definition)
-            arguments = tuple(changes.get("args", ())), dict(changes.get("kwargs", {}))
-            fields["body"] = task.arguments.encode(*arguments, app.payload_limit)
+        if {"task", "args", "kwargs"} & set(changes):
+            fields |= _what_runs(app, definition, changes)
         of_jobs = {name: value for name, value in changes.items() if name in _OF_JOBS}
         fields |= edited_fields("edit()", of_jobs, _OF_JOBS, definition.options)
         if fields.get("carry_data") and "overlap" not in fields and definition.overlap is Overlap.ALLOW:
@@ -461,7 +461,19 @@ def edits(app: Headrace, changes: ScheduleEdits) -> Callable[[ScheduleRecord, in
     return change
 
 
-def _task_of(app: Headrace, definition: Definition) -> Task[..., Any]:
-    if definition.task not in app.tasks:
-        raise ConfigurationError(f"This app has no task {definition.task!r}, so its arguments can't be checked here.")
-    return app.tasks[definition.task]
+def _what_runs(app: Headrace, definition: Definition, changes: ScheduleEdits) -> dict[str, Any]:
+    """The task and its arguments, if these fit."""
+    name = changes.get("task", definition.task)
+    if name not in app.tasks:
+        raise ConfigurationError(f"This app has no task {name!r}, so its arguments can't be checked here.")
+    arguments = app.tasks[name].arguments
+    if "args" in changes or "kwargs" in changes:
+        given = tuple(changes.get("args", ())), dict(changes.get("kwargs", {}))
+        return {"task": name, "body": arguments.encode(*given, app.payload_limit)}
+    try:
+        arguments.decode(definition.body)
+    except ArgumentsError as error:
+        raise ConfigurationError(
+            f"The schedule's arguments don't fit {name}: {error} Write args= or kwargs=, too."
+        ) from None
+    return {"task": name}

@@ -112,6 +112,8 @@ def test_edit(app: Headrace, two: None, run: Run, ask: Ask) -> None:
     assert (document["overlap"], document["misfire"]) == ("replace", "all")
     arguments = ("--argument", "5", "--argument", "b=6", "--app", "cli.shop:app")
     assert ask("schedules", "edit", "nightly", *arguments)["arguments"] == {"a": 5, "b": 6}
+    other = ask("schedules", "edit", "nightly", "--task", "touch", "--argument", "/tmp/x", "--app", "cli.shop:app")
+    assert (other["task"], other["arguments"]) == ("cli.shop:touch", {"path": "/tmp/x"})
     assert ask("schedules", "edit", "nightly", "--cron", "0 9 * * 1-5")["rule"] == "every weekday at 09:00 UTC"
     assert ask("schedules", "edit", "nightly", "--repeat", "daily")["rule"] == "FINISHED, +1 DAY"
 

@@ -419,3 +419,13 @@ def test_a_reader_is_woken_by_another_process(entry: Entry, live: Store) -> None
             assert listener.whats() == [("created", f"job {i}")]
         producer.close()
     assert sorted(delays)[10] < 0.1  # about a millisecond on an idle machine
+
+
+def test_a_setting_that_changes_is_an_event_of_no_job(store: Any, clock: ManualClock) -> None:
+    cursor = store.run(store.listen())
+    store.run(store.set_settings({"jobs-history": 5_000, "max-job-history": None}))
+    told = store.run(store.events(cursor)).events
+    assert told == [
+        EventRecord(clock.now(), "set", "", detail=detail)
+        for detail in ("jobs-history 5000", "max-job-history default")
+    ]

@@ -10,6 +10,7 @@ import click
 
 from headrace.cli import visible
 from headrace.cli.acts import report
+from headrace.cli.enqueue import find_task, read_arguments
 from headrace.cli.options import DURATION, existing_app, given_options, job_options, json_option, store_options
 from headrace.cli.output import console, show_fields, show_json, show_table, text_of
 from headrace.errors import ConfigurationError
@@ -204,6 +205,7 @@ def delete_command(names: tuple[str, ...], store: str | None, app_path: str | No
 @click.option("--cron", metavar="FIELDS", help="Another rule, as cron.")
 @click.option("--repeat", metavar="RULE", help="Another rule, counted from the run before: 'FINISHED, +1 HOUR'.")
 @click.option("--tz", metavar="ZONE", help="The zone of the rule.")
+@click.option("--task", metavar="TASK", help="Another task, by its name or the end of it.")
 @click.option(
     "--argument", "arguments", multiple=True, metavar="ARGUMENT", help="All arguments anew, as for 'enqueue'."
 )
@@ -217,6 +219,7 @@ def edit_command(
     store: str | None,
     app_path: str | None,
     as_json: bool,
+    task: str | None,
     arguments: tuple[str, ...],
     jitter: int | None,
     **written: Any,
@@ -224,7 +227,7 @@ def edit_command(
     """Change a schedule that is in use.
 
     What is not given stays. One that is declared in code gets what the code says when a worker of that app starts. To
-    change the arguments, say which app checks them.
+    change the task or the arguments, say which app checks them.
 
     \b
     Examples:
@@ -237,8 +240,11 @@ def edit_command(
     if jitter is not None:
         changes["jitter"] = jitter / 1000
     with schedules_of(store, app_path) as app:
+        if task is not None:
+            changes["task"] = find_task(app, task).name
         if arguments:
-            changes["args"], changes["kwargs"] = _arguments(app, ops.schedule(app, name), arguments)
+            before = ops.schedule(app, name).record.definition.task
+            changes["args"], changes["kwargs"] = _arguments(app, changes.get("task", before), arguments)
         if not changes:
             raise click.UsageError("What should change? Say for example --every 'every day at 5am' or --queue slow.")
         try:
@@ -251,12 +257,7 @@ def edit_command(
         click.echo(f"{visible(schedule.record.definition.rule)}; next: {schedule.when}")
 
 
-def _arguments(
-    app: Headrace, schedule: ScheduleDetails, texts: tuple[str, ...]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    from headrace.cli.enqueue import read_arguments
-
-    task = schedule.record.definition.task
+def _arguments(app: Headrace, task: str, texts: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if task not in app.tasks:
         raise click.UsageError(f"Which app has the task {task!r}? Say --app module:app.")
     return read_arguments(app.tasks[task], texts)

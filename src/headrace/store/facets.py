@@ -305,8 +305,9 @@ class Settings(Protocol):
 EVENT_KINDS = (
     "created", "started", "progress", "log", "done", "failed", "retried", "deferred", "released", "crashed", "moved",
     "waiting", "cancelling", "cancelled", "revived", "edited", "deleted", "lost", "taken back",
+    "set",
 )  # fmt: skip
-"""What may happen to a job, as docs/contract.md tells."""
+"""What may happen to a job or a setting, as docs/contract.md tells."""
 
 DETAIL = 1_000
 """The most bytes that are kept of an event's detail."""

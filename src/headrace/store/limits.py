@@ -45,6 +45,11 @@ def what_changes(change: Edit) -> str:
     return ", ".join(word for value, word in words if value is not None)
 
 
+def what_is_set(name: str, value: int | None) -> str:
+    """A setting that changes, in an event."""
+    return f"{name} {'default' if value is None else value}"
+
+
 def what_depends(add: Sequence[str], remove: Sequence[str]) -> str:
     """The same of a change of what a job comes after."""
     words = ((add, "more"), (remove, "less"))

@@ -37,11 +37,13 @@ class Events(Core):
         return ModelWaiter(self.ears, events=True)
 
     def _happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
+        self._publish(what, detail, job.id, job.task, job.queue, worker, tracked=job.tracked)
+
+    def _publish(self, what: str, detail: str, *about: str, tracked: bool = False) -> None:
         if self.clock.steady() < self.listened_until:
             detail = detail.encode()[:DETAIL].decode(errors="ignore")
-            self.happenings.append(
-                EventRecord(self.clock.now(), what, job.id, job.task, job.queue, worker, detail, job.tracked)
-            )
+            job, task, queue, worker = about or ("", "", "", "")
+            self.happenings.append(EventRecord(self.clock.now(), what, job, task, queue, worker, detail, tracked))
             for ear in self.ears:
                 if ear.events:
                     ear.hear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.store import limits
 from headrace.store.settings import DEFINITIONS, checked
 
 from .core import Core, Step
@@ -17,6 +18,8 @@ class Settings(Core):
         return Step(self._set_settings, checked(changes))
 
     def _set_settings(self, changes: dict[str, int | None]) -> None:
+        for name, value in changes.items():
+            self._publish("set", limits.what_is_set(name, value))
         merged = {**self.set, **changes}
         self.set = {name: value for name, value in merged.items() if value is not None}
 

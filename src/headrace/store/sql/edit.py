@@ -123,3 +123,5 @@ def set_settings(tx: Transaction, changes: dict[str, int | None]) -> None:
             tx.execute("setting_unset", (name,))
         else:
             tx.execute("setting_set", (name, value))
+        if tx.listened:
+            tx.happenings.append((tx.now, "set", "", "", "", "", limits.what_is_set(name, value), 0))
