@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import apsw
 import pytest
 
-from headrace import Headrace
+from headrace import Headrace, StoreUnavailable
+from headrace.store import Store
+from headrace.worker import process
 from processes import eventually
 from store.redis.proxy import Proxy
 from store.redis.servers import Server
@@ -160,3 +164,12 @@ def test_a_locked_file_is_an_outage_too(tmp_path: Path, caplog: pytest.LogCaptur
         later.result(timeout=20)
         run.enqueue(2).result(timeout=20)
     assert runs == [LINGERS, 1, 2]
+
+
+def test_a_process_that_begins_while_the_store_is_away_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: str) -> Store:
+        raise StoreUnavailable("the server is starting")
+
+    monkeypatch.setattr(process, "open_store", away)
+    monkeypatch.setattr(process, "load_app", lambda _: Headrace())
+    assert process._run(cast("process.ProcessConfig", SimpleNamespace(app="shop:app", store="postgresql://h/db"))) == 75

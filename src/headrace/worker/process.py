@@ -13,7 +13,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from headrace.errors import HeadraceError, SessionGone, StoreError, Unsupported
+from headrace.errors import HeadraceError, SessionGone, StoreError, StoreUnavailable, Unsupported
 from headrace.loading import load_app
 from headrace.store import open_store
 from headrace.store.contract import Custodian
@@ -29,7 +29,7 @@ log = logging.getLogger("headrace.worker")
 CONFIG_VARIABLE = "HEADRACE_PROCESS"
 
 EXIT_OK = 0
-EXIT_SESSION_GONE = 75
+EXIT_TEMPORARY = 75
 """Temporary failure: start me again."""
 EXIT_BAD_APP = 78
 """Configuration error: starting me again won't help."""
@@ -84,6 +84,9 @@ def _run(config: ProcessConfig) -> int:
     try:
         app = load_app(config.app)
         app.use_store(open_store(config.store))
+    except StoreUnavailable as error:  # the supervisor could open it
+        log.error("%s", error)
+        return EXIT_TEMPORARY
     except HeadraceError as error:
         log.error("%s", error)
         return EXIT_BAD_APP
@@ -125,7 +128,7 @@ def _run(config: ProcessConfig) -> int:
         if app.store.leases_in_jobs:  # what is still held only this process knows, and it ends in a moment
             app.store.run(app.store.close_session(config.session))
     except SessionGone:
-        return EXIT_SESSION_GONE
+        return EXIT_TEMPORARY
     except HeadraceError as error:
         log.error("%s", error)
         return 1
@@ -137,4 +140,4 @@ def _follow_supervisor(lifeline: int) -> None:
     """Without its supervisor the session of a worker process is not renewed: it must not go on."""
     while os.read(lifeline, 1):
         pass
-    os._exit(EXIT_SESSION_GONE)
+    os._exit(EXIT_TEMPORARY)
