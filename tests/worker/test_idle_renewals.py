@@ -12,11 +12,12 @@ from headrace import Headrace
 from headrace.errors import StoreUnavailable
 from headrace.records import SessionInfo
 from headrace.store.contract import NoGuard
+from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.embedded import Keeper
 from headrace.worker.ledger import Ledger
 from headrace.worker.session import RENEW_AGAIN
-from headrace.worker.supervisor import Child, Settings, Supervisor
+from headrace.worker.supervisor import Settings, Supervisor
 
 MINUTE = 60_000
 INFO = SessionInfo(id="s", name="s", timeout=15_000)
@@ -77,7 +78,7 @@ def renew(app: Headrace, hands: Hands, ledger: Ledger) -> Callable[[], int]:
     """A supervisor's look at its one process."""
     supervisor = Supervisor(app, Settings(app_path="", store=app.url, queues=("default",), slots=1))
     supervisor._clock = hands  # type: ignore[assignment]
-    child = Child(SimpleNamespace(pid=0), INFO, ledger, Custody(()), NoGuard())  # type: ignore[arg-type]
+    child = Child(SimpleNamespace(pid=0), INFO, INFO.timeout, ledger, Custody(()), NoGuard())  # type: ignore[arg-type]
     child.renewed = hands.now
     return lambda: supervisor._renew_one(child)
 

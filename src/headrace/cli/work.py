@@ -47,6 +47,12 @@ GRACE = 30_000
     type=DURATION,
     help="After how long a silent worker counts as dead.  [default: as 'headrace settings session-timeout' says: 15s]",
 )
+@click.option(
+    "--session-grace",
+    type=DURATION,
+    default="0s",
+    help="How much later others may take its jobs, so that these can wind up first.  [default: at once]",
+)
 @click.option("--no-monitor", is_flag=True, help="Don't look after jobs of workers that have died.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process that has started so many jobs.")
 @click.option("--max-memory", type=SIZE, help="Replace a process that uses more, as in 500MB.")
@@ -115,6 +121,7 @@ def _settings(app: Headrace, app_path: str, logging: LogChoice, grace: int, give
         burst=given["burst"],
         monitor=not given["no_monitor"],
         timeout=given["session_timeout"],
+        session_grace=given["session_grace"],
         grace=grace / 1000,
         max_jobs=given["max_jobs"],
         max_memory=given["max_memory"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from headrace.errors import ArgumentsError, HeadraceError, JobCancelled, JobFailed, JobNotFound, LeaseGone
@@ -165,10 +165,16 @@ class Context:
         """Add a line to the job's history."""
         self._run.say(lines=[clean(str(line)[:2000])])
 
-    def heartbeat(self) -> None:
-        """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop."""
+    def heartbeat(self) -> datetime | None:
+        """Say that the job is alive: needed for tasks with `heartbeat=`. Raises `Cancelled` when it should stop.
+
+        Returns by when the next one is due; None: the task has no `heartbeat=`.
+        """
         self._run.channel.heard(self._run)
         self.check()
+        task = self._run.task
+        limit = None if task is None else task.options.heartbeat
+        return None if limit is None else datetime.now(UTC) + timedelta(milliseconds=limit)
 
     # -- ending it in a transaction of its own --
 

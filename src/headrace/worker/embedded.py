@@ -48,7 +48,8 @@ class Worker:
     `queues`: in the order in which they are emptied; all that the app's tasks go to, in turn, if not given.
     `slots`: how many jobs at once. `round_robin`: one from each queue in turn.
     `session_timeout`: how long after its last sign of life others may take over its jobs; unless given, as the store's
-    settings say (`session-timeout`).
+    settings say (`session-timeout`). `session_grace`: so much later still, so that jobs whose worker is cut off from
+    the store see `current().cancelled` and can wind up before others start them.
     `test`: it runs the test traffic of its queues (`using(test=True)`), and nothing else.
     `monitor`: whether it looks after jobs of workers that have died; if nobody does, those stay where they are.
 
@@ -70,6 +71,7 @@ class Worker:
         slots: int | None = None,
         round_robin: bool | None = None,
         session_timeout: Duration | None = None,
+        session_grace: Duration = 0,
         monitor: bool = True,
         max_jobs: int | None = None,
         test: bool = False,
@@ -84,6 +86,7 @@ class Worker:
         self.timeout = None if session_timeout is None else milliseconds(session_timeout, "session_timeout")
         if self.timeout is not None and self.timeout < 1000:
             raise ConfigurationError("session_timeout must be at least a second.")
+        self._grace = milliseconds(session_grace, "session_grace")
         self._monitor = check_flag("monitor", monitor)
         self._max_jobs = None if max_jobs is None else check_count("max_jobs", max_jobs, 1)
         self._pump: Pump | None = None
@@ -188,7 +191,7 @@ class Worker:
         store = self.app.store
         reconcile(self.app)
         timeout = self.timeout or session_timeout_of(store, self.queues)
-        info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout)
+        info = introduce(self.queues, tuple(sorted(self.app.tasks)), timeout + self._grace)
         guard = store.guard(info.id)
         store.run(store.open(info))
         self._pump = pump = Pump(

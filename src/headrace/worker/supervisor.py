@@ -30,6 +30,7 @@ from headrace.records import SessionInfo
 from headrace.store.contract import Custodian, Guard
 from headrace.store.settings import session_timeout
 from headrace.values.clock import SystemClock
+from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.identity import introduce, is_dead
 from headrace.worker.ledger import Ledger
@@ -67,33 +68,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     monitor: bool = True
     timeout: int | None = None
     """How long a process may be silent, in milliseconds; None: as the store's settings say when it is started."""
+    session_grace: int = 0
+    """How many milliseconds later others may take its jobs; until then it can wind them up."""
     grace: float = 30.0
     max_jobs: int | None = None
     max_memory: int | None = None
     logging: LogChoice = LogChoice()
-
-
-class Child:
-    """A worker process, and what its supervisor needs to know of it."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], info: SessionInfo, ledger: Ledger, custody: Custody, guard: Guard
-    ) -> None:
-        self.process = process
-        self.info = info
-        self.ledger = ledger
-        self.custody = custody
-        self.guard = guard
-        self.margin = min(MARGIN, info.timeout // 4)
-        self.born = time.monotonic()
-        self.renewed = SystemClock().steady()
-        self.stopping = False
-        self.cut_off = False
-
-    @property
-    def last_renewal(self) -> int:
-        """When its session was last renewed, from here or by the process itself, on the steady clock."""
-        return max(self.renewed, self.ledger.last_renewal)
 
 
 class Signals:
@@ -226,19 +206,20 @@ class Supervisor:
         # leases begin only with the process.
         self._births += 1
         timeout = settings.timeout or session_timeout(self._store, settings.queues)
-        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), timeout, self._births)
+        lasts = timeout + settings.session_grace
+        info = introduce(settings.queues, tuple(sorted(self._app.tasks)), lasts, self._births)
         guard = self._store.guard(info.id)
         ledger = Ledger.shared()
         custody = Custody.shared() if isinstance(self._store, Custodian) else Custody(())
         try:
-            process = self._spawn(info, ledger, custody, guard)
+            process = self._spawn(info, timeout, ledger, custody, guard)
         except BaseException:
             ledger.close()
             custody.close()
             raise
         finally:
             guard.close()  # from here on the process alone holds it
-        self._children[process.pid] = Child(process, info, ledger, custody, guard)
+        self._children[process.pid] = Child(process, info, timeout, ledger, custody, guard)
         self._renew_at = min(self._renew_at, time.monotonic() + timeout / 3000)
         if crashpoints.armed:
             crashpoints.reach("session.started")
@@ -251,7 +232,9 @@ class Supervisor:
         with suppress(StoreError):  # only people read it
             self._store.run(self._store.open(replace(info, process=process.pid)))
 
-    def _spawn(self, info: SessionInfo, ledger: Ledger, custody: Custody, guard: Guard) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, info: SessionInfo, timeout: int, ledger: Ledger, custody: Custody, guard: Guard
+    ) -> subprocess.Popen[bytes]:
         settings = self._settings
         config = ProcessConfig(
             app=settings.app_path,
@@ -262,7 +245,7 @@ class Supervisor:
             round_robin=settings.round_robin,
             burst=settings.burst,
             monitor=settings.monitor,
-            timeout=info.timeout,
+            timeout=timeout,
             grace=settings.grace,
             max_jobs=settings.max_jobs,
             max_memory=settings.max_memory,
@@ -390,9 +373,9 @@ class Supervisor:
         sent = self._clock.steady()
         started = [entry.ref for entry in child.ledger.entries()]
         last = child.renewed if started else child.last_renewal
-        due = last + renew_within(child.info.timeout, idle=not started)
+        due = last + renew_within(child.timeout, idle=not started)
         if sent < due:
-            return min(due - sent, child.info.timeout // 3)  # by then it may have jobs
+            return min(due - sent, child.timeout // 3)  # by then it may have jobs
         try:
             if crashpoints.armed:
                 crashpoints.reach("renew.before")
@@ -406,7 +389,7 @@ class Supervisor:
         except StoreError as error:
             log.warning("a session could not be renewed: %s", error, extra={"event": "session_not_renewed"})
             return RENEW_AGAIN
-        return child.info.timeout // 3
+        return child.timeout // 3
 
     def _look_for_the_hung(self) -> None:
         now = self._clock.steady()
@@ -430,15 +413,15 @@ class Supervisor:
         while not self._over.wait(min((child.margin for child in self._family()), default=MARGIN) / 4000):
             with self._reaping:
                 for child in self._family():
-                    silence = self._clock.steady() - child.last_renewal
-                    if silence > child.info.timeout - child.margin and not child.cut_off:
-                        child.cut_off = True
+                    due = child.due_signal(self._clock.steady() - child.last_renewal)
+                    if due is not None:
                         log.error(
-                            "worker process %d is cut off from the store: ending it",
+                            "worker process %d is cut off from the store: %s",
                             child.process.pid,
+                            "ending it" if due is signal.SIGKILL else "telling its jobs to stop",
                             extra={"event": "process_cut_off"},
                         )
-                        _signal(child, signal.SIGKILL)
+                        _signal(child, due)
 
     # -- the end --
 
