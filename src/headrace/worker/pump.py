@@ -130,7 +130,9 @@ class Pump:
 
     def _pump(self) -> None:
         session, leases, stopping = self.session, self.leases, self._stopping
+        looked = False
         while True:
+            looked = looked and not leases.in_hand and not leases.outcomes
             session.beat()
             if session.gone:
                 raise session.cut_off()
@@ -157,7 +159,11 @@ class Pump:
             if self._tick_has_come():
                 continue
             if self._burst and not leases.in_hand and not leases.outcomes and not self._due_now():
-                return
+                # A waiter that takes may have been given what the last settle released.
+                if looked or not self._waiter.wait(0):
+                    return
+                looked = self._wants_more = True
+                continue
             self._sleep()
 
     def _tick_has_come(self) -> bool:

@@ -45,7 +45,8 @@ class GetJobsWaiter(BlockingWaiter):
             if self._session.arrived:
                 return True
         pause = None
-        if self._session.room and self._socket is None and (self._resting() or not self._ask()):
+        asks = timeout != 0 and self._session.room and self._socket is None
+        if asks and (self._resting() or not self._ask()):
             pause = PAUSE if timeout is None else min(timeout, PAUSE)
         listening = [self._pokes.reader]
         if self._socket is not None:
