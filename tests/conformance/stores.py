@@ -240,7 +240,15 @@ STORES = [
     Entry("sqlite-file", sqlite_file, SqliteStore.facets, sqlite_rows, transactions=True, shared=True, quick=False),
     Entry("redis", redis, RedisStore.facets, servers.rows, shared=True, server=True),
     *postgres_entries(),
-    _dialect("bedrock", dialects.bedrock, BedrockStore, tasks=("task", "t", "other", "special", "stage 2")),
+    _dialect(
+        "bedrock",
+        dialects.bedrock,
+        BedrockStore,
+        tasks=("task", "t", "other", "special", "stage 2"),
+        elsewhere=dict.fromkeys(
+            ["test_schedules", "test_schedule_policies"], "tests/dialects/bedrock/test_schedule_contract.py"
+        ),
+    ),
     _dialect(
         "gearmonkey",
         dialects.gearmonkey,

@@ -43,7 +43,12 @@ SHOWN = {
 """What users write for an option or an operation, where that is not the option's name."""
 
 PARTLY: dict[type, dict[str, str]] = {
-    BedrockStore: {"lane": "`lane=`, `limit=`, `rate=`", "priority": "`priority=`, other ones"},
+    BedrockStore: {
+        "lane": "`lane=`, `limit=`, `rate=`",
+        "priority": "`priority=`, other ones",
+        "unique": "`unique=` with arguments, `unique_key=`, `unique_for=`, `on_clash=`",
+        "after": "`after=`, several or others",
+    },
     QlessStore: {"run_after": "`run_after=` as a delay, with `after=`"},
     WorkKitStore: {"unique": "`unique_key=`, `unique_for=`, `on_clash=`"},
 }
@@ -61,7 +66,7 @@ USES: dict[str, dict[str, Any]] = {
     "unique": {"unique_key": "k"},
     "require_worker": {"require_worker": True},
     "after": {"after": ("a",)},
-    "if_failed": {"after": ("a",), "if_failed": IfFailed.RUN},
+    "if_failed": {"after": ("7",), "if_failed": IfFailed.RUN},
     "lane": {"lane": Lane("k")},
     "tags": {"tags": ("red",)},
     "id": {"nonce": "1"},

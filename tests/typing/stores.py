@@ -50,8 +50,8 @@ def gearmonkey(s: GearMonkeyStore) -> tuple[Store]:
     return (s,)
 
 
-def bedrock(s: BedrockStore) -> tuple[Store, Custodian]:
-    return s, s
+def bedrock(s: BedrockStore) -> tuple[Store, Custodian, Schedules]:
+    return s, s, s
 
 
 def hworker(s: HworkerStore) -> tuple[Store, Custodian]:

@@ -49,7 +49,13 @@ def reconcile(app: Headrace) -> None:
     for declared, definition in app.declared.items():
         # Described, not run: what the store can't carry is refused before anything is written.
         schedules.put_schedule(ScheduleRecord(name=declared, definition=definition, next=0), None)
-    for stale in _declared_by(schedules, app, name) - set(app.declared):
+    try:
+        stored = _declared_by(schedules, app, name)
+    except Unsupported:
+        if app.declared:
+            raise
+        return  # a server that does not show its schedules keeps those that are no longer declared
+    for stale in stored - set(app.declared):
         log.info("schedule %s is no longer declared: removing it", stale)
         app.store.run(schedules.delete_schedule(stale))
     if not app.declared:

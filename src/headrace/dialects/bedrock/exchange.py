@@ -222,7 +222,13 @@ class Exchanges:
             options=None if limit is None else _encode(Overrides(timeout=limit)),
             data=data,
             attempts=tries,
-            extras=Extras(attempt_limit=MOST_TRIES),
+            extras=Extras(
+                attempt_limit=MOST_TRIES,
+                after=tuple(str(one.job_id) for one in found.children)
+                or ((str(found.parent_id),) * bool(found.parent_id)),
+                resumed=bool(found.children),
+                tick=mapping.milliseconds_of(found.next_run) if found.repeat else None,
+            ),
             priority=found.priority - DEFAULT_PRIORITY,
             created=mapping.milliseconds_of(found.created) or 0,
             due=mapping.milliseconds_of(found.next_run) or 0,

@@ -9,13 +9,22 @@ from typing import Any
 import msgspec
 
 from headrace.dialects.bedrock.client.client import Client
-from headrace.dialects.bedrock.client.replies import DoesNotExist
-from headrace.dialects.bedrock.mapping import Tasks, literal, milliseconds_of, read_name, read_state, split_data
+from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist
+from headrace.dialects.bedrock.mapping import (
+    SCHEDULE,
+    Tasks,
+    literal,
+    milliseconds_of,
+    read_name,
+    read_state,
+    split_data,
+)
+from headrace.dialects.bedrock.schedules import name_of
 from headrace.dialects.bedrock.times import write_moment
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 
-COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB)"
+COLUMNS = "jobID, CAST(name AS BLOB), state, priority, created, nextRun, lastRun, CAST(data AS BLOB), repeat"
 """As bytes: one value that is not UTF-8 must not keep all others from being seen."""
 _SQL_STATES = {
     State.SCHEDULED: "(state = 'QUEUED' AND nextRun > {now})",
@@ -30,7 +39,7 @@ _SQL_STATES = {
 
 def get(client: Client, ids: Sequence[str], tasks: Tasks, now: int) -> list[Snapshot | None]:
     """One QueryJob each; jobs that are done are gone."""
-    columns = ("jobID", "name", "state", "priority", "created", "nextRun", "lastRun", "data")
+    columns = ("jobID", "name", "state", "priority", "created", "nextRun", "lastRun", "data", "repeat")
     found: list[Snapshot | None] = [None] * len(ids)
     for place, job_id in enumerate(ids):
         with suppress(DoesNotExist):
@@ -51,6 +60,9 @@ def find(client: Client, wanted: Filter, tasks: Tasks, now: int) -> Page:
         conditions.append(_of_queue(wanted.queue, tasks))
     if wanted.task is not None:
         conditions.append(f"(name = {_quote(wanted.task)} OR name GLOB {_quote('*/' + literal(wanted.task))})")
+    if wanted.schedule is not None:
+        named = f"CASE WHEN json_valid(data) THEN json_extract(data, '$.{SCHEDULE}.name') END"
+        conditions.append(f"repeat != '' AND coalesce({named}, CAST(jobID AS TEXT)) = {_quote(wanted.schedule)}")
     if wanted.after is not None:
         conditions.append(f"jobID < {int(wanted.after)}")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -92,6 +104,16 @@ def history(client: Client, job_id: str, tasks: Tasks, now: int) -> list[History
     return events
 
 
+def named(client: Client, names: Sequence[str]) -> set[int]:
+    """The jobs that have one of these names, as far as the server says."""
+    if not names:
+        return set()
+    with suppress(BedrockError):
+        found = client.query(f"SELECT jobID FROM jobs WHERE name IN ({', '.join(map(_quote, names))})")  # noqa: S608  (quoted)
+        return {job_id for (job_id,) in found.rows}
+    return set()
+
+
 def advice(client: Client) -> list[str]:
     """Jobs that would be lost with their worker."""
     rows = client.query(
@@ -107,7 +129,7 @@ def advice(client: Client) -> list[str]:
 
 
 def _snapshot(row: Sequence[Any], tasks: Tasks, now: int) -> Snapshot:
-    job_id, name, state, priority, created, next_run, last_run, data = row
+    job_id, name, state, priority, created, next_run, last_run, data, repeat = row
     queue, task = read_name(str(name), tasks)
     body, rest, tries = split_data(msgspec.json.encode(data), tasks.get(task))
     return Snapshot(
@@ -123,6 +145,8 @@ def _snapshot(row: Sequence[Any], tasks: Tasks, now: int) -> Snapshot:
         attempts=tries,
         token=tries,
         data=rest,
+        schedule=name_of(data, job_id) if repeat else None,
+        tick=milliseconds_of(next_run) if repeat else None,
     )
 
 

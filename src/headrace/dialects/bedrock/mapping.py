@@ -20,12 +20,14 @@ from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY
 from headrace.errors import Unsupported
 from headrace.options import decode_overrides
 from headrace.records import NewJob, State
-from headrace.task import Task
+from headrace.task import Task, content_key
 
 MARGIN = 15
 """Seconds by which a job's retryAfter is longer than its time-out: Bedrock counts whole seconds, and a run that does
 not stop when it is told to has its process killed ten seconds later."""
-RESERVED = frozenset({"retryAfterCount", "originalNextRun", "mockRequest", "_commitCounts"})
+SCHEDULE = "headraceSchedule"
+"""Where the data of a repeating job of ours say which schedule it is."""
+RESERVED = frozenset({"retryAfterCount", "originalNextRun", "mockRequest", "_commitCounts", SCHEDULE})
 """What Bedrock and its clients keep in a job's data."""
 LONGEST_LIST = 12_000
 """Bytes of names in one GetJobs; Bedrock takes a little more."""
@@ -89,6 +91,13 @@ def carries_timeout(job: NewJob, tasks: Tasks) -> bool:
     return limit != 0 and (longest is None or (limit or 0) <= longest)
 
 
+def carries_unique(job: NewJob, tasks: Tasks) -> bool:
+    """Whether a job's name says all that it is to be unique by: its task takes no arguments."""
+    task = tasks.get(job.task)
+    plain = job.unique_for is None and not job.replace and task is not None and not parameters_of(task)
+    return plain and task is not None and job.unique_key == content_key(task, job.body)
+
+
 def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any]:
     """The parameters of CreateJob. `timeout`: of tasks that have none."""
     parameters: dict[str, Any] = {
@@ -100,6 +109,10 @@ def creation(job: NewJob, tasks: Tasks, timeout: int, now: int) -> dict[str, Any
         parameters["jobPriority"] = job.priority + DEFAULT_PRIORITY
     if job.lane is not None:
         parameters["sequentialKey"] = job.lane.key
+    if job.after:
+        parameters["parentJobID"] = int(job.after[0])
+    if job.unique_key is not None:
+        parameters |= {"unique": True, "overwrite": False}
     if job.run_at is not None or job.delay:
         # A delay is counted from our own clock: Bedrock's cannot be asked.
         parameters["firstRun"] = write_moment(now + (job.delay or 0) if job.run_at is None else job.run_at)
@@ -115,6 +128,12 @@ def _retry_after(job: NewJob, tasks: Tasks, default: int) -> str:
     return f"+{-(-limit // 1000) + MARGIN} SECONDS"
 
 
+class Child(msgspec.Struct):
+    """A child that has ended, as GetJobs shows its parent."""
+
+    job_id: int = msgspec.field(name="jobID")
+
+
 class Found(msgspec.Struct, rename="camel"):
     """A job as GetJobs shows it; its data as the bytes that came."""
 
@@ -127,6 +146,13 @@ class Found(msgspec.Struct, rename="camel"):
     priority: int = DEFAULT_PRIORITY
     repeat: Any = ""
     retry_after: Any = ""
+    parent_id: int = msgspec.field(name="parentJobID", default=0)
+    finished_child_jobs: list[Child] = []
+    cancelled_child_jobs: list[Child] = []
+
+    @property
+    def children(self) -> list[Child]:
+        return [*self.finished_child_jobs, *self.cancelled_child_jobs]
 
 
 class FoundJobs(msgspec.Struct):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from headrace.dialects.base import OwnerlessStore
-from headrace.dialects.bedrock import find, mapping
+from headrace.dialects.bedrock import find, mapping, schedules
 from headrace.dialects.bedrock.client.client import Client
 from headrace.dialects.bedrock.client.commands import create
 from headrace.dialects.bedrock.client.replies import BedrockError, DoesNotExist, IllegalAction
@@ -21,10 +21,23 @@ from headrace.dialects.bedrock.sessions import Session
 from headrace.dialects.bedrock.waiter import GetJobsWaiter, PollingWaiter
 from headrace.dialects.bedrock.wire import DEFAULT_PRIORITY, PRIORITIES
 from headrace.dialects.lease_book import LeaseBook
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, Unsupported
 from headrace.options import CARRIED
-from headrace.records import Counts, Filter, HistoryRecord, NewJob, Page, Put, SessionInfo, Snapshot
+from headrace.records import (
+    Counts,
+    Filter,
+    HistoryRecord,
+    IfFailed,
+    NewJob,
+    Page,
+    Put,
+    ScheduleRecord,
+    SessionInfo,
+    Snapshot,
+    Tick,
+)
 from headrace.store.contract import Facet, Operation, Waiter
+from headrace.store.facets import ScheduleLook, Ticked
 from headrace.store.urls import shown_url
 from headrace.values.clock import Clock, SystemClock
 from headrace.values.durations import milliseconds
@@ -49,8 +62,8 @@ class BedrockStore(OwnerlessStore[Session]):
     is a file of certificates to trust instead of the system's.
     """
 
-    facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE})
-    CARRIES: ClassVar = frozenset({"sequence"})
+    facets = frozenset({Facet.DELAY, Facet.MOVE, Facet.REVIVE, Facet.SCHEDULES})
+    CARRIES: ClassVar = frozenset({"sequence", "after", "if_failed"})
     REFUSES: ClassVar = {
         "priority": "Bedrock has six priorities: "
         f"{', '.join(str(level - DEFAULT_PRIORITY) for level in sorted(PRIORITIES))} (for its 0 to 1000).",
@@ -60,9 +73,14 @@ class BedrockStore(OwnerlessStore[Session]):
             "task's: set them on the task.",
         ),
         "max_crashes": "Bedrock does not have a limit of crashes: the eleventh hand-out without a finish fails a job.",
-        "unique": "Bedrock does not have unique jobs by a key of their own: its `unique` compares names.",
+        "unique": "Bedrock's unique compares names: unique=True is for tasks that take no arguments. It has no other "
+        "key, and none that outlives the job.",
+        "after": "A Bedrock job waits for one job at most, its parent, and is created while that runs: write "
+        "after=[current().id], without sequence=.",
+        "if_failed": "In Bedrock a child of a job that has failed goes on waiting. Write if_failed='wait'.",
         "lane": "Bedrock does not have lanes but for sequences (sequence=).",
         "require_worker": "Bedrock does not have a list of workers, so none can be required.",
+        "tick": "Bedrock makes a job repeat by itself, when its run has ended.",
     }
 
     def __init__(self, url: str, *, clock: Clock | None = None) -> None:
@@ -115,6 +133,12 @@ class BedrockStore(OwnerlessStore[Session]):
             return job.priority + DEFAULT_PRIORITY in PRIORITIES
         if option == "lane":
             return job.lane is not None and job.lane.sequence
+        if option == "after":
+            return len(job.after) == 1 and job.after[0].isdecimal() and job.lane is None
+        if option == "if_failed":
+            return job.if_failed is IfFailed.WAIT
+        if option == "unique":
+            return mapping.carries_unique(job, self.tasks)
         return option == "timeout" and mapping.carries_timeout(job, self.tasks)
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
@@ -125,8 +149,14 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def _put(self, jobs: Sequence[NewJob]) -> list[Put]:
         new = [mapping.creation(job, self.tasks, self.timeout, self._clock.now()) for job in jobs]
-        ids = [self.client.run(create(**new[0]))] if len(new) == 1 else self.client.create_jobs(new) if new else []
-        return [Put(str(job_id), created=True) for job_id in ids]
+        known = find.named(self.client, [job["name"] for job in new if "unique" in job])
+        try:
+            ids = [self.client.run(create(**new[0]))] if len(new) == 1 else self.client.create_jobs(new) if new else []
+        except (DoesNotExist, IllegalAction) as error:
+            if not any(job.after for job in jobs):
+                raise
+            raise Unsupported(f"{self.REFUSES['after']} The server says: {error}.") from error
+        return [Put(str(job_id), created=job_id not in {*known, *ids[:place]}) for place, job_id in enumerate(ids)]
 
     def get(self, ids: Sequence[str]) -> Operation[list[Snapshot | None]]:
         return Requests(lambda: find.get(self.client, ids, self.tasks, self._clock.now()))
@@ -186,6 +216,27 @@ class BedrockStore(OwnerlessStore[Session]):
 
     def job_waiter(self, job_id: str) -> Waiter:
         return PollingWaiter()
+
+    # -- schedules --
+
+    def put_schedule(self, record: ScheduleRecord, expected: int | None) -> Operation[bool]:
+        schedules.check(self, record)
+        return Requests(lambda: schedules.put(self, record, expected, self._clock.now()))
+
+    def schedules(
+        self, names: Sequence[str] | None = None, *, after: str = "", limit: int = 100
+    ) -> Operation[ScheduleLook]:
+        return Requests(lambda: schedules.look(self, names, after, limit, self._clock.now()))
+
+    def delete_schedule(self, name: str) -> Operation[bool]:
+        return Requests(lambda: schedules.delete(self, name))
+
+    def due_schedules(self, limit: int = 100) -> Operation[ScheduleLook]:
+        """None, ever: a job that has run is given its next time by the server."""
+        return self.schedules([])
+
+    def tick(self, ticks: Sequence[Tick]) -> Operation[Ticked]:
+        self.refuse("tick")
 
     # -- workers --
 
