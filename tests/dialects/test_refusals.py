@@ -72,7 +72,7 @@ USES: dict[str, dict[str, Any]] = {
     "id": {"nonce": "1"},
 }
 PARTS = {
-    "queue",  # (every wire has one)
+    *("queue", "test"),  # (every wire has one, and test traffic is a queue with a mark)
     *("limit", "rate", "sequence"),  # of a lane
     *("unique_key", "unique_for", "on_clash"),  # of unique
 }
