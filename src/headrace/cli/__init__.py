@@ -50,6 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check": {
         "settings": ("settings", "Show and change what all workers of the store go by."),
+        "audit": ("audit", "Show what operators have done, the newest first."),
         "doctor": ("doctor", "Examine the store and say what is wrong."),
         "copy": ("copy", "Copy a store into a file, a file into a store, or one store into another."),
         "migrate": ("migrate", "Bring a store to the format of this version."),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError, StillNeeded
+from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.ops.look import controls_course
 from headrace.ops.selection import Selection
@@ -153,6 +155,7 @@ def _again(to: str | None, ended: tuple[State, ...]) -> Callable[[Store, Sequenc
 def to_jobs_course(app: Headrace, verb: Verb, ids: Sequence[str]) -> Course[list[Acted]]:
     """Do something to jobs: what became of each."""
     done = yield from verb.do(app.store, ids)
+    yield from audit.note(app.store, verb.name, list(compress(ids, done)))
     if verb.outcome is None:
         return _named(ids, done, verb.done)
     after: list[Snapshot | None] = yield app.store.get(ids)
@@ -190,7 +193,9 @@ def to_all_course(
             if limit is not None:
                 ids = ids[: limit - len(met)]
             if ids:
-                done += sum((yield from verb.do(app.store, ids)))
+                acted = yield from verb.do(app.store, ids)
+                yield from audit.note(app.store, verb.name, list(compress(ids, acted)))
+                done += sum(acted)
                 met.update(ids)
                 advance(len(ids))
             if limit is not None and len(met) >= limit:
@@ -253,6 +258,7 @@ def purge_course(
         deleted += gone
         if not gone:
             break
+    yield from audit.note(app.store, "purge", f"{deleted:,} jobs" if deleted else "")
     return Purged(deleted, kept)
 
 
@@ -267,6 +273,7 @@ def tag_course(
 ) -> Course[list[Acted]]:
     """Add and remove tags."""
     known: list[bool] = yield facet(app.store, Tags).tag(ids, check_tags(add), check_tags(remove))
+    yield from audit.note(app.store, "tag", ids)
     return _named(ids, known, "tagged")
 
 
@@ -276,6 +283,7 @@ tag, atag = forms(tag_course)
 def track_course(app: Headrace, ids: Sequence[str], on: bool = True) -> Course[list[Acted]]:
     """Track jobs, or stop tracking them."""
     known: list[bool] = yield facet(app.store, Tags).track(ids, on)
+    yield from audit.note(app.store, "track" if on else "untrack", ids)
     return _named(ids, known, "tracked" if on else "no longer tracked")
 
 
@@ -301,6 +309,7 @@ def pause_course(app: Headrace, queue: str, by: str = "", *, stop_running: bool 
     handle = app.queue(queue)
     changed = yield from handle.pausing(by, False)
     stopped = (yield from handle.stopping()) if stop_running else 0
+    yield from audit.note(app.store, "pause", f"queue {queue}")
     return QueueChange(queue, True, changed, stopped)
 
 
@@ -309,7 +318,9 @@ pause, apause = forms(pause_course)
 
 def resume_course(app: Headrace, queue: str) -> Course[QueueChange]:
     """Hand out the jobs of a paused queue again."""
-    return QueueChange(queue, False, (yield app.queue(queue).resuming()))
+    resumed: bool = yield app.queue(queue).resuming()
+    yield from audit.note(app.store, "resume", f"queue {queue}")
+    return QueueChange(queue, False, resumed)
 
 
 resume, aresume = forms(resume_course)
@@ -330,6 +341,7 @@ toggle_pause, atoggle_pause = forms(toggle_pause_course)
 def limit_course(app: Headrace, queue: str, running: int | None) -> Course[None]:
     """Let at most so many jobs of a queue run at once; None: no limit."""
     yield app.queue(queue).limiting(running)
+    yield from audit.note(app.store, "limit", f"queue {queue}: {'none' if running is None else running}")
 
 
 limit, alimit = forms(limit_course)

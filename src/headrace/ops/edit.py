@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headrace.errors import ConfigurationError, DependencyCycle
 from headrace.job import Job
+from headrace.ops import audit
 from headrace.ops.act import Acted, Verb
 from headrace.ops.forms import forms
 from headrace.options import CARRIED, ids_of, refuse_unknown
@@ -53,6 +54,7 @@ def edit_course(app: Headrace, ids: Sequence[str], wanted: JobEdit) -> Course[li
     for job_id in ids:
         outcome = yield from take_steps(store, job_id, steps)
         outcomes.append(Acted(job_id, outcome == EDITED, outcome))
+    yield from audit.note(app.store, "edit", [acted.id for acted in outcomes if acted.ok])
     return outcomes
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import ScheduleNotFound
+from headrace.ops import audit
 from headrace.ops.documents import epoch_ms, value_of
 from headrace.ops.forms import forms
 from headrace.records import ScheduleRecord
@@ -132,7 +133,7 @@ schedule, aschedule = forms(schedule_course)
 
 def pause_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
     """Stop schedules from ticking. Jobs that they have put run."""
-    return (yield from _each(app, names, _pausing))
+    return (yield from _each(app, names, _pausing, "pause"))
 
 
 pause, apause = forms(pause_course)
@@ -140,7 +141,7 @@ pause, apause = forms(pause_course)
 
 def resume_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
     """Let paused schedules go on from now on; ticks that came meanwhile are passed over."""
-    return (yield from _each(app, names, _resuming))
+    return (yield from _each(app, names, _resuming, "resume"))
 
 
 resume, aresume = forms(resume_course)
@@ -148,7 +149,7 @@ resume, aresume = forms(resume_course)
 
 def delete_course(app: Headrace, names: Sequence[str]) -> Course[list[ScheduleActed]]:
     """Delete schedules. Jobs that they have put stay."""
-    return (yield from _each(app, names, _deleting))
+    return (yield from _each(app, names, _deleting, "delete"))
 
 
 delete, adelete = forms(delete_course)
@@ -157,6 +158,7 @@ delete, adelete = forms(delete_course)
 def edit_course(app: Headrace, name: str, changes: ScheduleEdits) -> Course[ScheduleDetails]:
     """Change a schedule that is in use, as `StoredSchedule.edit` does."""
     changed = yield from changing(facet(app.store, Schedules), name, edits(app, changes))
+    yield from audit.note(app.store, "edit", f"schedule {name}")
     return _details(app, changed)
 
 
@@ -164,12 +166,13 @@ edit, aedit = forms(edit_course)
 
 
 def _each(
-    app: Headrace, names: Sequence[str], act: Callable[[Headrace, str], Course[str]]
+    app: Headrace, names: Sequence[str], act: Callable[[Headrace, str], Course[str]], what: str
 ) -> Course[list[ScheduleActed]]:
     acted = []
     for name in names:
         try:
             acted.append(ScheduleActed(name, True, (yield from act(app, name))))
+            yield from audit.note(app.store, what, f"schedule {name}")
         except ScheduleNotFound:
             acted.append(ScheduleActed(name, False, "not found"))
     return acted

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from headrace.errors import ConfigurationError
+from headrace.ops import audit
 from headrace.ops.forms import forms
 from headrace.ops.look import controls_course
 from headrace.store.courses import Course, arun_course, run_course
@@ -86,6 +87,7 @@ def change_course(app: Headrace, name: str, value: Any) -> Course[None]:
     else:
         changes = checked({name: None if value is None else read(name, value)})
         yield facet(app.store, Settings).set_settings(changes)
+    yield from audit.note(app.store, "set", f"{name}: {'default' if value is None else value}")
 
 
 change, achange = forms(change_course)

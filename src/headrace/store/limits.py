@@ -22,6 +22,8 @@ MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
 EXPIRED = "expired"
 """The group of jobs that had not started by the time at which they expire."""
+ACTS_KEPT = 10_000
+"""How many acts of operators a store remembers."""
 EXPIRED_IN_A_STEP = 200
 """How many jobs that have expired one call fails, at most."""
 NOT_STARTED = "It had not started when it expired."

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from headrace.records import HistoryRecord, ScheduleRecord
+from headrace.store.auditing import Act
 from headrace.store.contract import Operation
 from headrace.store.facets import EventRecord, QueueControl
 from headrace.values.clock import Clock, SystemClock
@@ -49,6 +50,7 @@ class Core:
         self.lanes: dict[tuple[str, str], LaneRecord] = {}
         self.queue_controls: dict[str, QueueControl] = {}
         self.set: dict[str, int] = {}
+        self.acts: list[Act] = []
         self.ran: list[tuple[str, int, int, int]] = []
         """Queue, day, wait and run of all jobs that were ever done."""
         self.expired_left = 0

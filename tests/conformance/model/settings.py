@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.store import limits
+from headrace.store.auditing import Act
 from headrace.store.settings import DEFINITIONS, checked
 
 from .core import Core, Step
 
 
 class Settings(Core):
+    def note(self, who: str, what: str, about: str) -> Step[None]:
+        return Step(lambda: self.acts.append(Act(str(len(self.acts) + 1), self.clock.now(), who, what, about)))
+
+    def audit(self, limit: int = 50, before: str | None = None) -> Step[list[Act]]:
+        shown = [act for act in self.acts if before is None or int(act.number) < int(before)]
+        return Step(lambda: shown[::-1][:limit])
+
     def settings(self) -> Step[dict[str, int]]:
         return Step(lambda: dict(self.set))
 

@@ -47,6 +47,7 @@ CROWDED = (
     "cancel in a crowd", "delete in a crowd", "revive in a crowd", "put_plain in a crowd", "parents", "depend",
     "depend no more", "edit", "edit a body", "restore", "take_back", "pause", "resume", "limit", "controls", "lane",
     "peek", "circumstances", "set_aside", "stage", "stage the last", "stage parents", "admit", "admit parents", "names",
+    "note", "audit",
 )  # fmt: skip
 """Those that need a scene with lanes, relations and queues that somebody has said something about."""
 
@@ -339,6 +340,8 @@ class Crowd(Scene):
                 ]
             ),
             "take_back": lambda: store.take_back(["limited 1", "rated 1", "sequence 1", "parent", "run 1", "nobody"]),
+            "note": lambda: store.note("me", "cancel", "a job"),
+            "audit": lambda: store.audit(5, "5-1"),
             "pause": lambda: store.pause("elsewhere", "me"),
             "resume": lambda: store.resume("stopped"),
             "limit": lambda: store.limit("elsewhere", 5),

@@ -20,11 +20,11 @@ from importlib import resources
 from headrace.store.redis.layout import LUA
 
 TRANSITIONS = (
-    "admit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend", "durations",
-    "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "open", "parents", "peek", "put",
-    "put_plain", "renew", "report", "restore", "revive", "rights", "schedule_delete", "schedule_put", "schedules_get",
-    "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag", "tick", "take_back", "wait",
-    "walk", "watch",
+    "admit", "audit", "cancel", "circumstances", "close", "control", "controls", "counts", "delete", "depend",
+    "durations", "edit", "events", "exchange", "few", "get", "history", "lane", "most", "names", "note", "open",
+    "parents", "peek", "put", "put_plain", "renew", "report", "restore", "revive", "rights", "schedule_delete",
+    "schedule_put", "schedules_get", "sessions", "set_aside", "settings_get", "settings_set", "stage", "sweep", "tag",
+    "tick", "take_back", "wait", "walk", "watch",
 )  # fmt: skip
 MIGRATION = (
     "migrate_begin", "migrate_parents", "migrate_lanes", "migrate_statistics", "migrate_due",
@@ -33,7 +33,7 @@ MIGRATION = (
 """The steps that bring a namespace to the format of this version, in order. Each is called until its part is done."""
 READS = frozenset(
     {
-        "circumstances", "controls", "counts", "durations", "few", "get", "history", "lane", "most",
+        "audit", "circumstances", "controls", "counts", "durations", "few", "get", "history", "lane", "most",
         "parents", "peek", "schedules_get", "sessions", "settings_get", "walk",
     }
 )  # fmt: skip

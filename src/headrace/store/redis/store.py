@@ -40,7 +40,6 @@ from headrace.store.facets import (
     DayStats,
     Edit,
     LaneSnapshot,
-    Past,
     QueueControl,
     ScheduleLook,
     Ticked,
@@ -49,6 +48,7 @@ from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
 from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
+from headrace.store.redis.audit import RedisAudit
 from headrace.store.redis.keys import Keys
 from headrace.store.redis.layout import PUT_AT_ONCE, STATES
 from headrace.store.redis.operation import Reply, Script, Steps
@@ -75,7 +75,7 @@ T = TypeVar("T")
 _VERDICTS = tuple(Verdict)
 
 
-class RedisStore(OnRedis):
+class RedisStore(OnRedis, RedisAudit):
     """Jobs in Redis or Valkey: `redis://host:6379/0?ns=shop`.
 
     Also `rediss://` (TLS), `unix://path`, `redis+sentinel://h1,h2/service/0` and `redis+cluster://h1,h2`. Stores with
@@ -389,6 +389,8 @@ class RedisStore(OnRedis):
 
     # -- editing --
 
+    restore = staticmethod(edit.restore)
+
     def edit(self, ids: Sequence[str], change: Edit) -> Operation[list[bool]]:
         return edit.edit(ids, change)
 
@@ -399,9 +401,6 @@ class RedisStore(OnRedis):
         self, ids: Sequence[str], to: str | None = None, ended: Sequence[State] = (State.DONE,)
     ) -> Operation[list[bool]]:
         return Steps(lambda: edit.revive(ids, to, ended), writes=True)
-
-    def restore(self, pasts: Sequence[Past]) -> Operation[list[bool]]:
-        return edit.restore(pasts)
 
     def peek(self, queue: str, limit: int = 50) -> Operation[list[Snapshot]]:
         def read(reply: Reply, _: bool) -> list[Snapshot]:

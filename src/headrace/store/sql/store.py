@@ -28,6 +28,7 @@ from headrace.records import (
     Token,
 )
 from headrace.store import damaged, limits
+from headrace.store.auditing import Act
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Store
 from headrace.store.facets import (
     Batch,
@@ -42,6 +43,7 @@ from headrace.store.facets import (
 )
 from headrace.store.settings import check_in_store, checked
 from headrace.store.sql import (
+    audit,
     edit,
     events,
     find,
@@ -194,6 +196,12 @@ class SqlStore(ABC):
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return in_steps(lambda tx, some: edit.track(tx, some, on), ids)
+
+    def note(self, who: str, what: str, about: str) -> Operation[None]:
+        return Step(lambda tx: audit.note(tx, who, what, about))
+
+    def audit(self, limit: int = 50, before: str | None = None) -> Operation[list[Act]]:
+        return Step(lambda tx: audit.read(tx, limit, before), writes=False)
 
     def settings(self) -> Operation[dict[str, int]]:
         return Step(find.settings, writes=False)

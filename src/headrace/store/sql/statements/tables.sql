@@ -308,6 +308,15 @@ CREATE TABLE event (
     tracked INTEGER NOT NULL
 ) STRICT;
 
+-- What operators have done: the last 10,000 acts.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    what TEXT NOT NULL,
+    about TEXT NOT NULL
+) STRICT;
+
 -- Until when there is a subscriber to events, on the steady clock. One row, and only where no map of waiters can be had.
 CREATE TABLE audience (
     one INTEGER PRIMARY KEY,

@@ -38,6 +38,15 @@ CREATE TABLE more (
     map BLOB NOT NULL
 ) STRICT;
 
+-- What operators have done: the last 10,000 acts.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    what TEXT NOT NULL,
+    about TEXT NOT NULL
+) STRICT;
+
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 

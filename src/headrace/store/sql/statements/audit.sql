@@ -1,0 +1,13 @@
+-- What operators have done.
+
+-- name: audit_put
+-- Note an act.
+INSERT INTO audit (at, who, what, about) VALUES (?1, ?2, ?3, ?4)
+
+-- name: audit_read
+-- The newest acts, up to the one with this number.
+SELECT seq, at, who, what, about FROM audit WHERE seq < ?1 ORDER BY seq DESC LIMIT ?2
+
+-- name: audit_trim
+-- Acts that are not kept any longer.
+DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1
