@@ -74,6 +74,11 @@ class Aside:
         return self._answers[0]
 
 
+def sleep_until_news(waiter: Any) -> Aside:
+    """A waiter that sleeps. The poke of an earlier wake-up may come late, and end a wait once."""
+    return Aside(lambda: waiter.wait(20.0) or waiter.wait(20.0))
+
+
 def all_at_once(works: list[Callable[[], Any]]) -> list[Any]:
     return [aside.answer() for aside in [Aside(work) for work in works]]
 

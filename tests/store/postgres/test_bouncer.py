@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headrace import ConfigurationError, Headrace
 
 from . import servers
-from .scenes import Aside, Session, all_at_once, jobs, wait_until
+from .scenes import Session, all_at_once, jobs, sleep_until_news, wait_until
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
@@ -102,7 +102,7 @@ def test_waiters_poll_and_doctor_says_so(url: str, make: Make) -> None:
     store = make(f"{url}&prepare=no")
     session = Session(store)
     with closing(store.waiter(session.id, ["default"])) as waiter:
-        sleeping = Aside(lambda: waiter.wait(LONG))
+        sleeping = sleep_until_news(waiter)
         store.run(store.put(jobs()))
         assert sleeping.answer()
     assert [sentence for sentence in store.advice() if "listen" in sentence] == [

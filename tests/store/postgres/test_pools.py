@@ -19,7 +19,7 @@ from headrace import ConfigurationError, Headrace, StoreUnavailable
 from headrace.store.postgres.store import PostgresStore
 
 from . import servers
-from .scenes import Aside, Session, all_at_once, jobs, wait_until
+from .scenes import Session, all_at_once, jobs, sleep_until_news, wait_until
 
 psycopg_pool = pytest.importorskip("psycopg_pool")
 
@@ -150,7 +150,7 @@ def test_connections_that_were_cut_are_replaced(url: str, lender: Callable[..., 
             cut(url, "cut")
             waiter.wait(20.0)  # ended by the loss
             wait_until(lambda: listener.pid not in (0, before))
-            sleeping = Aside(lambda: waiter.wait(20.0))
+            sleeping = sleep_until_news(waiter)
             store.run(store.put(jobs(1)))
             assert sleeping.answer()
             assert len(session.take(1)) == 1

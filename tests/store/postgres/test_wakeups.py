@@ -14,7 +14,7 @@ import pytest
 
 from headrace.store.postgres.statements import PUTS
 
-from .scenes import Aside, Session, connect, jobs, wait_until, waiting
+from .scenes import Aside, Session, connect, jobs, sleep_until_news, wait_until, waiting
 
 if TYPE_CHECKING:
     import psycopg
@@ -51,7 +51,7 @@ def test_a_put_that_commits_after_a_waiter_began_to_arm_is_seen_by_its_look(
             "flags, body) VALUES ('late', 'task', 'default', 1, 0, 0, 0, 0, 0, 0, 3, 0, '')"
         )
         assert stranger.execute("SELECT count(*) FROM waiter WHERE armed").fetchall() == [(0,)]
-        sleeping = Aside(lambda: waiter.wait(LONG))
+        sleeping = sleep_until_news(waiter)
         wait_until(lambda: waiting(stranger) == 1)
         assert not sleeping.done
         stranger.execute("COMMIT")
@@ -147,7 +147,7 @@ def test_a_waiter_whose_connection_is_cut_listens_again(
         stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (before,))
         waiter.wait(LONG)  # ended by the loss
         wait_until(lambda: listener.pid not in (0, before))
-        sleeping = Aside(lambda: waiter.wait(LONG))
+        sleeping = sleep_until_news(waiter)
         armed = "SELECT 1 FROM waiter WHERE armed AND pid = $1"
         wait_until(lambda: stranger.execute(armed, (listener.pid,)).fetchall() != [])
         store.run(store.put(jobs()))
@@ -186,6 +186,6 @@ def test_where_nothing_can_be_heard_waiters_poll(store: PostgresStore, monkeypat
         assert store._wakeups.deaf
         waiter.arm()
         assert not waiter.wait(0.05)
-        sleeping = Aside(lambda: waiter.wait(LONG))
+        sleeping = sleep_until_news(waiter)
         store.run(store.put(jobs()))
         assert sleeping.answer()

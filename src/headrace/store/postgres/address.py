@@ -53,6 +53,5 @@ def parse(url: str) -> Address:
     known.setdefault("fallback_application_name", "headrace")
     known.setdefault("connect_timeout", "10")
     name = f"PostgreSQL at {shown_url(place)}, schema {options['schema']}"
-    wait = round(1000 * float(options["unique_wait"]))
-    numbers = (int(options["connections"]), wait)
+    numbers = (int(options["connections"]), round(1000 * float(options["unique_wait"])))
     return Address(make_conninfo("", **known), options["schema"], options["prepare"] == "yes", *numbers, name)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
+
+from psycopg.rows import tuple_row
 
 from headrace.errors import ConfigurationError
 from headrace.store.callers import kind_of, unknown
 
 TAKES = (
-    "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the database of the "
-    "store"
+    "a connection of psycopg, SQLAlchemy (Connection, Session, AsyncSession), Django or asyncpg to the store's database"
 )
 _POSTGRES = "postgresql"
 
@@ -72,7 +74,7 @@ def check(connection: Any) -> str:
 
 def _psycopg(connection: Any, call: Call) -> str:
     def once() -> str:
-        with connection.cursor(row_factory=_plain) as cursor:
+        with connection.cursor(row_factory=tuple_row) as cursor:
             cursor.execute(_spelled(connection, call), (call.document,))
             return str(cursor.fetchone()[0])
 
@@ -89,7 +91,7 @@ def _psycopg(connection: Any, call: Call) -> str:
 
 async def _psycopg_async(connection: Any, call: Call) -> str:
     async def once() -> str:
-        async with connection.cursor(row_factory=_plain) as cursor:
+        async with connection.cursor(row_factory=tuple_row) as cursor:
             await cursor.execute(_spelled(connection, call), (call.document,))
             return str((await cursor.fetchone())[0])
 
@@ -102,11 +104,6 @@ async def _psycopg_async(connection: Any, call: Call) -> str:
         if not connection.broken:
             await connection.rollback()
         raise
-
-
-def _plain(_: Any) -> Callable[[Any], Any]:
-    """Rows as they are, whatever row factory the connection has."""
-    return tuple
 
 
 def _spelled(connection: Any, call: Call) -> str:
@@ -123,9 +120,8 @@ def _sqlalchemy(connection: Any, call: Call) -> str:
     if hasattr(connection, "get_bind"):  # a session
         connection = connection.connection()
     statement = sqlalchemy.text(call.text(":document"))
-    if connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
-        return str(connection.execute(statement, {"document": call.document}).scalar_one())
-    with connection.begin_nested():
+    alone = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    with nullcontext() if alone else connection.begin_nested():
         return str(connection.execute(statement, {"document": call.document}).scalar_one())
 
 
@@ -137,17 +133,15 @@ async def _sqlalchemy_async(connection: Any, call: Call) -> str:
 
 
 def _django(connection: Any, call: Call) -> str:
-    savepoint = connection.savepoint()  # None: in autocommit mode
+    savepoint = connection.savepoint()  # in autocommit mode there is none, and none to go back to
     try:
         with connection.cursor() as cursor:
             cursor.execute(call.text("%s"), (call.document,))
             answer = str(cursor.fetchone()[0])
     except BaseException:
-        if savepoint is not None:
-            connection.savepoint_rollback(savepoint)
+        connection.savepoint_rollback(savepoint)
         raise
-    if savepoint is not None:
-        connection.savepoint_commit(savepoint)
+    connection.savepoint_commit(savepoint)
     return answer
 
 

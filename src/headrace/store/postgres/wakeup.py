@@ -18,7 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -57,17 +57,18 @@ class Listener:
 
     def _connect(self) -> bool:
         """False: a pooler is in between, and what is meant for this connection would reach another."""
-        with ExitStack() as unless_it_listens:
-            connection = self._database.connect()
-            unless_it_listens.callback(connection.close)
+        connection = self._database.connect()
+        try:
             ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
             if pid != connection.info.backend_pid:
                 return False
             for statement in ("SET idle_session_timeout = 0", f'LISTEN "{self.channel}"', f'LISTEN "{self.common}"'):
                 connection.execute(statement)
             self.connection, self.pid = connection, pid
-            unless_it_listens.pop_all()
             return True
+        finally:
+            if connection is not self.connection:
+                connection.close()
 
     def add(self, waiter: Sleeper) -> None:
         self._waiters[waiter.id] = waiter
@@ -109,12 +110,6 @@ class Listener:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-
-    def leave_to_parent(self) -> None:
-        """In a child: the thread is not there, and the connection is the parent's."""
-        if self.connection is not None:
-            forks.abandoned.append(self.connection)
-        self.connection, self.pid, self.deaf = None, 0, True
 
 
 def common_channel(schema: str) -> str:
@@ -288,6 +283,8 @@ class Wakeups:
             self._listener = None
 
     def leave_to_parent(self) -> None:
-        if self._listener is not None:
-            self._listener.leave_to_parent()
-            self._listener = None
+        """In a child: the thread is not there, and the connection is the parent's."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            forks.abandoned.append(listener.connection)
+            listener.connection, listener.pid, listener.deaf = None, 0, True
