@@ -170,7 +170,9 @@ class LaneRows:
         missing = [place for place in dict.fromkeys(places) if place not in self._lanes]
         if missing:
             self._lanes.update(dict.fromkeys(missing))
-            for columns in self._tx.rows("lanes_some", (self._tx.pairs(missing),)):
+            tx, alone = self._tx, len(missing) == 1
+            rows = tx.rows("lane_look", missing[0]) if alone else tx.rows("lanes_some", (tx.pairs(missing),))
+            for columns in rows:
                 lane = Record(*columns)
                 lane.was = columns[:_CHANGING]
                 self._lanes[lane.queue, lane.key] = lane
