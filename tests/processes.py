@@ -107,6 +107,8 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """kill -9 of the supervisor and of all it started, as far as it can be found: the machine has died."""
+        if self.process.poll() is not None:
+            return  # its pid may be another process' by now
         for pid in (self.pid, *descendants(self.pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

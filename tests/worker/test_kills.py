@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from contextlib import suppress
@@ -250,14 +251,22 @@ def test_jobs_that_kill_their_processes_fail_and_the_others_finish(
     worker = start_worker("--slots", "4")
     eventually(lambda: unfinished(app) == 0, "all jobs to end", 60 + len(poison))
     assert all(job.refresh().state is State.DONE for job in good)
+    shared = {int(pid) for pid in re.findall(r"worker process (\d+) started", worker.log)}
+    killed: set[int] = set()
     for job in poison:
         assert job.refresh().state is State.FAILED
         assert (job.snapshot.group, job.crashes, job.attempts) == ("crashed", 3, 0)
-        starts = [mark.crashes for mark in witness.marks("start", job.id)]
-        assert starts.count(0) <= 1, f"a job that killed its process was not charged: {starts}\n{worker.log}"
-    deaths = worker.log.count(" died (")
-    print(f"\n{len(poison)} poisonous jobs took {deaths} worker processes with them; {len(good)} good ones finished")
-    assert deaths <= len(poison), worker.log
+        first, later = set(), set()
+        for mark in witness.marks("start", job.id):
+            (later if mark.crashes else first).add(mark.pid)
+        assert len(first) <= 1, f"a job that killed its process was not charged\n{worker.log}"
+        assert not later & shared, f"a job that had crashed shared a process\n{worker.log}"
+        killed |= first
+    died = {int(pid) for pid in re.findall(r"worker process (\d+) died", worker.log)}
+    # Where the store does not answer for 14 s, as on a disk that is overwhelmed, the supervisor ends a process itself.
+    ended = {int(pid) for pid in re.findall(r"worker process (\d+) is cut off", worker.log)}
+    print(f"\n{len(poison)} poisonous jobs took {len(died)} worker processes with them; {len(good)} good ones finished")
+    assert died <= killed | ended, f"a worker process died that no job had killed\n{worker.log}"
 
 
 @pytest.mark.parametrize("code", ["0", "78"])
