@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from headrace.records import Counts, Filter, HistoryRecord, Page, Snapshot, State
 from headrace.values.glob import matcher
 
 from .core import Core, Step
 from .records import Job
+
+_SHOWN = attrgetter(*Snapshot.__struct_fields__)  # random histories look at all jobs after each step
 
 
 class Looking(Core):
@@ -56,4 +59,4 @@ class Looking(Core):
         return events[:1] + events[1:][1 - self._setting("max-job-history") :]
 
     def _snapshot(self, job: Job) -> Snapshot:
-        return Snapshot(**{name: getattr(job, name) for name in Snapshot.__struct_fields__})
+        return Snapshot(**dict(zip(Snapshot.__struct_fields__, _SHOWN(job), strict=True)))

@@ -109,7 +109,7 @@ class Sessions(Core):
 
     def _expired(self, session: Session) -> bool:
         silence = self.clock.steady() - session.seen
-        return bool(self._held(session)) and silence >= session.info.timeout
+        return silence >= session.info.timeout and bool(self._held(session))
 
     def _mark_seen(self, session: Session) -> None:
         session.seen = self.clock.steady()
@@ -124,5 +124,6 @@ class Sessions(Core):
         return job.state is State.RUNNING and job.session == session.info.id and job.token == token
 
     def _held(self, session: Session) -> list[Job]:
-        held = (job for job in self.jobs.values() if self._holds(session, job, job.token))
+        name = session.info.id
+        held = [job for job in self.jobs.values() if job.state is State.RUNNING and job.session == name]
         return sorted(held, key=lambda job: job.handed_out)
