@@ -117,8 +117,7 @@ def test_the_next_attempt_starts_at_once(app: Headrace, witness: Witness, start_
         eventually(lambda: len(workers[0].children()) == 2, "a new process")
     median = sorted(gaps)[len(gaps) // 2]
     print(f"\nnext attempt after death of a child: {median:.2f} s, at worst {max(gaps):.2f} s, of {len(gaps)}")
-    assert median < 2  # generous: the bar of 0.5 s, on a machine that does nothing else, is for bench/
-    assert max(gaps) < 10
+    assert max(gaps) < 10, "no waiting for the session time-out of 15 s (how soon on a quiet machine: bench/)"
 
 
 IN_HAND = r"worker process \d+ died \(%s\) while it ran (\d+) jobs? and held (\d+) more"
