@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,7 +139,7 @@ def take(tx: Transaction, values: tuple[int, ...], take: Take, names: Names, spe
 
 def _in_time(tx: Transaction, rows: list[Any], special: Special) -> list[Any]:
     """Jobs that are handed out do not expire while they run."""
-    if special.next_expiry is not None and (expiring := [(row[_REF],) for row in rows if row[_FLAGS] & EXPIRES]):
+    if special.next_expiry is not None and (expiring := [(_ref(row),) for row in rows if _flags(row) & EXPIRES]):
         tx.change_many("expiry_end", expiring)
     return rows
 
@@ -208,13 +209,13 @@ def _in_turn(lines: list[list[Lease]]) -> list[Lease]:
     return order
 
 
-_REF, _FLAGS = 2, -1
-"""Where these are among the columns of the statement `line`."""
+_ref, _flags = itemgetter(2), itemgetter(-1)
+"""Of a row of the statement `line`."""
 
 
 def leases(tx: Transaction, rows: list[Any], within: dict[int, int | None] | None = None) -> list[Lease]:
     """From the columns of the statement `line`, in their order. `within`: how soon those in lanes start, if known."""
-    beside = _Beside(tx, [(row[_REF], row[_FLAGS]) for row in rows if row[_FLAGS] & _BESIDE], within)
+    beside = _Beside(tx, [(_ref(row), flags) for row in rows if (flags := _flags(row)) & _BESIDE], within)
     bodies, extras = beside.bodies, beside.extras
     return [
         Lease(
@@ -263,7 +264,7 @@ class _Beside:
 def _handed_out(tx: Transaction, values: tuple[int, ...], spare: int, rows: list[Any]) -> list[Any]:
     """The heads of lines. Read, then changed: on SQLite quicker than an UPDATE that returns what it changed."""
     if rows:
-        tx.execute("take", (*values, spare, tx.array([row[_REF] for row in rows])))
+        tx.execute("take", (*values, spare, tx.array(list(map(_ref, rows)))))
     return rows
 
 
@@ -403,7 +404,7 @@ class Handing:
         if rows:
             self._tx.change_many("take_one", rows)
         order = {seq: place for place, seq in enumerate(self._handed_out)}
-        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[row[_REF]])
+        return sorted(self._tx.rows("retake", (session, number)), key=lambda row: order[_ref(row)])
 
 
 class _Place(NamedTuple):

@@ -99,7 +99,7 @@ class Recurrence(NamedTuple):
 
 _NOTES = "ended_note", "schedule_put", "trim_history", "stat_add"
 """What rules write when jobs have been removed."""
-_WRITES = (
+WRITES = (
     "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
     "laned_set", "lane_set", "lane_start_drop", "lane_start_put", "edit", "result_forget", "restore", "data_set",
     "more_put", "tag_add", "recurring_put", "unique_take", "expiry_put", "expiry_begin", "expiry_end", "expiry_delete",
@@ -318,7 +318,7 @@ class WorkingSet:
     def save(self) -> None:
         """Write what has changed."""
         self._gather()
-        names = sorted(self._writes, key=_WRITES.index)
+        names = sorted(self._writes, key=WRITES.index)
         for name in names:
             if name not in _NOTES:
                 self.tx.change_many(name, self._writes[name])
