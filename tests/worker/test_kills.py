@@ -156,7 +156,7 @@ def test_the_next_attempt_of_a_lone_job_starts_at_once(
     killed = time.monotonic()
     again = witness.wait("start", job.id, count=2)
     print(f"\nthe same with a single process: {(again.at - killed) * 1000:.0f} ms")
-    assert again.at - killed < 3
+    assert again.at - killed < 10, "the session time-out is 15 s"
     job.result(timeout=20)
 
 
