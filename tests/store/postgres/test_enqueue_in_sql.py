@@ -57,6 +57,7 @@ def test_options_in_sql(shop: OnPostgres) -> None:
     assert shop.app.job(enqueue(shop, '{"run_after": 3600}')).state is State.SCHEDULED
     later = shop.app.job(enqueue(shop, '{"run_after": "2031-01-01T00:00:00Z", "queue": "mail", "sequence": "s"}'))
     assert (later.queue, later.run_after.year) == ("mail", 2031)
+    assert shop.app.job(enqueue(shop, '{"test": true, "queue": "mail"}')).queue == "~mail"
     assert shop.app.job(enqueue(shop, '{"expires": 0.001}')).snapshot.expires is not None
     shop.app.worker().run_until_empty()
     assert child.refresh().state is State.DONE
@@ -105,6 +106,7 @@ def test_enqueue_in_sql_knows_every_option_of_a_call(shop: OnPostgres) -> None:
         ("[]", "options is an object"),
         ('{"colour": "red"}', "does not know the option colour"),
         ('{"queue": "a*"}', "is not a value for queue"),
+        ('{"queue": "~a"}', "is not a value for queue"),
         ('{"queue": ""}', "is not a value for queue"),
         ('{"priority": 2000000}', "is not a value for priority"),
         ('{"max_crashes": 0}', "is not a value for max_crashes"),

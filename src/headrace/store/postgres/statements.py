@@ -14,6 +14,7 @@ from headrace.store.settings import DEFINITIONS
 from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
 from headrace.store.sql.transaction import EVERYONE, INLINE
+from headrace.traffic import MARK
 from headrace.values.durations import MOST_STARTS
 from headrace.values.names import LONGEST
 
@@ -38,7 +39,7 @@ _CONSTANTS = {
     "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
     "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
-    "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
+    "TEST": MARK, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (

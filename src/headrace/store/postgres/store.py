@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -38,14 +39,12 @@ PLAIN_AT_ONCE = 10_000
 """So many plain jobs are put in one transaction."""
 
 
+@dataclass(slots=True)
 class _Quick(Operation[T], Generic[T]):
     """An operation that may be one round trip: an attempt, and what is to be run if that returns None."""
 
-    __slots__ = ("attempt", "otherwise")
-
-    def __init__(self, attempt: Callable[[], T | None], otherwise: Operation[T]) -> None:
-        self.attempt = attempt
-        self.otherwise = otherwise
+    attempt: Callable[[], T | None]
+    otherwise: Operation[T]
 
 
 class PostgresStore(SqlStore):

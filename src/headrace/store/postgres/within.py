@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -53,22 +54,18 @@ _MEANINGS: tuple[Meaning, ...] = (
 )  # fmt: skip
 
 
+@dataclass(slots=True)
 class Within(Operation[T], Generic[T]):
     """An operation to run on a connection of the caller. `before`: what is looked at first, on one of the store's."""
 
-    __slots__ = ("answer", "before", "connection", "document", "function")
+    connection: object
+    function: str
+    document: dict[str, Any]
+    answer: Callable[[Any], T]
+    before: Callable[[Transaction], None] | None = None
 
-    def __init__(
-        self,
-        connection: object,
-        function: str,
-        document: dict[str, Any],
-        answer: Callable[[Any], T],
-        before: Callable[[Transaction], None] | None = None,
-    ) -> None:
-        check(connection)
-        self.connection, self.function, self.document = connection, function, document
-        self.answer, self.before = answer, before
+    def __post_init__(self) -> None:
+        check(self.connection)
 
     def call(self, schema: str, **more: object) -> Call:
         """The call, in a schema (in quotes), with what the store adds to the document."""
@@ -95,11 +92,7 @@ def put(connection: object, jobs: Sequence[NewJob]) -> Within[list[Put]]:
 
 def known(connection: object, ids: Sequence[str]) -> Within[list[bool]]:
     """Which of these jobs there are."""
-
-    def answer(found: list[str]) -> list[bool]:
-        return [job_id in found for job_id in ids]
-
-    return Within(connection, "known_within", {"ids": list(ids)}, answer)
+    return Within(connection, "known_within", {"ids": list(ids)}, lambda found: [job_id in found for job_id in ids])
 
 
 def complete(connection: object, lease: tuple[Ref, Token, str], result: bytes | None) -> Within[bool]:

@@ -107,12 +107,11 @@ BEGIN
         flags = flags | {COMPLETED} | CASE WHEN large THEN {LARGE_RESULT} ELSE 0 END,
         result = CASE WHEN large THEN NULL ELSE returned END
     WHERE seq = (document->>'ref')::bigint AND token = (document->>'token')::bigint AND state = {RUNNING} AND flags & {COMPLETED} = 0;
-    IF NOT FOUND THEN RETURN 'false'; END IF;
-    IF large THEN
+    IF FOUND AND large THEN
         INSERT INTO blob (job, kind, bytes) VALUES ((document->>'ref')::bigint, {RESULT}, returned)
         ON CONFLICT (job, kind) DO UPDATE SET bytes = excluded.bytes;
     END IF;
-    RETURN 'true';
+    RETURN to_jsonb(FOUND);
 END $$;
 
 -- For triggers, psql and programs in other languages: SELECT enqueue('shop:confirm', '{"number": 7}', '{"queue": "mail"}').
@@ -141,7 +140,8 @@ BEGIN
     PERFORM check_options(options);
     job := jsonb_build_object(
         'id', new_id, 'nonce', CASE WHEN options ? 'id' THEN nonce END, 'task', task, 'body', base64(args),
-        'queue', coalesce(check_option(options, 'queue', 'queue'), 'default'),
+        'queue', CASE WHEN check_option(options, 'test', 'flag')::boolean THEN '{TEST}' ELSE '' END
+            || coalesce(check_option(options, 'queue', 'name'), 'default'),
         'priority', coalesce(check_option(options, 'priority', 'priority')::bigint, 0),
         'max_crashes', coalesce(check_option(options, 'max_crashes', 'count')::bigint, 3),
         'options', CASE WHEN overrides <> '{}' THEN base64(overrides) END,
@@ -189,7 +189,7 @@ $$;
 CREATE FUNCTION check_options(options jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     known text[] := '{queue,priority,max_crashes,run_after,retries,timeout,keep_result,headers,expires,tags,unique_key,unique_for,
-        on_clash,after,if_failed,lane,limit,rate,sequence,id,require_worker}';
+        on_clash,after,if_failed,lane,limit,rate,sequence,id,test,require_worker}';
     wrong text;
 BEGIN
     IF jsonb_typeof(options) <> 'object' THEN RAISE EXCEPTION 'options is an object' USING ERRCODE = '22023'; END IF;
@@ -213,8 +213,8 @@ DECLARE value jsonb := options->name; text text := options->>name; fits boolean;
 BEGIN
     IF value IS NULL OR value = 'null' THEN RETURN NULL; END IF;
     fits := CASE kind
-        WHEN 'name' THEN jsonb_typeof(value) = 'string' AND octet_length(text) BETWEEN 1 AND {LONGEST_NAME} AND text !~ '[[:cntrl:]]'
-        WHEN 'queue' THEN jsonb_typeof(value) = 'string' AND octet_length(text) BETWEEN 1 AND {LONGEST_NAME} AND text !~ '[[:cntrl:]*?[]'
+        WHEN 'name' THEN jsonb_typeof(value) = 'string' AND octet_length(text) BETWEEN 1 AND {LONGEST_NAME}
+            AND text !~ CASE name WHEN 'queue' THEN '^{TEST}|[[:cntrl:]*?[]' ELSE '[[:cntrl:]]' END
         WHEN 'priority' THEN jsonb_typeof(value) = 'number' AND text ~ '^-?\d{1,7}$' AND abs(text::numeric) <= 1000000
         WHEN 'count' THEN jsonb_typeof(value) = 'number' AND text ~ '^\d{1,14}$' AND (name = 'retries' OR text::numeric > 0)
         WHEN 'seconds' THEN jsonb_typeof(value) = 'number' AND text::numeric BETWEEN 0 AND 1e11 AND (name <> 'timeout' OR text::numeric > 0)
