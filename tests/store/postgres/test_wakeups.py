@@ -179,6 +179,22 @@ def test_a_process_has_one_connection_that_listens(
         waiter.close()
 
 
+def test_where_nothing_can_be_heard_a_full_worker_learns_that_a_job_is_to_stop(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.postgres.wakeup.Listener._connect", lambda _: False)
+    session = Session(store)
+    with closing(store.waiter(session.id, ["default"])) as waiter:
+        store.run(store.put(jobs(3)))
+        one, two = session.take(2)  # it can take no more
+        assert not waiter.wait(0.05)
+        for lease in (one, two):
+            sleeping = sleep_until_news(waiter)
+            store.run(store.cancel([lease.id]))
+            assert sleeping.answer()
+        assert not waiter.wait(0.05), "both are known"
+
+
 def test_where_nothing_can_be_heard_waiters_poll(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.store.postgres.wakeup.Listener._connect", lambda _: False)
     session = Session(store)

@@ -32,7 +32,6 @@ from headrace import (
     StoreUnavailable,
     UniqueBusy,
 )
-from headrace.store.postgres.wakeup import common_channel
 from processes import environment, eventually
 
 psycopg = pytest.importorskip("psycopg")
@@ -267,7 +266,7 @@ def test_subscribers_hear_of_jobs_when_they_are_committed(shop: OnPostgres) -> N
 
 def test_the_commit_notifies(shop: OnPostgres) -> None:
     with psycopg.connect(shop.url, autocommit=True) as listener:
-        listener.execute(f'LISTEN "{common_channel(shop.schema)}"')
+        listener.execute(f'LISTEN "headrace {shop.schema}"')
         shop.confirm.using(connection=shop.connection, queue="mail").enqueue(1)
         shop.confirm.using(connection=shop.connection, queue="slow", tags=["red"]).enqueue(1)
         assert list(listener.notifies(timeout=0.1)) == []

@@ -25,6 +25,7 @@ from headrace.store.postgres.statements import CLIENT, SUBSCRIBER
 from headrace.store.postgres.wakeup import Wakeups
 from headrace.store.postgres.within import Within
 from headrace.store.sql import batches, find, settle, sweep
+from headrace.store.sql.sessions import Stops
 from headrace.store.sql.store import SqlStore
 from headrace.store.sql.take import Names, has_work
 from headrace.store.sql.transaction import NoGuards, Step, Transaction, is_plain
@@ -216,17 +217,20 @@ class PostgresStore(SqlStore):
         self._wakeups.fill(request.session, take is None or len(reply.leases) >= take.slots)
 
     def waiter(self, session: str, queues: Sequence[str]) -> Waiter:
-        names = Names(queues)
+        names, stops = Names(queues), Stops(session)
 
         def look(tx: Transaction) -> bool:
             next_due, next_tick = self._expected.get(session, (None, None))
-            return (
+            if self._wakeups.deaf and stops(tx):
+                return True
+            return not waiter.full and (
                 has_work(tx, names)
                 or _sooner(tx.maybe_value("next_due"), next_due)
                 or _sooner(tx.maybe_value("next_tick"), next_tick)
             )
 
-        return self._wakeups.worker(session, names.given, lambda: self._look(look))
+        waiter = self._wakeups.worker(session, names.given, lambda: self._look(look))
+        return waiter
 
     def close_session(self, session: str, *, crashed: Sequence[Ref] | None = ()) -> Operation[list[str]]:
         self._expected.pop(session, None)

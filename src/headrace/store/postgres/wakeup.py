@@ -43,11 +43,11 @@ class Listener:
 
     def __init__(self, database: Database) -> None:
         self.channel = f"headrace {os.getpid()} {random.getrandbits(64):x}"
-        self.common = common_channel(database.schema)
+        self.common = f"headrace {database.schema}"[:63]  # callers' transactions notify of a queue that has work
         self.pid = 0
         """The server process; 0: nothing is heard at present."""
         self._database = database
-        self._waiters: WeakValueDictionary[int, Sleeper] = WeakValueDictionary()
+        self.waiters: WeakValueDictionary[int, Sleeper] = WeakValueDictionary()
         self._stop = Pokes()
         self.connection: Connection | None = None
         self.deaf = not self._connect()
@@ -70,9 +70,6 @@ class Listener:
             if connection is not self.connection:
                 connection.close()
 
-    def add(self, waiter: Sleeper) -> None:
-        self._waiters[waiter.id] = waiter
-
     def _listen(self) -> None:
         pause = SHORTEST
         while not self._stop.taken():
@@ -90,17 +87,17 @@ class Listener:
                 if connection is not None:
                     self.connection, self.pid = None, 0
                     connection.close()
-                    for waiter in list(self._waiters.values()):
+                    for waiter in list(self.waiters.values()):
                         waiter.wake()
                 readable([self._stop.reader], pause)
                 pause = min(2 * pause, LONGEST)
 
     def _pass_on(self, channel: str, words: str) -> None:
         if channel == self.common:
-            for sleeper in list(self._waiters.values()):
+            for sleeper in list(self.waiters.values()):
                 if any_fits(sleeper.queues, words):
                     sleeper.wake()
-        elif (waiter := self._waiters.get(int(words))) is not None:
+        elif (waiter := self.waiters.get(int(words))) is not None:
             waiter.wake()
 
     def close(self) -> None:
@@ -110,11 +107,6 @@ class Listener:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-
-
-def common_channel(schema: str) -> str:
-    """Where callers' transactions, which do not look for sleepers, notify of a queue that has work."""
-    return f"headrace {schema}"[:63]
 
 
 class Sleeper:
@@ -153,7 +145,7 @@ class Sleeper:
         self._stops: int | None = None
         self._look_at = 0.0
         if not listener.deaf:
-            listener.add(self)
+            listener.waiters[self.id] = self
 
     def arm(self) -> None:
         """The first time. Later `wait` does, and looks at what has come since: a busy worker arms nothing.
@@ -194,7 +186,7 @@ class Sleeper:
     def _arm_and_look(self) -> bool:
         if self._listener.pid and self._arm():
             return True
-        return not self.full and self._look()
+        return (not self.full or self._listener.deaf) and self._look()
 
     def _arm(self) -> bool:
         """Whether running jobs were to stop since the last time."""

@@ -56,6 +56,19 @@ def renew(tx: Transaction, session_id: str, held: Held, started: Sequence[Ref], 
     return Renewal(tx.now, lost, cancelled, strays=_strays(tx, session, held, complete))
 
 
+class Stops:
+    """Looks for jobs of a session that are to stop, where nothing wakes its worker."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._seen: set[Ref] = set()
+
+    def __call__(self, tx: Transaction) -> bool:
+        """Whether there is one that the last look has not seen."""
+        before, self._seen = self._seen, {ref for (ref,) in tx.rows("stopping", (self._session_id,))}
+        return not self._seen <= before
+
+
 class Lease(NamedTuple):
     """A job that a session holds."""
 

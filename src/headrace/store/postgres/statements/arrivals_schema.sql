@@ -58,7 +58,7 @@ BEGIN
             clashes := clashes || jsonb_build_object(entry->>'id', holder);
         END IF;
     END LOOP;
-    PERFORM pg_notify(left('headrace ' || current_schema(), 63), queue)  -- see wakeup.common_channel
+    PERFORM pg_notify(left('headrace ' || current_schema(), 63), queue)  -- see wakeup.Listener.common
     FROM (SELECT DISTINCT value->>'queue' AS queue FROM jsonb_array_elements(plain || others)) AS queues;
     RETURN clashes;
 END $$;
