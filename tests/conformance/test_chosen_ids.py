@@ -75,6 +75,15 @@ def test_a_job_with_a_chosen_id_is_like_any_other(store: Store, worker: Worker) 
     assert store.run(store.delete(["a", "b"])) == [True, True]
 
 
+def test_a_large_batch_may_have_an_id_twice(store: Store) -> None:
+    others = [new(str(number), tags=("t",)) for number in range(1_500)]
+    batch = [new("a"), *others, new("a", nonce="1"), new("b", nonce="1"), new("b", nonce="2"), new("b", nonce="1")]
+    answers = store.run(store.put(batch))
+    assert [(each.id, each.created) for each in (answers[0], *answers[-4:])] == [
+        ("a", True), ("a", False), ("b", True), ("b", False), ("b", True)
+    ]  # fmt: skip
+
+
 def test_a_large_batch_has_the_same_answers(store: Store) -> None:
     put(store, "7", "1300", nonce="old")
     puts = put(store, *map(str, range(1_500)), nonce="new", tags=("t",))

@@ -49,7 +49,8 @@ def _in_parts(
     while more:
         more, *clashes = yield Script("admit", (batch,), lambda reply, _: reply)
     in_the_way = dict(zip(map(name, clashes[::2]), map(name, clashes[1::2]), strict=True))
-    return [Put(in_the_way.get(job.id, job.id), job.id not in in_the_way) for job in jobs]
+    others = (in_the_way.get(f"{job.id}\0{job.nonce}") or in_the_way.get(job.id) for job in jobs)
+    return [Put(other or job.id, other is None) for job, other in zip(jobs, others, strict=True)]
 
 
 def _parts(jobs: Sequence[NewJob]) -> Iterator[bytes]:

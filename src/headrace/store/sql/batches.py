@@ -189,8 +189,9 @@ def _found(tx: Transaction, jobs: Sequence[NewJob]) -> list[Put]:
     lost = [job for job in jobs if job.unique_key is not None and job.id not in there]
     holders: dict[str, str] = dict(tx.rows("key_holders", (tx.texts([str(job.unique_key) for job in lost]),)))
     clashes = {job.id: holders[key] for job in lost if (key := job.unique_key) is not None and key in holders}
-    clashes |= {job_id: job_id for job_id, _ in puts.clashing(tx, (job for job in jobs if job.id in there))}
-    return [Put(clashes[job.id], False) if job.id in clashes else Put(job.id, True) for job in jobs]
+    taken = puts.clashing(tx, (job for job in jobs if job.id in there))
+    is_new = [job.id not in clashes and (job.id, job.nonce) not in taken for job in jobs]
+    return [Put(clashes.get(job.id, job.id), new) for job, new in zip(jobs, is_new, strict=True)]
 
 
 # -- sweeps ------------------------------------------------------------------------------------------

@@ -258,9 +258,10 @@ local function put_unique(job)
   return insert(job)
 end
 
--- All of them, in order: for each the id of the job that stands in its way, or '' if it is there now.
+-- All of them, in order: for each the id of the job that stands in its way, or '' if it is there now. And the nonces of those whose
+-- own id another job has, by their places.
 local function insert_all()
-  local answer = {}
+  local answer, nonces = {}, {}
   at = 1
   for i = 1, #ids do
     local id, queue, due, priority, max_crashes, flags, put, body, key, unique_for, replace, more, delay, data = next_job()
@@ -275,7 +276,8 @@ local function insert_all()
       local there = find_job(id)
       if there then -- a repeat, whatever has become of the job or its key; or another job has the id
         local nonce = more and cmsgpack.unpack(more).nonce
-        answer[i] = nonce and more_of(there).nonce ~= nonce and id or ''
+        nonces[i] = nonce and more_of(there).nonce ~= nonce and nonce or nil
+        answer[i] = nonces[i] and id or ''
       elseif key then
         answer[i] = put_unique(job)
       else
@@ -287,14 +289,14 @@ local function insert_all()
     count(queue, READY, length)
     plan.news[queue] = (plan.news[queue] or 0) + length
   end
-  return answer
+  return answer, nonces
 end
 
 -- A batch that costs more than one step should: its parts are staged, and nothing of it is there before the last of them. From
 -- then on all of it is certain to come, part by part: its client sees to that, or sweeps do.
 --
 --   {ns}:staged:<batch>  list  the parts that have not come in, as `put` takes them; expires unless all of them are there
---   {ns}:batch:<batch>   hash  at: when it was put; c<job id> -> the job that stood in its way. There once all parts are; goes, or
+--   {ns}:batch:<batch>   hash  at: when it was put; c<job id>[NUL nonce] -> the job that stood in its way. There once all parts are; goes, or
 --                              expires if jobs stood in the way, when the last has come in
 --   {ns}:arriving        zset  batches of which parts have not come in: score when it was put
 local KEPT = 60000

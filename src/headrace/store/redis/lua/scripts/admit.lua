@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  the batch
 -- Answers  {1 if there are more parts, and once there are none: id of a job that did not come in, id of the one that has its unique
---          key, ...}
+--          key, ...}. Of one whose id another job has: its id, a NUL and its nonce, and its id
 --@include put commit sessions
 
 local stages = stages_of(ARGV[2])
@@ -30,10 +30,10 @@ else
   batch = parts[1]:sub(2)
 end
 read_batch(true)
-local clashes = {}
-for i, other in ipairs(insert_all()) do
+local clashes, answers, nonces = {}, insert_all()
+for i, other in ipairs(answers) do
   if other ~= '' then
-    clashes[#clashes + 1] = 'c' .. ids[i]
+    clashes[#clashes + 1] = 'c' .. ids[i] .. (nonces[i] and '\0' .. nonces[i] or '')
     clashes[#clashes + 1] = other
   end
 end
