@@ -10,6 +10,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.records import Kind, Lane, Outcome, Verdict
+from headrace.store.postgres.database import PostgresTransaction
 from headrace.store.postgres.statements import RULES
 
 from .scenes import Session, connect, jobs
@@ -79,6 +80,30 @@ def test_a_lane_elsewhere_is_no_reason_for_the_rules(store: PostgresStore, sent:
     sent.clear()
     assert len(session.take(2)) == 2
     assert len(sent) == 1
+
+
+def test_an_exchange_in_lanes_takes_as_many_round_trips_for_many_jobs_as_for_few(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    send = PostgresTransaction._send
+
+    def counted(self: PostgresTransaction, text: str, *values: Any) -> Any:
+        sent.append(text)
+        return send(self, text, *values)
+
+    monkeypatch.setattr(PostgresTransaction, "_send", counted)
+    round_trips = []
+    for size in (3, 30):
+        queue = f"{size} jobs"
+        for number in range(3):
+            store.run(store.put(jobs(size, queue=queue, lane=Lane(f"lane {number}", limit=size))))
+        session = Session(store, queues=(queue,))
+        leases = session.take(size)
+        sent.clear()
+        assert len(session.settle(*leases, slots=size)) == size
+        round_trips.append(len(sent))
+    assert round_trips[0] == round_trips[1] < 16
 
 
 @pytest.mark.parametrize("names", [{"task": "a\0b"}, {"queue": "a\0b"}, {"tags": ("a\0b",)}, {"unique_key": "a\0b"}])

@@ -220,6 +220,7 @@ def insist(work):  # type: ignore[no-untyped-def]
 def test_a_connection_that_breaks_as_it_commits_may_have_done_it(store: PostgresStore) -> None:
     def work(tx) -> None:  # type: ignore[no-untyped-def]
         tx.execute("setting_set", ("jobs-history", 1))
+        tx.flush()
         with connect(store) as stranger:
             stranger.execute("SELECT pg_terminate_backend($1::bigint::integer)", (tx.connection.info.backend_pid,))
             wait_until(lambda: ended(tx.connection, stranger))

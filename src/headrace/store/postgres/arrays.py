@@ -20,12 +20,21 @@ class Numbers(list[Any]):
     """A bigint[]."""
 
 
-class Texts(list[str]):
+class Texts(list[Any]):
     """A text[]."""
 
 
-class Blobs(list[bytes | None]):
+class Blobs(list[Any]):
     """A bytea[]."""
+
+
+KINDS: dict[str, type[list[Any]]] = {"n": Numbers, "t": Texts, "b": Blobs}
+
+
+def columns(kinds: str, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Rows as one value per column, of these kinds."""
+    given = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return tuple(KINDS[kind](column) for kind, column in zip(kinds, given, strict=True))
 
 
 def _column(array: int, kind: int, encode: Callable[[Any], Sequence[bytes]]) -> type[Dumper]:
@@ -51,17 +60,21 @@ class _Number(Dumper):
         return b"%d" % obj
 
 
+def _text(text: str) -> bytes:
+    return text.replace("\0", "\ufffd").encode()  # (words of users: names with a NUL are refused)
+
+
 class _Text(Dumper):
     oid = _TEXT
 
     def dump(self, obj: str) -> bytes:
-        return obj.replace("\0", "\ufffd").encode()  # (words of users: names with a NUL are refused)
+        return _text(obj)
 
 
 _DUMPERS: dict[type, type[Dumper]] = {
     int: _Number, bool: _Number, str: _Text, Blobs: _column(1001, _BYTEA, _sized),
     Numbers: _column(1016, _BIGINT, lambda column: [_NULL if n is None else _NUMBER(8, n) for n in column]),
-    Texts: _column(1009, _TEXT, lambda column: _sized(text.replace("\0", "\ufffd").encode() for text in column)),
+    Texts: _column(1009, _TEXT, lambda column: _sized(None if text is None else _text(text) for text in column)),
 }  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -20,11 +21,11 @@ from headrace.errors import MaybeApplied
 from headrace.records import Ref
 from headrace.store import forks
 from headrace.store.pools import Pool
-from headrace.store.postgres import lent, troubles
+from headrace.store.postgres import arrays, lent, troubles
 from headrace.store.postgres.address import Address
 from headrace.store.postgres.arrays import Numbers, Texts, adapt
 from headrace.store.postgres.lent import Lent
-from headrace.store.postgres.statements import PUTS, READING, WRITING
+from headrace.store.postgres.statements import PUTS, READING, SETS, WRITING
 from headrace.store.sql.transaction import Guards, Outdated, Transaction
 from headrace.values.clock import Clock
 from headrace.values.glob import as_regex
@@ -60,8 +61,6 @@ class Database:
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(address.connections)
         self._closed = False
-        self._calls: dict[str, str] = {}
-        """The statement that calls a function, by its name."""
         self.connections = address.connections + 1  # at most, in this process, with the one that listens
         here = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._settings().items())
         now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -192,6 +191,7 @@ class Database:
             tx = PostgresTransaction(guards, self, connection, texts)
             tx.begin(begin)
             answer = work(tx)
+            tx.flush()  # if the connection breaks here, nothing was committed
             if crashpoints.armed:
                 crashpoints.reach("commit.before")
             committing = texts is WRITING
@@ -218,14 +218,9 @@ class Database:
 
     def function(self, name: str, values: tuple[Any, ...]) -> list[Any]:
         """Call a function of the schema, in a transaction of its own: its rows."""
-        statement = self._calls.get(name)
-        if statement is None:
-            marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-            statement = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
-            self._calls[name] = statement
-        return self.repeat(
-            lambda: self.borrow(lambda connection: connection.execute(statement, values, binary=True).fetchall())
-        )
+        marks = ", ".join([f"${number}" for number in range(1, len(values) + 1)])
+        call = f"SELECT * FROM {self.quoted}.{name}({marks})"  # noqa: S608  (only names and numbers)
+        return self.repeat(lambda: self.borrow(lambda wire: wire.execute(call, values, binary=True).fetchall()))
 
 
 _MARK = re.compile(r"\bGLOB \?|\?")
@@ -234,7 +229,7 @@ _MARK = re.compile(r"\bGLOB \?|\?")
 class PostgresTransaction(Transaction):
     """A transaction on a connection to a PostgreSQL server."""
 
-    __slots__ = ("_texts", "arrived", "connection", "database", "waited")
+    __slots__ = ("_later", "_texts", "arrived", "connection", "database", "waited")
 
     waited: bool
     """There are waiters. (None goes to sleep before this transaction has ended, if it has the lock of puts.)"""
@@ -249,6 +244,7 @@ class PostgresTransaction(Transaction):
         self.database = database
         self.connection = connection
         self._texts = texts
+        self._later: list[tuple[str, tuple[Any, ...]]] = []
 
     def begin(self, statements: str) -> None:
         """One round trip: begin, take the locks, and then read the clock."""
@@ -262,59 +258,54 @@ class PostgresTransaction(Transaction):
 
     def commit(self) -> None:
         """Wake those that this concerns, as soon as it is committed: in the same round trip."""
-        if not (self.waited and (self.queues or self.ended or self.stop or self.happenings)):
-            self.connection.execute("COMMIT", prepare=False)
-            return
-        queues, workers = Texts(self.queues), Numbers(self.queues.values())
-        values = (queues, workers, Texts(self.ended), self.stop, bool(self.happenings))
-        with self.connection.pipeline():
-            self.connection.execute("SELECT wake($1, $2, $3, $4, $5)", values)
-            self.connection.execute("COMMIT", prepare=False)
+        if self.waited and (self.queues or self.ended or self.stop or self.happenings):
+            news = Texts(self.queues), Numbers(self.queues.values()), Texts(self.ended)
+            self._later.append(("SELECT wake($1, $2, $3, $4, $5)", (*news, self.stop, bool(self.happenings))))
+        self._send("COMMIT")
 
-    def _run(self, name: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+    def _send(self, text: str, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
+        """What was put off, because its result does not matter, goes along in the same round trip."""
+        later, self._later = self._later, []
+        with self.connection.pipeline() if later else nullcontext():
+            for statement in later:
+                self.connection.execute(*statement)
+            return self.connection.execute(text, values, binary=True)
+
+    def flush(self) -> None:
+        if self._later:
+            self._send(*self._later.pop())
+
+    def _text(self, name: str) -> str:
         if name in INTRODUCE:
-            self.connection.execute(f"SELECT {self.database.lock(PUTS)}")
-        return self.connection.execute(self._texts[name], values, binary=True)
+            self._later.append((f"SELECT {self.database.lock(PUTS)}", ()))
+        return self._texts[name]
 
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        return self._run(name, values).fetchall()
+        return self._send(self._text(name), values).fetchall()
 
     def execute(self, name: str, values: tuple[Any, ...] = ()) -> None:
-        if self._texts[name]:
-            self._run(name, values)
+        if text := self._text(name):
+            self._later.append((text, values))
 
     def change(self, name: str, values: tuple[Any, ...] = ()) -> int:
-        return self._run(name, values).rowcount
+        return self._send(self._text(name), values).rowcount
 
     def change_many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> int:
-        if not rows:
-            return 0
-        with self.connection.cursor() as cursor:
-            cursor.executemany(self._texts[name], rows)
-            return cursor.rowcount
+        """Put off: what a working set changes is locked, so that as many rows change as there are."""
+        each = [arrays.columns(SETS[name], rows)] if name in SETS else rows
+        self._later += [(self._texts[name], values) for values in each]
+        return len(rows)
 
     def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
-        with self.connection.cursor() as cursor:
-            cursor.executemany(f"{self._texts[name]} RETURNING {columns}", rows, returning=True)
-            found = cursor.fetchall()
-            while cursor.nextset():
-                found += cursor.fetchall()
-            return found
+        return self._send(f"{self._texts[name]} RETURNING {columns}", arrays.columns(SETS[name], rows)).fetchall()
 
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
-        given = list(values)
-        number = 0
-
-        def mark(found: re.Match[str]) -> str:
-            nonlocal number
-            number += 1
-            if found[0] == "?":
-                return f"${number}"
-            given[number - 1] = f"^(?:{as_regex(str(given[number - 1]))})$"
-            return f"~ ${number}"
-
-        text = f"{self._texts['snapshot']} {_MARK.sub(mark, clauses)}"
-        return self.connection.execute(text, given, binary=True).fetchall()
+        marks, numbers = _MARK.findall(clauses), count(1)
+        given = tuple(
+            value if mark == "?" else f"^(?:{as_regex(str(value))})$" for mark, value in zip(marks, values, strict=True)
+        )
+        clauses = _MARK.sub(lambda found: f"{'' if found[0] == '?' else '~ '}${next(numbers)}", clauses)
+        return self._send(f"{self._texts['snapshot']} {clauses}", given).fetchall()
 
     def array(self, numbers: Sequence[Ref]) -> object:
         return Texts(map(str, numbers)) if numbers and isinstance(numbers[0], str) else Numbers(numbers)

@@ -5,14 +5,14 @@ A function that finds anything beyond plain jobs writes nothing, and the rules d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import psycopg
 
 from headrace.errors import StoreError
 from headrace.records import Charge, ExchangeReply, Lease, NewJob, Outcome, Verdict
-from headrace.store.postgres.arrays import Blobs, Numbers, Texts
+from headrace.store.postgres.arrays import Numbers, Texts, columns
 from headrace.store.postgres.database import Database
 from headrace.store.postgres.statements import NOT_PLAIN
 from headrace.store.sql.codes import AFTER, LARGE_BODY, RECURRING
@@ -24,37 +24,24 @@ _MORE = AFTER | LARGE_BODY | RECURRING
 """A lease of such a job tells what other tables have."""
 
 
-def _times(database: Database) -> tuple[int | None, int | None]:
-    clock = database.clock
-    return (None, None) if clock is None else (clock.now(), clock.steady())
-
-
 def put(database: Database, jobs: Sequence[NewJob]) -> bool:
     """Put plain jobs. False: the rules have to."""
-    if len(jobs) == 1:
-        (job,) = jobs
-        values: tuple[Any, ...] = (
-            job.id, job.task, job.queue, job.priority, job.max_crashes, job.body, job.options, job.run_at,
-            job.delay or 0,
-        )  # fmt: skip
-        name = "put_one"
-    else:
-        values = (
-            Texts(job.id for job in jobs), Texts(job.task for job in jobs), Texts(job.queue for job in jobs),
-            Numbers(job.priority for job in jobs), Numbers(job.max_crashes for job in jobs),
-            Blobs(job.body for job in jobs), Blobs(job.options for job in jobs), Numbers(job.run_at for job in jobs),
-            Numbers(job.delay or 0 for job in jobs),
-        )  # fmt: skip
-        name = "put_plain"
-    return _or_not(lambda: database.function(name, (*values, *_times(database)))) is not None
+    rows = [
+        (job.id, job.task, job.queue, job.priority, job.max_crashes, job.body, job.options, job.run_at, job.delay or 0)
+        for job in jobs
+    ]
+    name, values = ("put_one", rows[0]) if len(rows) == 1 else ("put_plain", columns("tttnnbbnn", rows))
+    return _or_not(database, name, values) is not None
 
 
-def _or_not(work: Callable[[], list[Any]]) -> list[Any] | None:
-    """The rows of a function. None: it has taken back what it wrote."""
+def _or_not(database: Database, name: str, values: tuple[Any, ...]) -> list[Any] | None:
+    """The rows of a function. None: it has taken back what it wrote, or there is a job with this id."""
+    clock = database.clock
+    times = (None, None) if clock is None else (clock.now(), clock.steady())
     try:
-        return work()
+        return database.function(name, (*values, *times))
     except StoreError as error:
-        if isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate == NOT_PLAIN:
+        if isinstance(error.__cause__, psycopg.Error) and error.__cause__.sqlstate in (NOT_PLAIN, "23505"):
             return None
         raise
 
@@ -76,15 +63,10 @@ def exchange(database: Database, request: Request, guards: Guards) -> tuple[Exch
     """The reply, and whether it was recorded. None: the rules have to."""
     take, names = request.take, request.names
     outcomes = sorted(request.outcomes, key=lambda outcome: outcome.ref)  # rows are locked in this order
-    values = (
-        request.session, request.number, request.unrecorded, Numbers(outcome.ref for outcome in outcomes),
-        Numbers(outcome.token for outcome in outcomes), Numbers(outcome.began for outcome in outcomes),
-        Numbers(outcome.ended for outcome in outcomes), Numbers(o.charge is Charge.ATTEMPT for o in outcomes),
-        Blobs(outcome.result for outcome in outcomes), Blobs(outcome.data for outcome in outcomes),
-        Numbers(request.started), Texts(() if names is None else names.given), 0 if take is None else take.slots,
-        0 if take is None else take.spare, request.steady, *_times(database),
-    )  # fmt: skip
-    rows = _or_not(lambda: database.function("exchange_plain", values))
+    runs = [(o.ref, o.token, o.began, o.ended, o.charge is Charge.ATTEMPT, o.result, o.data) for o in outcomes]
+    wanted = (Texts(), 0, 0) if take is None or names is None else (Texts(names.given), take.slots, take.spare)
+    values = (*columns("nnnnnbb", runs), Numbers(request.started), *wanted, request.steady)
+    rows = _or_not(database, "exchange_plain", (request.session, request.number, request.unrecorded, *values))
     if not rows:
         return None
     next_due, now, *_, next_tick, _, recorded = rows[0]

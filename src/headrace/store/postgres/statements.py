@@ -96,4 +96,24 @@ SCHEMA = "\n\n".join(
 """All that creates a schema. `{SCHEMA}` stands for its name, `{KEY}` for the first number of its advisory locks."""
 WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name, text in _ALL.items()}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
+SETS = {
+    "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn",
+    "done": "nnnbnnnnbn", "lane_set": "nnnnnnnnnnnn", "laned_put": "ntnnnnnnnnn", "laned_set": "nnnnnn",
+    "remember": "nnttt", "lane_new": "ttnnnn", "tag_add": "nt", "edge_put": "nnn", "follower_put": "nn",
+}  # fmt: skip
+"""Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
+
+
+def _in_a_set(text: str, kinds: str) -> str:
+    """The statement for as many rows as its arrays have items: `$1` becomes `_1`, a column of these."""
+    types = {"n": "bigint", "t": "text", "b": "bytea"}
+    arrays = ", ".join(f"${number}::{types[kind]}[]" for number, kind in enumerate(kinds, 1))
+    names = ", ".join(f"_{number}" for number in range(1, len(kinds) + 1))
+    text, each = re.sub(r"\$(\d+)", r"_\1", text), f"FROM unnest({arrays}) AS each ({names})"
+    if text.startswith("UPDATE"):
+        return text.replace("WHERE", f"{each} WHERE", 1)
+    return re.sub(r"VALUES \(([^()]*)\)", rf"SELECT \1 {each}", text)
+
+
+WRITING |= {name: _in_a_set(WRITING[name], kinds) for name, kinds in SETS.items()}
 READING = {name: _locking(text, "", "") for name, text in _ALL.items()}

@@ -45,7 +45,7 @@ class _Quick(Operation[T], Generic[T]):
     """An operation that may be one round trip: an attempt, and what is to be run if that returns None."""
 
     attempt: Callable[[], T | None]
-    otherwise: Operation[T]
+    otherwise: Callable[[], Operation[T]]
 
 
 class PostgresStore(SqlStore):
@@ -106,7 +106,7 @@ class PostgresStore(SqlStore):
     def run(self, operation: Operation[T]) -> T:
         if isinstance(operation, _Quick):
             answer: T | None = operation.attempt()
-            return super().run(operation.otherwise) if answer is None else answer
+            return super().run(operation.otherwise()) if answer is None else answer
         if not isinstance(operation, Within):
             return super().run(operation)
         call = self._call(operation)
@@ -163,11 +163,10 @@ class PostgresStore(SqlStore):
     # -- clients --
 
     def put(self, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
-        by_rules = within.locking(limits.without_nul(jobs), batches.put(jobs))
-        if not jobs or len(jobs) > PLAIN_AT_ONCE or not all(map(is_plain, jobs)):
-            return by_rules
+        if not all(map(is_plain, limits.without_nul(jobs))) or not 0 < len(jobs) <= PLAIN_AT_ONCE:
+            return within.locking(jobs, batches.put(jobs))
         answers = [Put(job.id, True) for job in jobs]
-        return _Quick(lambda: answers if plain.put(self.database, jobs) else None, by_rules)
+        return _Quick(lambda: answers if plain.put(self.database, jobs) else None, lambda: batches.put(jobs))
 
     def put_within(self, connection: object, jobs: Sequence[NewJob]) -> Operation[list[Put]]:
         return within.put(connection, jobs)
@@ -208,7 +207,7 @@ class PostgresStore(SqlStore):
             return reply
 
         by_rules = Step(lambda tx: settle.exchange(tx, request), then=lambda reply: self._note(request, reply))
-        return _Quick(attempt, by_rules) if plain.is_plain(request) else by_rules
+        return _Quick(attempt, lambda: by_rules) if plain.is_plain(request) else by_rules
 
     def _note(self, request: settle.Request, reply: ExchangeReply) -> None:
         """What a worker has been told: later news is news, and a worker that is full is not woken for work."""
@@ -254,7 +253,7 @@ class PostgresStore(SqlStore):
         def look(tx: Transaction) -> Swept | None:
             return sweep.nothing_to_sweep(tx, self._overrides)
 
-        return _Quick(attempt, Step(work, try_read_only=look, then=lambda _: self._wake_for_work()))
+        return _Quick(attempt, lambda: Step(work, try_read_only=look, then=lambda _: self._wake_for_work()))
 
     def _wake_for_work(self) -> None:
         """Work whose wake-up was lost waits no longer than to the next sweep."""

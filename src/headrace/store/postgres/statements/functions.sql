@@ -56,16 +56,13 @@ END $$;
 -- A waiter goes to sleep. Once it has the lock alone, whatever was put before is there to be seen, and whatever is put later sees it.
 CREATE OR REPLACE FUNCTION {SCHEMA}.arm(
     _id bigint, _channel text, _pid bigint, _kind bigint, _full bigint, _queues text[], _patterns text[], _job text
-) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE found bigint;
-BEGIN
-    PERFORM pg_advisory_xact_lock({KEY}, {PUTS});
+) RETURNS bigint LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock({KEY}, {PUTS});
     INSERT INTO {SCHEMA}.waiter AS known (id, channel, pid, kind, armed, is_full, stops, queues, patterns, job)
     VALUES (_id, _channel, _pid, _kind, TRUE, _full <> 0, 0, _queues, _patterns, _job)
     ON CONFLICT (id) DO UPDATE SET armed = TRUE, is_full = _full <> 0, pid = _pid
-    RETURNING known.stops INTO found;
-    RETURN found;
-END $$;
+    RETURNING known.stops;
+$$;
 
 -- A waiter is gone, or was left behind by a process that died.
 CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiter(_id bigint) RETURNS void LANGUAGE sql AS $$ DELETE FROM {SCHEMA}.waiter WHERE id = _id $$;
@@ -75,23 +72,19 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.forget_waiters() RETURNS boolean LANGUAGE sq
 $$;
 
 -- This process sweeps now, unless another has begun within a time.
-CREATE OR REPLACE FUNCTION {SCHEMA}.claim_sweep(_every bigint, _steady bigint) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    _steady := coalesce(_steady, extract(epoch FROM clock_timestamp()) * 1000);
-    INSERT INTO {SCHEMA}.upkeep AS last (one, swept) VALUES (1, _steady)
-    ON CONFLICT (one) DO UPDATE SET swept = _steady WHERE last.swept > _steady OR last.swept <= _steady - _every;
-    RETURN FOUND;
-END $$;
+CREATE OR REPLACE FUNCTION {SCHEMA}.claim_sweep(_every bigint, _steady bigint) RETURNS boolean LANGUAGE sql AS $$
+    INSERT INTO {SCHEMA}.upkeep AS last (one, swept)
+    VALUES (1, coalesce(_steady, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)) ON CONFLICT (one) DO UPDATE
+    SET swept = excluded.swept WHERE last.swept NOT BETWEEN excluded.swept - _every + 1 AND excluded.swept RETURNING TRUE;
+$$;
 
--- Put plain jobs.
+-- Put plain jobs. (The lock of puts comes after the insert: none can go to sleep meanwhile.)
 CREATE OR REPLACE FUNCTION {SCHEMA}.put_plain(
     _ids text[], _tasks text[], _queues text[], _priorities bigint[], _max_crashes bigint[], _bodies bytea[], _options bytea[],
     _run_ats bigint[], _delays bigint[], _now bigint, _steady bigint
 ) RETURNS void LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
-DECLARE names text[]; workers bigint[];
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
-    _steady := coalesce(_steady, _now);
     INSERT INTO {SCHEMA}.job (
         id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
     )
@@ -101,36 +94,35 @@ BEGIN
     FROM unnest(_ids, _tasks, _queues, _priorities, _max_crashes, _bodies, _options, _run_ats, _delays)
         AS new (id, task, queue, priority, most, body, options, run_at, delay)
     ON CONFLICT (id) DO NOTHING;
-    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});  -- no sooner: none can go to sleep meanwhile
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady) THEN
+    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
     IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
-        SELECT array_agg(queue), array_agg(number) FROM (
-            SELECT queue, sum(CASE WHEN run_at IS NULL AND delay = 0 THEN 1 ELSE {EVERYONE} END) AS number
+        PERFORM {SCHEMA}.wake(array_agg(queue), array_agg(number), '{}', 0, 0) FROM (
+            SELECT queue, sum(CASE WHEN run_at IS NULL AND delay = 0 THEN 1 ELSE {EVERYONE} END)::bigint AS number
             FROM unnest(_queues, _run_ats, _delays) AS new (queue, run_at, delay) GROUP BY queue
-        ) AS each INTO names, workers;
-        PERFORM {SCHEMA}.wake(names, workers, '{}', 0, 0);
+        ) AS each;
     END IF;
 END $$;
 
--- Put one plain job.
+-- Put one plain job. (If there is one with its id, that is an error: to look first takes longer, and so does PERFORM.)
 CREATE OR REPLACE FUNCTION {SCHEMA}.put_one(
     _id text, _task text, _queue text, _priority bigint, _max_crashes bigint, _body bytea, _options bytea, _run_at bigint,
     _delay bigint, _now bigint, _steady bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE locked text;
 BEGIN
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
-    _steady := coalesce(_steady, _now);
     _run_at := coalesce(_run_at, _now + _delay);
     INSERT INTO {SCHEMA}.job (
         id, task, queue, state, priority, due, created, token, attempts, crashes, max_crashes, flags, body, options
     ) VALUES (
         _id, _task, _queue, CASE WHEN _run_at > _now THEN {SCHEDULED} ELSE {READY} END, _priority, _run_at, _now, 0, 0, 0,
         _max_crashes, 0, _body, _options
-    ) ON CONFLICT (id) DO NOTHING;
-    PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});  -- no sooner: none can go to sleep meanwhile
-    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady) THEN
+    );
+    locked := pg_advisory_xact_lock_shared({KEY}, {PUTS});
+    IF EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > coalesce(_steady, _now)) THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_PLAIN}', MESSAGE = 'there is a subscriber to events';
     END IF;
     IF EXISTS (SELECT 1 FROM {SCHEMA}.waiter WHERE armed) THEN
@@ -151,8 +143,7 @@ CREATE OR REPLACE FUNCTION {SCHEMA}.exchange_plain(
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    own record; name text; ids text[]; moved bigint; share bigint; first_due bigint; next_tick bigint;
-    taken bigint := 0; settles bigint := cardinality(_refs);
+    own record; name text; ids text[]; moved bigint; first_due bigint; next_tick bigint; taken bigint := 0; settles bigint := cardinality(_refs);
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({KEY}, {PUTS});
     _now := coalesce(_now, extract(epoch FROM clock_timestamp()) * 1000);
@@ -161,13 +152,11 @@ BEGIN
         OR EXISTS (SELECT 1 FROM {SCHEMA}.arrival) OR EXISTS (SELECT 1 FROM {SCHEMA}.expiry WHERE at < _now)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.audience WHERE until > _steady)
         OR EXISTS (SELECT 1 FROM {SCHEMA}.lane WHERE queue = ANY (_queues))
+        OR EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now)
     THEN
         RETURN;
     END IF;
     first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
-    IF first_due <= _now AND EXISTS (SELECT 1 FROM {SCHEMA}.laned WHERE place = {IS_SCHEDULED} AND due <= _now) THEN
-        RETURN;
-    END IF;
     next_tick := (SELECT next FROM {SCHEMA}.schedule WHERE paused = 0 AND next IS NOT NULL ORDER BY next LIMIT 1);
     SELECT seq, timeout, seen, number, closed FROM {SCHEMA}.session WHERE id = _session INTO own;
     IF own.seq IS NULL OR own.closed IS NOT NULL OR _number <= own.number OR _number <= _unrecorded THEN
@@ -212,21 +201,17 @@ BEGIN
         UPDATE {SCHEMA}.job SET flags = flags & ~{SPARE}
         WHERE seq = ANY (_started) AND +session = own.seq AND +state = {RUNNING};
     END IF;
-    IF first_due <= _now AND cardinality(_queues) > 0 THEN
-        share := {DUE_AT_ONCE} / cardinality(_queues);
-        moved := {DUE_AT_ONCE};
-        FOREACH name IN ARRAY _queues LOOP
-            UPDATE {SCHEMA}.job SET state = {READY} WHERE seq = ANY (ARRAY(
+    IF first_due <= _now AND cardinality(_queues) > 0 THEN  -- its own queues come first, each with its share
+        UPDATE {SCHEMA}.job SET state = {READY} WHERE seq = ANY (ARRAY(
+            SELECT due.seq FROM unnest(_queues) AS served (name), LATERAL (
                 SELECT seq FROM {SCHEMA}.job
                 WHERE state = {SCHEDULED} AND flags & {LANED} = 0 AND queue = name AND due <= _now
-                ORDER BY due LIMIT share FOR UPDATE SKIP LOCKED
-            ));
-            GET DIAGNOSTICS taken = ROW_COUNT;
-            moved := moved - taken;
-        END LOOP;
-        taken := 0;
+                ORDER BY due LIMIT {DUE_AT_ONCE} / cardinality(_queues) FOR UPDATE SKIP LOCKED
+            ) AS due
+        ));
+        GET DIAGNOSTICS moved = ROW_COUNT;
         UPDATE {SCHEMA}.job SET state = {READY} WHERE flags & {LANED} = 0 AND seq = ANY (ARRAY(
-            SELECT seq FROM {SCHEMA}.job WHERE state = {SCHEDULED} AND due <= _now ORDER BY due LIMIT moved FOR UPDATE SKIP LOCKED
+            SELECT seq FROM {SCHEMA}.job WHERE state = {SCHEDULED} AND due <= _now ORDER BY due LIMIT {DUE_AT_ONCE} - moved FOR UPDATE SKIP LOCKED
         ));
         first_due := (SELECT due FROM {SCHEMA}.job WHERE state = {SCHEDULED} ORDER BY due LIMIT 1);
     END IF;
