@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.records import Filter
 from headrace.store.postgres.statements import PUTS, RULES
 
 from .scenes import Aside, connect, jobs, wait_until, waiting
@@ -72,3 +73,22 @@ def test_a_transaction_that_is_rolled_back_leaves_no_gap(store: PostgresStore) -
     store.run(store.put([job]))
     found, _, missed = read(store, cursor)
     assert (found, missed) == ([job.id], False)
+
+
+def test_what_commits_late_is_skipped_neither_by_pages_nor_by_subscribers(store: PostgresStore) -> None:
+    """Jobs with the lower numbers are committed after the others have been read."""
+    (late,), (early,), (tagged,), (other,) = jobs(), jobs(), jobs(tags=("red",)), jobs()
+    with closing(connect(store)) as caller:
+        caller.execute("BEGIN")
+        store.run(store.put_within(caller, [late]))
+        store.run(store.put([early]))
+        assert [job.id for job in store.run(store.find(Filter())).jobs] == [early.id]
+        cursor = store.run(store.listen())
+        store.run(store.put_within(caller, [tagged]))
+        store.run(store.put([other]))
+        found, cursor, _ = read(store, cursor)
+        assert found == [other.id]
+        caller.execute("COMMIT")
+    everything = {job.id for job in store.run(store.find(Filter())).jobs}
+    assert everything == {late.id, early.id, tagged.id, other.id}
+    assert read(store, cursor)[0] == [tagged.id]
