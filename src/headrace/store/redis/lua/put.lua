@@ -41,7 +41,7 @@ local sound = {}
 
 local function check_name(name, what, id)
   if not sound[name] then
-    if name:find('[\128-\255]') then
+    if not name:find('^[^\128-\255]*$') then
       checks.text(name, what, id)
     end
     sound[name] = true
