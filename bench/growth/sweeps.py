@@ -13,9 +13,9 @@ from store.redis.servers import Server
 
 PERIOD = 15
 """Seconds that are played through: the usual time-out of a session."""
-ASKS, RENEWALS = 1, 2
-"""How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter. The pump renews after it has
-asked, and its supervisor once in between (`renew_within`)."""
+ASKS, RENEWALS = 1, 1
+"""How often one of many sessions does so in that time: see `ASK_SECONDS` of the waiter. Its supervisor renews it once
+in between (`renew_within`)."""
 
 
 def cpu_seconds(server: Server) -> float:

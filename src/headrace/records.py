@@ -266,6 +266,8 @@ class ExchangeReply(Struct, frozen=True, gc=False):
     """When the next schedule ticks. Not later than `now`: somebody should tick it, and it may be you."""
     ends: int | None = None
     """Where leases live in jobs: when the first of these leases ends unless it is renewed."""
+    holds_nothing: bool = False
+    """The session has no leases. (False: it has some, or the store has not looked.)"""
 
 
 class Report(Struct, kw_only=True, gc=False):

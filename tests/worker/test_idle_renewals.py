@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,14 @@ import pytest
 
 from headrace import Headrace
 from headrace.errors import StoreUnavailable
-from headrace.records import SessionInfo
+from headrace.records import ExchangeReply, Renewal, SessionInfo
 from headrace.store.contract import NoGuard
 from headrace.worker.child import Child
 from headrace.worker.custody import Custody
 from headrace.worker.embedded import Keeper
 from headrace.worker.ledger import Ledger
+from headrace.worker.pump import Pump
+from headrace.worker.renewals import Renewals
 from headrace.worker.session import RENEW_AGAIN
 from headrace.worker.supervisor import Settings, Supervisor
 
@@ -122,6 +126,36 @@ def test_a_renewal_that_failed_is_repeated_soon(
     monkeypatch.setattr(app.store, "run", refused)
     hands.now += INFO.timeout // 2
     assert renew() == RENEW_AGAIN
+
+
+@pytest.mark.parametrize(("agreed", "sent"), [(False, 1), (True, 0)])
+def test_a_pump_that_holds_nothing_renews_unless_the_store_has_said_so(agreed: bool, sent: int) -> None:
+    """On Redis each ask that finds nothing says so: a renewal after it would be one more request."""
+    complete: list[bool] = []
+
+    def renew(held: object, *, complete: bool, asked: list[bool] = complete) -> Renewal:
+        asked.append(complete)
+        return Renewal(now=0)
+
+    session = SimpleNamespace(timeout=15_000, unanswered=None, store=SimpleNamespace(leases_in_jobs=False), renew=renew)
+    renewals = Renewals(session, SimpleNamespace(running={}, waiting=(), outcomes=()))  # type: ignore[arg-type]
+    renewals.checked_at = renewals.compared_at = time.monotonic() - 10
+    if agreed:
+        renewals.agree()
+    renewals.check_if_due(time.monotonic())
+    assert complete == [True] * sent
+
+
+@pytest.mark.parametrize("in_hand", [0, 1])
+def test_a_store_that_knows_of_nothing_agrees_with_a_pump_that_holds_nothing(
+    app: Headrace, in_hand: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that does hold something asks all the same: it may have lost that."""
+    with closing(Pump(app, INFO.id, queues=["default"], slots=1)) as pump:
+        monkeypatch.setattr(type(pump.leases), "in_hand", property(lambda _: in_hand))
+        pump._renewals.compared_at = 0.0
+        pump._apply_reply((), None, ExchangeReply([], [], 0, None, holds_nothing=True))
+        assert (pump._renewals.compared_at == 0.0) == bool(in_hand)
 
 
 @pytest.mark.parametrize(("every", "renewals"), [(15_000, 4), (5_000, 0)])

@@ -237,6 +237,8 @@ class Pump:
             if reply.ends is not None:
                 self._renewals.handed_out(reply.ends - reply.now)
             leases.accept(reply, self.app.tasks, self._reports, self._executor)
+        if reply.holds_nothing and not leases.in_hand:
+            self._renewals.agree()
         asked = 0 if take is None else take.slots + take.spare
         self._wants_more = bool(asked) and len(reply.leases) == asked and not leases.stopping
         self._next_due = None if reply.next_due is None else reply.next_due - reply.now + self.session.steady()

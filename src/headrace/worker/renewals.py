@@ -53,6 +53,10 @@ class Renewals:
         due = now - self.compared_at >= self.seconds
         return due and self._session.unanswered is None and not self._session.store.leases_in_jobs
 
+    def agree(self) -> None:
+        """Nothing is held here, and the store has said that it knows of nothing else: that was a comparison."""
+        self.compared_at = time.monotonic()
+
     def check(self) -> None:
         """Renew, stop what was cancelled or lost, give back what is not held here."""
         compare = self._may_compare(time.monotonic())

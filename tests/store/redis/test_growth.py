@@ -45,9 +45,33 @@ def test_an_exchange_that_finds_nothing_costs_few_commands(store: RedisStore, cl
     assert worker.take(1) == []
     found = commands(program, store, lambda: worker.take(1))
     assert [command for command in found if "TIME" not in command] == [
-        f"HMGET session:{worker.id}", "LRANGE row:default", "EXISTS ticks", "ZRANGE due_queues", "TYPE hungry:default",
-        "DEL nothing", "ZADD hungry:default", "PEXPIRE hungry:default", f"HSET session:{worker.id}",
+        f"HMGET session:{worker.id}", "LRANGE row:default", "EXISTS ticks", "ZRANGE due_queues",
+        f"EXISTS held:{worker.id}", "TYPE hungry:default", "DEL nothing", "ZADD hungry:default",
+        "PEXPIRE hungry:default", f"HSET session:{worker.id}",
     ]  # fmt: skip
+
+
+def test_an_exchange_that_finds_nothing_says_whether_the_session_holds_anything(
+    store: RedisStore, clock: ManualClock
+) -> None:
+    worker = Worker(store, clock)
+    assert worker.exchange([], worker.asks(1)).holds_nothing
+    put(store, "job")
+    (lease,) = worker.take(1)
+    assert not worker.exchange([], worker.asks(1)).holds_nothing
+    assert not worker.exchange([outcome(lease)], worker.asks(1)).holds_nothing, "the long way does not look"
+    assert worker.exchange([], worker.asks(1)).holds_nothing
+
+
+def test_many_idle_sessions_cost_few_commands_a_minute(store: RedisStore, clock: ManualClock, program: str) -> None:
+    """Of one of them: what it asks four times a minute, what its supervisor renews in between, and its sweeps."""
+    worker = Worker(store, clock)
+    store.run(store.sweep(every=900))
+    assert worker.take(1) == []
+    ask = commands(program, store, lambda: worker.take(1))
+    renewal = commands(program, store, lambda: store.run(store.renew(worker.id)))
+    sweep = commands(program, store, lambda: store.run(store.sweep(every=900)))
+    assert (len(ask), len(renewal), len(sweep)) == (10, 4, 3)
 
 
 # -- statistics --

@@ -239,12 +239,12 @@ class RedisStore(OnRedis, RedisAudit):
         started: Sequence[Ref] = (),
     ) -> Operation[ExchangeReply]:
         def read(reply: Reply, _: bool) -> ExchangeReply:
-            now, due, verdicts, ids, found, values, tick = reply
+            now, due, verdicts, ids, found, values, tick, *holds_nothing = reply
             leases = self._leases(ids, found, values)
             self._has_room[session] = take is not None and len(leases) < take.slots
             return ExchangeReply(
                 [_VERDICTS[code] for code in verdicts], leases, int(now), int(due) if due else None,
-                int(tick) if tick else None,
+                int(tick) if tick else None, holds_nothing=bool(holds_nothing),
             )  # fmt: skip
 
         arguments = (

@@ -1,5 +1,5 @@
 -- What an exchange asks for, and the short way of one that settles nothing and finds nothing: every sleeper asks now and then.
---@include checks sessions wait
+--@include checks sessions hungry
 
 local HINTS_AT_MOST = 100
 local RELEASING = PREFIX .. 'releasing'
@@ -67,13 +67,14 @@ function asks.finds_nothing(session, ask)
   return absent[TICKS] or call('EXISTS', unpack(keys)) == 0
 end
 
--- The answer of such an exchange: the session is hungry. Nil: jobs have fallen due.
+-- The answer of such an exchange: the session is hungry. That it holds nothing, if so, saves it a renewal. Nil: jobs have fallen due.
 function asks.find_nothing(session, request, names)
   local due = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
   if due and tonumber(due) <= now then
     return nil
   end
   local registered, tick = hungry_for(session), not absent[TICKS] and call('ZRANGE', TICKS, 0, 0, 'WITHSCORES')[2]
+  local holds_nothing = call('EXISTS', session.held) == 0
   check_hungry(names)
   check_hungry(registered)
   even_when_full()
@@ -82,5 +83,5 @@ function asks.find_nothing(session, request, names)
   end
   be_hungry(session.id, names)
   asks.note_exchange(session, request, '', {}, names, '')
-  return { string.format('%.0f', now), due or '', '', {}, {}, {}, tick or '' }
+  return { string.format('%.0f', now), due or '', '', {}, {}, {}, tick or '', holds_nothing and 1 or nil }
 end

@@ -4,7 +4,7 @@
 --
 -- The jobs of a batch have the first bytes of their records in common, mostly: what becomes of these is worked out once. And
 -- what does not change is copied as bytes: a server spends more on making a string than on anything else here.
---@include asks stats job
+--@include asks wait stats job
 
 local SPECIAL = CANCELLING + STORY + LARGE_BODY + MORE
 

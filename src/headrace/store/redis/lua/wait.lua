@@ -1,14 +1,7 @@
--- Sessions that sleep, and how they are woken. Patterns are names of queues that stand for others (see patterns.lua).
---@include prelude
+-- Sessions that sleep, and how they are woken.
+--@include hungry
 
-local PATTERNS = PREFIX .. 'patterns'
-local LIST_LASTS = 86400000
-local patterns = on_demand()
 local slept_on
-
-local function is_pattern(name)
-  return name:find('[*?%[]') ~= nil
-end
 
 -- The patterns that sessions sleep on.
 local function sleepers_patterns()
@@ -56,43 +49,6 @@ local function to_be_woken(news)
     add(pattern, WOKEN_AT_MOST)
   end
   return sleepers
-end
-
-local function check_hungry(names)
-  for _, name in ipairs(names) do
-    check_type(PREFIX .. 'hungry:' .. name, 'zset')
-    if is_pattern(name) then
-      check_type(PATTERNS, 'zset')
-    end
-  end
-end
-
--- Registers a session for hints that there is work. Patterns that no session has asked for in a while are forgotten.
-local function be_hungry(session, names)
-  for _, name in ipairs(names) do
-    call('ZADD', PREFIX .. 'hungry:' .. name, now, session)
-    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
-    if is_pattern(name) then
-      call('ZREMRANGEBYSCORE', PATTERNS, '-inf', now - 60000)
-      call('ZADD', PATTERNS, now, name)
-      call('PEXPIRE', PATTERNS, 60000)
-      local list = patterns.list_key(name)
-      if list then
-        call('PEXPIRE', list, LIST_LASTS)
-      end
-    end
-  end
-end
-
--- Keeps the registration of a session that still waits. One that got a hint has left the set, and does not come back by this.
-local function stay_hungry(names)
-  for _, name in ipairs(names) do
-    call('PEXPIRE', PREFIX .. 'hungry:' .. name, 60000)
-    if is_pattern(name) then
-      call('ZADD', PATTERNS, 'XX', now, name)
-      call('PEXPIRE', PATTERNS, 60000)
-    end
-  end
 end
 
 -- Publishing is a courtesy: a user who may not do it gets jobs done all the same.

@@ -7,7 +7,7 @@
 -- ARGV[5]  the number of the request after which these leases were all that the session held; may be empty or left out
 -- Answers  {now, a byte per lease: 0 held, 1 lost, 2 cancelled; then, of each lease beyond those: arrival, token, id}
 -- Fails    GONE
---@include sessions wait
+--@include sessions hungry
 
 local session = live_session(ARGV[2])
 local hungry = hungry_for(session)

@@ -9,14 +9,15 @@
 --             come in, if there is one: call `admit`}
 --@include prelude
 
-check_format(call('HGET', META, 'format'))
+local known = call('HMGET', META, 'format', 'swept')
+check_format(known[1])
 -- One sweep is enough for all workers. Where many ask, each comes less often: so many are enough to have one in time,
 -- and when most of them die at once another comes soon.
 local ASKERS, SELDOM = 4, 20
 local every = tonumber(ARGV[5] or '') or 0
 local total = call('ZCARD', SESSIONS)
 local again = math.floor(every * math.max(1, math.min(total / ASKERS, SELDOM)))
-local last = every > 0 and tonumber(call('HGET', META, 'swept') or '')
+local last = every > 0 and tonumber(known[2] or '')
 local set_back = last and last > steady -- the server's clock
 if last and not set_back and steady < last + every then
   local tick = call('ZRANGE', PREFIX .. 'ticks', 0, 0, 'WITHSCORES')[2]
