@@ -7,17 +7,18 @@ from contextlib import closing
 
 from bench.growth import row
 from bench.tools import Report
-from conformance.helpers import new, put
-from headrace.records import Filter, State
+from conformance.helpers import Worker, new, outcome, put
+from headrace.records import Filter, Kind, State
 from headrace.store.paging import pages
 from headrace.store.redis.store import RedisStore
+from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
 SMALL, LARGE = 20_000, 300_000
 
 
 class Listed:
-    """A store with so many jobs, of which 100 of the oldest have been cancelled."""
+    """A store with so many jobs, of which 100 of the oldest have been cancelled and 100 have failed."""
 
     def __init__(self, server: Server, number: int) -> None:
         self.server = server
@@ -25,6 +26,9 @@ class Listed:
         for first in range(0, number, 1_000):
             self.store.run(self.store.put([new(f"job {first + i}") for i in range(1_000)]))
         self.store.run(self.store.cancel([f"job {i}" for i in range(100)]))
+        worker = Worker(self.store, SystemClock())
+        worker.exchange([outcome(lease, Kind.FAILED, group="oldest") for lease in worker.take(100)])
+        put(self.store, "elsewhere", queue="elsewhere")
         put(self.store, "tagged", tags=("blue",))
 
     def page(self, wanted: Filter) -> float:
@@ -55,6 +59,9 @@ def listing(report: Report) -> None:
             for what, wanted in (
                 ("all", Filter()),
                 ("those of one state, the oldest", Filter(states=(State.CANCELLED,))),
+                ("those that failed", Filter(states=(State.FAILED,))),
+                ("those of a group", Filter(states=(State.FAILED,), group="oldest")),
+                ("those that are ready in a queue", Filter(states=(State.READY,), queue="elsewhere")),
                 ("those with a tag", Filter(tag="blue")),
             ):
                 name = f"the first page of {LARGE:,} jobs: {what}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
@@ -11,6 +13,7 @@ from headrace import Headrace, JobFailed, State, Unsupported, WaitFor, current, 
 from headrace.errors import ArgumentsError, ConfigurationError, DependencyCycle, UnknownJob
 from headrace.options import CallOptions, Policy
 from headrace.store.contract import CORE_FACETS
+from headrace.worker.context import Context
 
 
 @pytest.fixture
@@ -315,3 +318,18 @@ def test_a_store_without_relations_refuses_in_words(app: Headrace, monkeypatch: 
         job.edit(priority=1)
     with pytest.raises(Unsupported, match="has no queue controls"):
         app.queue("mail").pause()
+
+
+def test_results_of_many_are_asked_for_a_thousand_at_a_time(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    get = app.store.get
+
+    def counted(ids: Sequence[str]) -> Any:
+        asked.append(len(ids))
+        return get(ids)
+
+    monkeypatch.setattr(app.store, "get", counted)
+    lease = SimpleNamespace(extras=SimpleNamespace(after=tuple(map(str, range(2_500)))))
+    context = Context(SimpleNamespace(lease=lease, task=SimpleNamespace(app=app)))  # type: ignore[arg-type]
+    assert context.results("none") == [None] * 2_500
+    assert asked == [1_000, 1_000, 500]
