@@ -93,10 +93,10 @@ class NeverPurges(Model):
 
 @mutant
 class RevivesWithOldCounters(Model):
-    def _revive(self, job_id: str) -> bool:
+    def _revive(self, job_id: str, *how: Any) -> bool:
         job = self.jobs.get(job_id)
         counters = (job.attempts, job.crashes) if job else (0, 0)
-        revived = super()._revive(job_id)
+        revived = super()._revive(job_id, *how)
         if revived and job:
             job.attempts, job.crashes = counters
         return revived
@@ -104,11 +104,11 @@ class RevivesWithOldCounters(Model):
 
 @mutant
 class RevivesOverTheKeyOfAnother(Model):
-    def _revive(self, job_id: str) -> bool:
+    def _revive(self, job_id: str, *how: Any) -> bool:
         job = self.jobs.get(job_id)
         if job and job.former_key:
             job.unique_key, job.former_key = job.former_key, None
-        return super()._revive(job_id)
+        return super()._revive(job_id, *how)
 
 
 @mutant
@@ -225,8 +225,8 @@ class DoesNotPause(Model):
 
 @mutant
 class TimesOutWithoutANewToken(Model):
-    def _take_back(self, job_id: str) -> bool:
-        timed_out = super()._take_back(job_id)
+    def _take_back(self, job_id: str, *how: Any) -> bool:
+        timed_out = super()._take_back(job_id, *how)
         if timed_out:
             self.jobs[job_id].token -= 1
         return timed_out
