@@ -1,18 +1,23 @@
-"""The server is killed while jobs are put and settled: nothing that it acknowledged is lost."""
+"""The server is killed while jobs are put and settled, or its disk is full: nothing that it acknowledged is lost."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headrace import State
-from headrace.errors import MaybeApplied, StoreError, StoreUnavailable
+from headrace.errors import MaybeApplied, StoreError, StoreFull, StoreUnavailable
 from headrace.records import Lease, Take
 from volume import volume
 
 from .scenes import Session, jobs, outcome, wait_until
-from .servers import Server
+from .servers import Server, new_folder
 
 if TYPE_CHECKING:
     from headrace.store.postgres.store import PostgresStore
@@ -97,3 +102,39 @@ def _answers(store: PostgresStore) -> bool:
     except StoreError:
         return False
     return True
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of 8 MB that a server can use."""
+    folder = new_folder()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size=8m,mode=700,uid={folder.stat().st_uid}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        folder.rmdir()
+        pytest.skip("only root may mount a small file system, and not everywhere")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    folder.rmdir()
+
+
+def test_a_full_disk_loses_nothing_acknowledged(
+    make: Callable[..., PostgresStore], private: Callable[..., Server], small_disk: Path
+) -> None:
+    server = private(*Server.QUICK)
+    server.sql(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+    store = make(f"{server.url()}&options=-c%20default_tablespace%3Dsmall")
+    put = 0
+
+    def fill() -> None:
+        nonlocal put
+        while put < 100_000:
+            store.run(store.put(jobs(500, body=b"{}" + b" " * 900)))
+            put += 500
+
+    with pytest.raises(StoreFull, match=r"the server has no space left .*Nothing was written; free some space"):
+        fill()
+    assert put > 0
+    (counts,) = store.run(store.counts())
+    assert counts.by_state == {State.READY: put}
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    store.run(store.put(jobs(500)))
