@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-MARK = "~"
+from headrace.values.names import TEST_MARK
 
 in_test_run: ContextVar[bool] = ContextVar("headrace_test_traffic", default=False)
 """Whether the code that runs here is the run of a test job: what it enqueues is test traffic too."""
@@ -21,7 +21,7 @@ def is_test(queue: str) -> bool:
     >>> is_test("mail"), is_test("~mail")
     (False, True)
     """
-    return queue.startswith(MARK)
+    return queue.startswith(TEST_MARK)
 
 
 def as_test(queue: str) -> str:
@@ -30,4 +30,4 @@ def as_test(queue: str) -> str:
     >>> as_test("mail"), as_test("~mail")
     ('~mail', '~mail')
     """
-    return queue if is_test(queue) else f"{MARK}{queue}"
+    return queue if is_test(queue) else f"{TEST_MARK}{queue}"

@@ -11,6 +11,8 @@ from headrace.values.glob import is_glob
 LONGEST = 200
 HIGHEST_COUNT = 2**48 - 1
 """The highest number that all stores keep exactly."""
+TEST_MARK = "~"
+"""What the names of queues of test traffic begin with, and no others (see `headrace.traffic`)."""
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
 
 
@@ -43,7 +45,7 @@ def check_queue(name: object) -> str:
     headrace.errors.ConfigurationError: The queue 'www-*' has one of *?[ in it, which stands for many: name one queue.
     """
     checked = check_name("queue", name)
-    if checked.startswith("~"):
+    if checked.startswith(TEST_MARK):
         raise ConfigurationError(
             f"The queue {checked!r} begins with ~, which marks test traffic: leave it out, and say test=True."
         )

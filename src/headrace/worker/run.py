@@ -17,7 +17,8 @@ from headrace.options import decode_overrides
 from headrace.records import Charge, Kind, Lease, Outcome, Ref, Token
 from headrace.store.facets import transactional
 from headrace.task import Task
-from headrace.traffic import MARK, in_test_run
+from headrace.traffic import in_test_run
+from headrace.values.names import TEST_MARK
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
@@ -220,7 +221,7 @@ def _steps(
     """Yields the call of the task's function, is sent what it returned or thrown what it raised, and ends."""
     run.began = run.beat or steady()
     variable = set_current(run)
-    test = in_test_run.set(True) if run.lease.queue.startswith(MARK) else None
+    test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
         try:
             args, kwargs = task.arguments.decode(run.lease.body)

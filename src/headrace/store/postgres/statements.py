@@ -14,9 +14,8 @@ from headrace.store.settings import DEFINITIONS
 from headrace.store.sql import codes
 from headrace.store.sql.admission import DUE_AT_ONCE
 from headrace.store.sql.transaction import EVERYONE, INLINE
-from headrace.traffic import MARK
 from headrace.values.durations import MOST_STARTS
-from headrace.values.names import LONGEST
+from headrace.values.names import LONGEST, TEST_MARK
 
 SCHEMA_VERSION = 1
 UNIQUE_WAIT = 2_000
@@ -39,7 +38,7 @@ _CONSTANTS = {
     "SUBSCRIBER": SUBSCRIBER, "EVERYONE": EVERYONE, "INLINE": INLINE, "LONGEST_NAME": LONGEST,
     "UNIQUE_WAIT": UNIQUE_WAIT, "DUE_AT_ONCE": DUE_AT_ONCE, "OK": f"{Verdict.OK:02x}", "NOT_PLAIN": NOT_PLAIN,
     "NOT_HERE": NOT_HERE, "MOST_STARTS": MOST_STARTS, "SILENT": DEFINITIONS["max-worker-age"].default,
-    "TEST": MARK, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
+    "TEST": TEST_MARK, "SCHEMA": "{SCHEMA}", "KEY": "{KEY}",  # these are each store's own
 }  # fmt: skip
 
 _WORDS: tuple[tuple[str, str], ...] = (
