@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,9 @@ def listening(app: Headrace, url: str, *options: str) -> Iterator[subprocess.Pop
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     ) as process:  # fmt: skip
         try:
-            eventually(lambda: app.store._wakeups.times.listened_until, "a listener")  # type: ignore[attr-defined]
+            # It is told of what comes after the moment when it has its ear, which is the last thing that it gets.
+            folder = Path(f"{url.removeprefix('sqlite:///')}-run")
+            eventually(lambda: any(folder.glob("waiter-*")), "a listener")
             yield process
         finally:
             process.kill()

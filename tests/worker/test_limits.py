@@ -15,7 +15,7 @@ from processes import Mark, Witness, descendants, eventually
 from volume import volume
 
 from . import tasks
-from .conftest import StartWorker, on_every_store
+from .conftest import StartWorker, on_more_stores
 from .test_kills import unfinished
 
 KEYS = ("sequence", "lane", "queue")
@@ -28,7 +28,7 @@ def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
     return max(accumulate(by for _, by in changes))
 
 
-@on_every_store
+@on_more_stores
 def test_limits_hold_while_workers_are_killed(app: Headrace, start_worker: StartWorker, witness: Witness) -> None:
     chance = random.Random(5)
     app.queue("narrow").limit(AT_MOST["queue"])

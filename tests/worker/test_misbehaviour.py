@@ -13,7 +13,7 @@ from headrace import Backoff, Fail, Headrace, Job, JobFailed, MoveTo, Retry, Sno
 from headrace.errors import ConfigurationError
 
 from . import tasks
-from .conftest import on_every_store, on_more_stores
+from .conftest import on_more_stores
 
 KINDS = ("", "_async", "_isolated")
 """What the names of otherwise equal tasks end in: on a thread, on the loop, in a process."""
@@ -48,27 +48,27 @@ def failure(job: Job[Any]) -> JobFailed:
 # -- text that no store can keep as it is --
 
 
-@on_every_store
+@on_more_stores
 def test_a_log_line_that_is_not_text(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "log"):
         assert job.state is State.DONE
         assert [line.detail for line in job.history if line.what == "log"] == ["caf?.txt"]
 
 
-@on_every_store
+@on_more_stores
 def test_a_group_that_is_not_text(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "group"):
         error = failure(job)
         assert (error.group, error.message) == ("caf?.txt", "caf?.txt")
 
 
-@on_every_store
+@on_more_stores
 def test_an_endless_group(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "long group"):
         assert failure(job).group == "x" * 200
 
 
-@on_every_store
+@on_more_stores
 def test_more_lines_than_any_history_keeps(app: Headrace) -> None:
     """They gather between two reports: what no history has room for need not wait there."""
     job = tasks.chatty.enqueue(70_000)
@@ -78,7 +78,7 @@ def test_more_lines_than_any_history_keeps(app: Headrace) -> None:
     assert lines[-1] == "line 69999"
 
 
-@on_every_store
+@on_more_stores
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_progress_that_is_no_number(app: Headrace, number: float) -> None:
     job = tasks.progressing.enqueue(str(number))
@@ -87,7 +87,7 @@ def test_progress_that_is_no_number(app: Headrace, number: float) -> None:
     assert error.message == f"progress takes two finite numbers, not {number} of 1.0."
 
 
-@on_every_store
+@on_more_stores
 def test_a_job_to_wait_for_whose_id_is_not_text(app: Headrace) -> None:
     for job in run_beside_others(app, "misbehaving", "wait"):
         assert "WaitFor is a list of jobs or of their ids: 'caf\\udce9.txt' is not an id." in failure(job).message
@@ -138,7 +138,7 @@ def test_a_signal_that_was_spoilt_after_it_was_made(app: Headrace, wish: str) ->
         assert failure(job).group == "signal"
 
 
-@on_every_store
+@on_more_stores
 def test_a_policy_that_raises(app: Headrace) -> None:
     """`isinstance` may run code of its own. Whatever goes wrong while an outcome is worked out is one."""
     job = tasks.undecided.enqueue()
@@ -147,7 +147,7 @@ def test_a_policy_that_raises(app: Headrace) -> None:
     assert (error.group, error.message) == ("outcome", "neither yes nor no")
 
 
-@on_every_store
+@on_more_stores
 def test_data_that_cannot_be_encoded_is_told_once(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(app, "failure_hooks", [lambda context, error: told.append(str(error))])

@@ -298,6 +298,7 @@ def test_a_jid_that_is_not_there_is_not_found(qless: Recorder, headrace: Answer)
 
 def test_percentiles_say_no_more_than_the_bars_do(qless: Recorder, headrace: Answer) -> None:
     now, day = 1_700_000_000, "2023-11-14"
+    qless("config.set", now, "histogram-history", 100_000)  # days
     for length in (0.0001, 0.0002, 75):
         qless("put", now, "w", "q", "a", "K", "{}", 0)
         qless("pop", now, "q", "w", 1)

@@ -135,7 +135,7 @@ class PostgresStore(SqlStore):
         now = None if clock is None else clock.now()
         return operation.call(self.database.quoted, place=self._place, now=now, wait=str(self.database.unique_wait))
 
-    def _read(self, work: Callable[[Transaction], T]) -> T:
+    def _read(self, work: Callable[[Transaction], T], *, listened: bool = False) -> T:
         found = self.database.read(lambda tx: None if tx.arrived else (work(tx),), self._guards)
         if found is None:
             with suppress(StoreReadOnly):

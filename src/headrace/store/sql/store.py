@@ -107,7 +107,7 @@ class SqlStore(ABC):
         """One transaction, or a look that makes it unnecessary."""
         if not step.writes:
             return self._read(step.work)
-        answer = None if step.try_read_only is None else self._read(step.try_read_only)
+        answer = None if step.try_read_only is None else self._read(step.try_read_only, listened=True)
         if answer is None:
             try:
                 answer = self._write(step)
@@ -118,8 +118,8 @@ class SqlStore(ABC):
         return answer
 
     @abstractmethod
-    def _read(self, work: Callable[[Transaction], T]) -> T:
-        """Do some work in a transaction that reads."""
+    def _read(self, work: Callable[[Transaction], T], *, listened: bool = False) -> T:
+        """Do some work in a transaction that reads. `listened`: it asks whether there is a subscriber."""
 
     @abstractmethod
     def _write(self, step: Step[T]) -> T:

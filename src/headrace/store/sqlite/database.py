@@ -304,14 +304,14 @@ class Database:
 class SqliteTransaction(Transaction):
     """A transaction on a connection to a SQLite file."""
 
-    __slots__ = ("_execute", "connection")
+    __slots__ = ("_execute", "_execute_many", "connection")
 
     connection: apsw.Connection
 
     def begin(self, connection: apsw.Connection, now: int, steady: int) -> SqliteTransaction:
         """Time is read inside the transaction: it never goes back between two that follow each other."""
         self.connection = connection
-        self._execute = connection.execute
+        self._execute, self._execute_many = connection.execute, connection.executemany
         self.now = now
         self.steady = steady
         return self
@@ -332,7 +332,7 @@ class SqliteTransaction(Transaction):
         return self.connection.total_changes() - before
 
     def insert(self, name: str, rows: Sequence[tuple[Any, ...]], columns: str) -> list[Any]:
-        return self.connection.executemany(f"{SQL[name]} RETURNING {columns}", rows).fetchall()
+        return self._execute_many(f"{SQL[name]} RETURNING {columns}", rows).fetchall()
 
     def find(self, clauses: str, values: tuple[Any, ...]) -> list[Any]:
         return self._execute(f"{SQL['snapshot']} {clauses}", values).fetchall()

@@ -114,9 +114,11 @@ class SqliteStore(SqlStore):
             step = cast("Step[T]", Step(lambda tx: put.put(tx, jobs)))
         return super()._run(step)
 
-    def _read(self, work: Callable[[Transaction], T]) -> T:
+    def _read(self, work: Callable[[Transaction], T], *, listened: bool = False) -> T:
         tx = SqliteTransaction(self._guards)
-        return self._db.read(lambda connection: work(self._begin(connection, tx)))
+        # To ask for subscribers makes the folder of wake-ups, which a program that only looks has no use for.
+        begin = self._begin if listened else self._begin_look
+        return self._db.read(lambda connection: work(begin(connection, tx)))
 
     def _write(self, step: Step[T]) -> T:
         tx = SqliteTransaction(self._guards)
@@ -149,9 +151,12 @@ class SqliteStore(SqlStore):
         self._wakeups.wake_for(job)
         return [Put(job.id, True)]
 
+    def _begin_look(self, connection: apsw.Connection, tx: SqliteTransaction) -> Transaction:
+        return tx.begin(connection, self._clock.now(), self._clock.steady())
+
     def _begin(self, connection: apsw.Connection, tx: SqliteTransaction) -> Transaction:
         """A transaction that knows whether there is a subscriber."""
-        tx.begin(connection, self._clock.now(), self._clock.steady())
+        self._begin_look(connection, tx)
         listened = self._wakeups.is_listened(self._clock)
         tx.listened = events.is_listened(tx) if listened is None else listened
         return tx

@@ -83,7 +83,7 @@ class CallersTransaction(SqliteTransaction):
         super().begin(connection, now, steady)
         cursor = connection.cursor()
         cursor.row_trace = lambda _, row: row
-        self._execute = cursor.execute
+        self._execute, self._execute_many = cursor.execute, cursor.executemany
         return self
 
 
