@@ -415,12 +415,16 @@ def test_a_slow_job_holds_up_neither_quick_ones_nor_their_outcomes() -> None:
 
 def isolated_processes() -> list[int]:
     """What the zygotes of this process have started and is still there."""
-    zygotes = [
-        pid
-        for pid in descendants(os.getpid())
-        if isolated.ENTRY in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    ]
+    zygotes = [pid for pid in descendants(os.getpid()) if isolated.ENTRY in command_line(pid)]
     return [child for zygote in zygotes for child in children_of(zygote)]
+
+
+def command_line(pid: int) -> list[str]:
+    """How a process was started; nothing of one that has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def test_no_process_is_left_behind(app: Headrace) -> None:

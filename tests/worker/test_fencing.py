@@ -131,6 +131,8 @@ def test_a_cancelled_job_stops_under_full_load(app: Headrace, witness: Witness, 
     eventually(lambda: job.refresh().progress is not None, "the job to run")
     flood = volume(20_000)
     app.enqueue_many([tasks.nothing.call(number) for number in range(flood)])
+    # Behind it come jobs that take their time, so that the line is not empty before this process gets its turn.
+    app.enqueue_many([tasks.work.using(priority=-1).call(number, 0.01) for number in range(3_000)])
 
     def done() -> int:
         (counts,) = app.store.run(app.store.counts())
@@ -142,7 +144,7 @@ def test_a_cancelled_job_stops_under_full_load(app: Headrace, witness: Witness, 
     with pytest.raises(JobCancelled):
         job.result(timeout=20)
     print(f"\ncancelled after {(time.monotonic() - asked) * 1000:.0f} ms, {done()} of {flood} jobs done")
-    assert done() < flood, "while the flood was on"
+    assert done() < flood + 3_000, "while the flood was on"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs to mount a file system")
