@@ -14,7 +14,7 @@ from .places import DATABASE, fresh
 SIDE = b"headrace:gm:"
 
 
-@pytest.fixture(params=servers.programs(), scope="session")
+@pytest.fixture(params=servers.few_programs(), scope="session")
 def program(request: pytest.FixtureRequest) -> str:
     """Every redis-server there is here: a script that one accepts another may refuse."""
     return str(request.param)

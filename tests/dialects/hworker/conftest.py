@@ -13,7 +13,7 @@ from headrace import Headrace
 from headrace.dialects import hworker
 from headrace.dialects.hworker import Hworker
 from processes import SOURCE, TESTS
-from store.redis.servers import Server, programs
+from store.redis.servers import Server, few_programs, programs
 
 from .peer import Peer
 from .scene import Queue
@@ -33,7 +33,7 @@ def server_of(program: str) -> Server:
     return Server(program=programs()[program])
 
 
-@pytest.fixture(params=programs(), scope="session")
+@pytest.fixture(params=few_programs(), scope="session")
 def server(request: pytest.FixtureRequest) -> Server:
     """Every redis-server there is here: a script that one accepts another may refuse."""
     return server_of(str(request.param))

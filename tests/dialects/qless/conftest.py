@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.redis.servers import Server, programs
+from store.redis.servers import Server, few_programs, programs
 
 from .recorder import Recorder
 
@@ -18,7 +18,7 @@ def server_of(program: str) -> Server:
     return Server(program=programs()[program])
 
 
-@pytest.fixture(params=programs(), scope="session")
+@pytest.fixture(params=few_programs(), scope="session")
 def server(request: pytest.FixtureRequest) -> Server:
     """Every redis-server there is here: a script that one accepts another may refuse."""
     return server_of(str(request.param))

