@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -24,10 +25,18 @@ def settled(app: Headrace) -> int:
     return sum(counts.by_state.get(State.DONE, 0) for counts in app.store.run(app.store.counts()))
 
 
+def stands_still(pid: int) -> bool:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+    return True
+
+
 def frozen(family: tuple[int, ...], url: str) -> bool:
     """Freeze processes; not, though, while one of them has the database file locked: nobody could go on."""
     for pid in family:
         os.kill(pid, signal.SIGSTOP)
+    # A signal is on its way for a moment, in which a process may still begin a transaction.
+    eventually(lambda: all(map(stands_still, family)), "the processes to stop")
     if not url.startswith("sqlite"):
         return True
     try:
