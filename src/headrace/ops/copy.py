@@ -249,7 +249,7 @@ def _bring_in(store: Store, jobs: Sequence[Snapshot], refused: list[tuple[str, s
         if puts.get(job.id, job.id) != job.id
     )
     accepted = [job for job in jobs if puts.get(job.id) == job.id]
-    restored: list[bool] = (yield store.restore([_past(job) for job in accepted])) if accepted else []
+    restored: list[bool] = (yield store.restore([past_of(job) for job in accepted])) if accepted else []
     tracked = [job.id for job, new in zip(accepted, restored, strict=True) if new and job.tracked]
     if tracked:
         yield facet(store, Tags).track(tracked)
@@ -282,7 +282,8 @@ def _new_job(job: Snapshot) -> NewJob:
     return NewJob(**values)
 
 
-def _past(job: Snapshot) -> Past:
+def past_of(job: Snapshot) -> Past:
+    """What a job went through, for the store that it comes to; one that ran waits there."""
     values = {name: getattr(job, name) for name in Past.__struct_fields__}
     if not job.state.final:
         values["state"] = values["finished"] = None

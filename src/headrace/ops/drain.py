@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from headrace import crashpoints
 from headrace.errors import ConfigurationError, Unsupported
+from headrace.ops.copy import past_of
 from headrace.ops.forms import threaded
 from headrace.records import (
     Filter,
@@ -35,7 +36,7 @@ from headrace.records import (
 )
 from headrace.store import Store
 from headrace.store.contract import Facet
-from headrace.store.facets import PARKED, Edit, Editing, Past, Queues, Restoring, Schedules, facet
+from headrace.store.facets import PARKED, Edit, Editing, Queues, Restoring, Schedules, facet
 from headrace.store.urls import shown_url
 
 if TYPE_CHECKING:
@@ -241,19 +242,12 @@ class _Carrier:
             new = [replace(job, run_at=PARKED) if job.id in past else job for job in new]
         puts = self.target.run(self.target.put(new))
         if past and isinstance(self.target, Restoring):
-            self.target.run(self.target.restore([_past(job) for job in past.values()]))
+            self.target.run(self.target.restore([past_of(job) for job in past.values()]))
         there = [put.id == job.id or not _keeps_ids(self.target) for put, job in zip(puts, new, strict=True)]
         for put, job, is_there in zip(puts, new, there, strict=True):
             if not is_there:
                 self.reasons.add(f"job {job.id}", f"Job {put.id} has its unique key {job.unique_key!r}.")
         return there
-
-
-def _past(job: Snapshot) -> Past:
-    return Past(
-        id=job.id, created=job.created, due=job.due, attempts=job.attempts, crashes=job.crashes, started=job.started,
-        progress=job.progress, error=job.error, group=job.group,
-    )  # fmt: skip
 
 
 # -- at the source -----------------------------------------------------------------------------------------
