@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from headrace import Headrace
 from headrace.dialects.bedrock.server.server import Options
-from headrace.values.clock import ManualClock
+from headrace.values.clock import ManualClock, SystemClock
 
 from .harness import InProcess, Wire
 
@@ -43,3 +44,18 @@ def server(make_server: Callable[..., InProcess]) -> InProcess:
 def wire(server: InProcess) -> Wire:
     """A connection to a fresh server."""
     return server.connect()
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[InProcess]:
+    """A server with the real time."""
+    server = InProcess(tmp_path / "real.db", Options(node_name="node"), SystemClock()).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def app(real: InProcess) -> Iterator[Headrace]:
+    app = Headrace(f"bedrock://127.0.0.1:{real.port}")
+    yield app
+    app.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,6 @@ from headrace.errors import Unsupported
 from headrace.values.clock import SystemClock
 
 from .harness import InProcess, Wire
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[InProcess]:
-    """A server with the real time."""
-    server = InProcess(tmp_path / "real.db", Options(node_name="node"), SystemClock()).start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def app(real: InProcess) -> Iterator[Headrace]:
-    app = Headrace(f"bedrock://127.0.0.1:{real.port}")
-    yield app
-    app.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,12 @@ from typing import Any
 import pytest
 
 from headrace import Fail, Headrace, Retry, Snooze, current
-from headrace.dialects.bedrock.server.server import Options
 from headrace.errors import JobNotFound, MaybeApplied, StoreUnavailable
 from headrace.retry import Backoff
 from headrace.signals import MoveTo
-from headrace.values.clock import SystemClock
 
 from .harness import SOURCE, InProcess, Wire
 from .states import column, create, state_of, states
-
-
-@pytest.fixture
-def real(tmp_path: Path) -> Iterator[InProcess]:
-    """A server with the real time."""
-    server = InProcess(tmp_path / "real.db", Options(node_name="node"), SystemClock()).start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def app(real: InProcess) -> Iterator[Headrace]:
-    app = Headrace(f"bedrock://127.0.0.1:{real.port}")
-    yield app
-    app.close()
 
 
 @pytest.fixture
