@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from headrace.policies import Misfire, Overlap
@@ -302,6 +303,9 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] = ()
     timeout: int = 15_000
     """Milliseconds without renewal after which its leases go to others."""
+
+
+decode_session_info = msgspec.json.Decoder(SessionInfo).decode
 
 
 class SessionSnapshot(Struct, frozen=True, kw_only=True):

@@ -70,6 +70,8 @@ Line: TypeAlias = Head | Setting | Control | Recurring | Copied | End
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
+_decode_head = msgspec.json.Decoder(Head).decode
+_decode_copied = msgspec.json.Decoder(Copied).decode
 _JOB = b'{"type":"job"'
 """How the line of a job begins."""
 
@@ -198,7 +200,7 @@ def _read(file: IO[bytes]) -> tuple[list[Line], array[int]]:
 
 def _head(text: bytes) -> Head:
     try:
-        head = msgspec.json.decode(text, type=Head)
+        head = _decode_head(text)
     except msgspec.MsgspecError:
         raise ConfigurationError("The file is no copy of a store: its first line does not say so.") from None
     if head.version > VERSION:
@@ -221,7 +223,7 @@ def _oldest_first(file: IO[bytes], places: Sequence[int]) -> Iterator[list[Snaps
         batch = []
         for place in reversed(places[max(end - AT_ONCE, 0) : end]):
             file.seek(place)
-            batch.append(msgspec.json.decode(file.readline(), type=Copied).job)
+            batch.append(_decode_copied(file.readline()).job)
         yield batch
 
 

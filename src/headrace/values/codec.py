@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 import traceback
 import types
 import typing
@@ -22,6 +23,17 @@ from headrace.values.roundtrip import ARGUMENT, RESULT, Wording, changed, equal,
 
 _encoder = msgspec.json.Encoder()
 _orderly_encoder = msgspec.json.Encoder(order="deterministic")
+_building = threading.Lock()
+
+
+def decoder_of(annotation: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder, made by one thread at a time.
+
+    Msgspec looks into a struct when it first makes a decoder for it, and crashes the process if another thread uses the
+    struct meanwhile. For the same reason decoders of our own structs are made when their modules are imported.
+    """
+    with _building:
+        return msgspec.json.Decoder(annotation)
 
 
 class Inject:
@@ -55,7 +67,7 @@ class Arguments:
             self._struct: type[Struct] = msgspec.defstruct(
                 f"{task} arguments", keyword, bases=(base,), kw_only=True, forbid_unknown_fields=True
             )
-            self._decoder = msgspec.json.Decoder(self._struct)
+            self._decoder = decoder_of(self._struct)
             self._open = frozenset(
                 field.name for field in msgspec.structs.fields(self._struct) if leaves_open(field.type)
             )
@@ -295,7 +307,7 @@ class Results:
             self._use(Any)
 
     def _use(self, annotation: Any) -> None:
-        self._decoder = msgspec.json.Decoder(annotation)
+        self._decoder = decoder_of(annotation)
         self._open = leaves_open(annotation)
         self._as_is = _taken_as_is(annotation)
         try:
@@ -382,6 +394,8 @@ class ErrorText(Struct, frozen=True):
     traceback: str = ""
 
 
+_decode_error = msgspec.json.Decoder(ErrorText).decode
+
 LONGEST_TEXT = 16_000
 """What is kept of a message or a traceback, half from each end."""
 
@@ -421,6 +435,6 @@ def decode_error(encoded: bytes | None) -> ErrorText:
     if encoded is None:
         return ErrorText("", "")
     try:
-        return msgspec.json.decode(encoded, type=ErrorText)
+        return _decode_error(encoded)
     except msgspec.DecodeError:
         return ErrorText("", encoded.decode(errors="replace"))

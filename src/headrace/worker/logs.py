@@ -11,7 +11,7 @@ import sys
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.json import decode, encode
+from msgspec.json import Decoder, encode
 
 from headrace.values.text import iso
 from headrace.worker.context import find_current
@@ -86,6 +86,8 @@ def _visible(text: str) -> str:
 
 job_level = logging.DEBUG
 """The level of a line per finished job, as chosen."""
+_decode = Decoder(LogChoice).decode
+
 _chosen: LogChoice | None = None
 _own: logging.Handler | None = None
 
@@ -97,7 +99,7 @@ def encoded_choice() -> str:
 
 def decoded_choice(text: str) -> LogChoice | None:
     """What the process that started this one was given."""
-    return decode(text, type=LogChoice) if text else None
+    return _decode(text) if text else None
 
 
 def prepare_logging(choice: LogChoice) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.worker")
 
+_decode = msgspec.msgpack.Decoder(Outcome).decode
+
 UNKNOWN_FOR = 3_600_000
 """How long a job whose task is not known here is put off before it is quarantined: a rolling deploy."""
 
@@ -93,7 +95,7 @@ def conclude(run: Run, error: BaseException) -> Outcome:
 
 def _checked(outcome: Outcome) -> Outcome:
     """The outcome, if every part of it is what it should be and can be written down."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(outcome), type=Outcome)
+    return _decode(msgspec.msgpack.encode(outcome))
 
 
 def _conclude(run: Run, task: Task[Any, Any], error: BaseException) -> Outcome:

@@ -63,9 +63,12 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     logging: LogChoice
 
 
+_decode = msgspec.json.Decoder(ProcessConfig).decode
+
+
 def main() -> NoReturn:
     """Run until a signal stops the process."""
-    config = msgspec.json.decode(os.environ.pop(CONFIG_VARIABLE), type=ProcessConfig)
+    config = _decode(os.environ.pop(CONFIG_VARIABLE))
     die_with_parent()
     threading.Thread(target=_follow_supervisor, args=(config.lifeline,), name="headrace-lifeline", daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides

@@ -19,9 +19,10 @@ import struct
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from headrace.app import Headrace
 
 log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
 
 STORE_VARIABLE = "HEADRACE_ZYGOTE_STORE"
 PR_SET_PDEATHSIG = 1
@@ -63,16 +66,20 @@ class Words(Struct, frozen=True):
     outcome: Outcome | None = None
 
 
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_words = msgspec.msgpack.Decoder(Words).decode
+
+
 def send(connection: socket.socket, message: Struct) -> None:
     encoded = msgspec.msgpack.encode(message)
     connection.sendall(_LENGTH.pack(len(encoded)) + encoded)
 
 
-def receive(connection: socket.socket, kind: type[Any]) -> Any | None:
+def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> T | None:
     """The next message, or None when the other side has gone (in the middle of one, perhaps)."""
     header = _read(connection, _LENGTH.size)
     body = None if header is None else _read(connection, _LENGTH.unpack(header)[0])
-    return None if body is None else msgspec.msgpack.decode(body, type=kind)
+    return None if body is None else decode(body)
 
 
 def _read(connection: socket.socket, size: int) -> bytes | None:
@@ -183,7 +190,7 @@ def _child(app: Headrace, connection: socket.socket) -> NoReturn:
     code = 1
     try:
         send(connection, Words(pid=os.getpid()))
-        request = receive(connection, Request)
+        request = receive(connection, decode_request)
         if request is not None:
             if request.directory is not None:
                 os.chdir(request.directory)

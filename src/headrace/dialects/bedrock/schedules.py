@@ -55,6 +55,9 @@ class Kept(Struct, omit_defaults=True, frozen=True):
     declared_by: str | None = None
 
 
+_decode_kept = msgspec.json.Decoder(Kept).decode
+
+
 def check(store: BedrockStore, record: ScheduleRecord) -> None:
     """Refuse what no repeating job carries."""
     definition = record.definition
@@ -149,7 +152,7 @@ def _all(store: BedrockStore) -> list[Found]:
 
 def _kept(parts: Mapping[str, Any], job_id: int) -> Kept:
     try:
-        return msgspec.convert(parts.get(mapping.SCHEDULE), Kept)
+        return _decode_kept(msgspec.json.encode(parts.get(mapping.SCHEDULE)))
     except msgspec.ValidationError:
         return Kept(str(job_id))
 

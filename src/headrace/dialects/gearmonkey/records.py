@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from headrace.dialects.gearmonkey.mapping import Shapes
-from headrace.records import HistoryRecord, Lease, SessionInfo, SessionSnapshot, Snapshot, State
+from headrace.records import HistoryRecord, Lease, SessionSnapshot, Snapshot, State, decode_session_info
 from headrace.values.codec import ErrorText, encode_error
 
 Fields = dict[bytes, bytes]
@@ -41,6 +41,7 @@ class Rest(msgspec.Struct):
 
 
 _rest = msgspec.msgpack.Decoder(Rest).decode
+decode_functions = msgspec.msgpack.Decoder(tuple[str, ...]).decode
 _LENGTHS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 
 
@@ -183,8 +184,8 @@ def history(job: Snapshot | None) -> list[HistoryRecord]:
 def session(entry: Any) -> SessionSnapshot:
     """A session, with the functions that it accepts as its queues."""
     info, functions, opened, seen, running, alive = entry
-    told = msgspec.json.decode(info, type=SessionInfo)
-    accepted = msgspec.msgpack.decode(functions, type=tuple[str, ...])
+    told = decode_session_info(info)
+    accepted = decode_functions(functions)
     return SessionSnapshot(
         info=msgspec.structs.replace(told, queues=tuple(dict.fromkeys((*told.queues, *accepted)))),
         opened=int(opened),

@@ -16,9 +16,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from headrace.dialects.gearmonkey.protocol import SIDE, channel
+from headrace.dialects.gearmonkey.records import decode_functions
 from headrace.dialects.gearmonkey.requests import DEFAULT_QUEUE
 from headrace.errors import JobNotFound
 from headrace.store.redis.connections import pack
@@ -119,7 +118,7 @@ def for_worker(
 
     def channels() -> tuple[list[str], list[bytes]]:
         found = driver.command("HGET", f"{SIDE}{session}:session", "functions")
-        accepted = msgspec.msgpack.decode(found, type=list[str]) if found else []
+        accepted = decode_functions(found) if found else ()
         functions = dict.fromkeys((*accepted, *(queue for queue in queues if queue != DEFAULT_QUEUE)))
         ours = [f"{SIDE}{session}:told", *(f"{SIDE}{function}:wake" for function in functions)]
         return [*ours, *map(channel, functions)], [CREATED, SUBSCRIBED, SIDE.encode()]

@@ -28,7 +28,7 @@ from headrace.errors import ConfigurationError, MaybeApplied, StoreError
 from headrace.store.redis.addresses import parse_for
 from headrace.store.redis.operation import Script, Steps
 from headrace.values.clock import SystemClock
-from headrace.values.codec import Arguments
+from headrace.values.codec import Arguments, decoder_of
 
 J = TypeVar("J")
 S = TypeVar("S")
@@ -77,7 +77,7 @@ class Hworker(Generic[S, J]):
         self._handler = handler
         self._state = state
         self._exceptions = exceptions
-        self._decoder: msgspec.json.Decoder[J] = msgspec.json.Decoder(job_type)
+        self._decoder: msgspec.json.Decoder[J] = decoder_of(job_type)
         self._arguments = _arguments(f"queue {options.name}", job_type)
         self._shape = Shape(options.name, self._arguments)
         self._logger = logger

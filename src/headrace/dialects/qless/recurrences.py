@@ -44,6 +44,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = 253_402_300_800
 """The end of the year 9999, in seconds."""
 _UTC = ZoneInfo("UTC")
+_decode_list = msgspec.json.Decoder(list[Any]).decode
+_decode_definition = msgspec.json.Decoder(Definition).decode
 
 
 @lru_cache(maxsize=1024)
@@ -219,7 +221,7 @@ def _whole_second(score: str | bool) -> int | None:
 def _first_time(entry: str | bool) -> int | None:
     """When a job was put, from the first entry of its history."""
     try:
-        return milliseconds(msgspec.json.decode(entry, type=list[Any])[0]) if isinstance(entry, str) else None
+        return milliseconds(_decode_list(entry)[0]) if isinstance(entry, str) else None
     except (msgspec.DecodeError, ValueError, TypeError, IndexError):
         return None
 
@@ -259,7 +261,7 @@ def _comes_every(rule: str, interval: float) -> bool:
 
 def _kept(text: str | bool) -> Definition | None:
     try:
-        return msgspec.json.decode(text, type=Definition) if isinstance(text, str) else None
+        return _decode_definition(text) if isinstance(text, str) else None
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None  # nothing that we have written
 

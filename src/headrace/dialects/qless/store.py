@@ -24,6 +24,7 @@ from headrace.records import (
     Take,
     Token,
     Verdict,
+    decode_session_info,
 )
 from headrace.store import limits
 from headrace.store.contract import Facet, Operation, Waiter
@@ -207,4 +208,4 @@ def _info(name: str, told: str | None) -> SessionInfo:
     """A worker as it is known; of those of other programs nothing is known but the name."""
     if told is None:
         return SessionInfo(id=name, name=name)
-    return replace(msgspec.json.decode(told, type=SessionInfo), name=name)
+    return replace(decode_session_info(told), name=name)

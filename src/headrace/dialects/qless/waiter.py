@@ -25,6 +25,7 @@ HINT_PAUSE = 0.05
 """Seconds between two hints that may mean nothing."""
 
 Message = dict[str, Any]
+_decode = msgspec.json.Decoder(Message).decode
 
 
 class QlessWaiter(RedisWaiter):
@@ -55,7 +56,7 @@ class QlessWaiter(RedisWaiter):
 
     def _is_for_us(self, channel: str, text: str) -> bool:
         try:
-            message = msgspec.json.decode(text.encode(errors="replace"), type=dict)
+            message = _decode(text.encode(errors="replace"))
             weight = self._judge(channel, message)
         except (msgspec.DecodeError, RecursionError):  # anybody may say anything there
             return False

@@ -66,6 +66,9 @@ class Kept(Struct, omit_defaults=True, frozen=True):
     """The arguments by name, where those by position do not give them back to the byte."""
 
 
+_decode_kept = msgspec.json.Decoder(Kept).decode
+
+
 def version_of(identity: str) -> int:
     """The version of a schedule: its content's, as the id is."""
     return int(job_id(as_bytes(identity))[:13], 16)
@@ -83,7 +86,7 @@ def name_of(payload: Payload, identity: str) -> str:
 
 def _kept(payload: Payload) -> Kept | None:
     try:
-        return msgspec.json.decode(payload.headrace, type=Kept)
+        return _decode_kept(payload.headrace)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

@@ -31,6 +31,7 @@ from headrace.records import (
     Tick,
     Token,
     Verdict,
+    decode_session_info,
 )
 from headrace.store import damaged, limits
 from headrace.store.contract import CORE_FACETS, Facet, Operation, Waiter
@@ -494,6 +495,6 @@ def _session(entry: Reply) -> SessionSnapshot:
 
 def _info(said: bytes, session: bytes) -> SessionInfo:
     try:
-        return msgspec.json.decode(said or b"", type=SessionInfo)
+        return decode_session_info(said or b"")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return SessionInfo(id=name(session), name="(it says nothing about itself that can be read)")

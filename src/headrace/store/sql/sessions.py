@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.errors import SessionGone
-from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token
+from headrace.records import Ref, Renewal, SessionInfo, SessionSnapshot, Token, decode_session_info
 from headrace.store.limits import MOST_STRAYS
 from headrace.store.sql.codes import ALL, CANCELLING, SPARE
 from headrace.store.sql.transaction import Session, Transaction, find_session, is_silent, run_out
@@ -152,7 +152,7 @@ def sessions(tx: Transaction) -> list[SessionSnapshot]:
         expired = run_out(tx, seen, timeout if running else silent)
         snapshots.append(
             SessionSnapshot(
-                info=msgspec.json.decode(info, type=SessionInfo),
+                info=decode_session_info(info),
                 opened=opened,
                 seen=seen_at,
                 running=running,

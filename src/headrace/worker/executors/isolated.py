@@ -34,7 +34,7 @@ from headrace.worker.outcomes import (
     release,
 )
 from headrace.worker.run import Run
-from headrace.worker.zygote import STORE_VARIABLE, Request, Words, receive, send
+from headrace.worker.zygote import STORE_VARIABLE, Request, decode_words, receive, send
 
 if TYPE_CHECKING:
     from headrace.worker.leases import Leases
@@ -123,7 +123,7 @@ class IsolatedExecutor:
         zygote = self._live_zygote()
         connection = zygote.fork()
         try:
-            words = receive(connection, Words)
+            words = receive(connection, decode_words)
             if words is None or words.pid is None:
                 return _not_started(run, "see the worker's error output")
             pid = words.pid
@@ -172,9 +172,9 @@ class IsolatedExecutor:
 
     def _listen(self, run: Run, connection: socket.socket) -> Outcome | None:
         """Pass on what the job says, until its outcome or its end."""
-        while (words := receive(connection, Words)) is not None:
+        while (words := receive(connection, decode_words)) is not None:
             if words.outcome is not None:
-                outcome: Outcome = words.outcome
+                outcome = words.outcome
                 run.began = outcome.began  # its own process knows best: it may have given itself back
                 return outcome
             run.channel.heard(run)
