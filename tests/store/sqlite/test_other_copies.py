@@ -23,6 +23,8 @@ from .helpers import count, forked, healthy, jobs, look
 HERE = Path(__file__).parent
 PATIENCE = 120.0
 """Seconds after which a program hangs."""
+REBUILD, HEAD = 122, 48
+"""In the index of a log: the byte that is locked to rebuild it, and the length of its head."""
 
 
 def peek(path: Path) -> None:
@@ -184,13 +186,44 @@ def test_a_fork_while_other_threads_are_inside(path: Path) -> None:
     assert healthy(path)
 
 
+def test_the_index_of_the_log_is_not_rebuilt_while_it_is_written(path: Path, open_store: OpenStore) -> None:
+    """A reader whose copy of SQLite sees a half written head would do that, and jobs that were put would be gone."""
+    store = open_store()
+
+    def can_be_rebuilt() -> bool:
+        with open(f"{path}-shm", "r+b") as index:
+            try:
+                fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, REBUILD)
+            except BlockingIOError:
+                return False
+            return True
+
+    assert can_be_rebuilt()
+    assert not store._db.write(lambda _: can_be_rebuilt())
+    assert can_be_rebuilt()
+
+
+def test_an_index_that_a_killed_writer_left_half_written_is_rebuilt(path: Path, open_store: OpenStore) -> None:
+    store = open_store()
+    store.run(store.put(jobs(3)))
+    with open(f"{path}-shm", "r+b") as index:
+        head = index.read(HEAD)
+        index.seek(0)
+        index.write(bytes(byte ^ 0xFF for byte in head))
+    store.run(store.put(jobs(2)))
+    assert count(store) == 5
+    assert healthy(path)
+
+
 def test_writers_keep_each_other_out_once_a_second_copy_has_come(
     path: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before, as that costs a tenth of a put."""
     monkeypatch.setattr(guard, "PATIENCE", 0.05)
     copies = Path(f"{path}-run/copies")
-    store = open_store()
+    with monkeypatch.context() as alone:
+        alone.delitem(sys.modules, "_sqlite3")
+        store = open_store()
     with open(path, "rb") as other_process:
         fcntl.flock(other_process, fcntl.LOCK_EX)
         with monkeypatch.context() as alone:

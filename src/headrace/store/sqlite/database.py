@@ -29,7 +29,7 @@ from headrace.store import forks
 from headrace.store.sql.transaction import Transaction
 from headrace.store.sqlite import guard
 from headrace.store.sqlite.guard import BUSY, INTERRUPTED, REPLACED, Hold, held, hold_on, let_go
-from headrace.store.sqlite.opening import check_file_system, migrate, set_journal, set_up
+from headrace.store.sqlite.opening import check_file_system, is_current, migrate, set_journal, set_up
 from headrace.store.sqlite.statements import SQL
 
 T = TypeVar("T")
@@ -102,8 +102,10 @@ class Database:
                     set_journal(connection, self.path)
                 if not self._immutable:
                     connection.execute(f"PRAGMA synchronous = {'FULL' if self._full_sync else 'NORMAL'}")
-                    migrate(connection)
+                current = self._immutable or is_current(connection)  # this opens the log, which the hold needs
                 connection.hold = hold_on(self.path) if has_log else Hold(self.path, log=False)
+                if not current:
+                    self._alone(connection, WRITE, migrate)
             except StoreReplaced:  # what this one has opened is half of the old file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close()

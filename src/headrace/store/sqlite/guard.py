@@ -9,6 +9,8 @@ more, in ways that belong to a descriptor: closing another one does not touch th
 * The byte of the log's index that says that it is in use: so it is not cleared as a left-over.
 * The file itself (`flock`), during a write transaction: there is one writer, even if its other lock is lost. That
   takes a tenth of a put, so it begins when a process with another copy of SQLite says so, in a byte that all share.
+* During the same transaction, the byte of the log's index that SQLite locks to rebuild it. A reader that finds the head
+  of the index half written does that, unless the writer's lock keeps it from it: and that is the lock that is lost.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ PATIENCE = 10.0
 _FILES = ("", "-shm", "-wal")
 _SHARED = 0x4000_0002  # the first byte that SQLite locks in a file that is in use
 _IN_USE = 128  # its "dead man's switch"
+_REBUILD = 122  # its lock for "recovery"
+_HEAD_SIZE = 48  # of the log's index, which has it twice
+_IS_SET = 12  # where the head says that it is one
 _LOCK = struct.Struct("hhqqi")  # struct flock
 _SET = getattr(fcntl, "F_OFD_SETLK", None)  # Linux: elsewhere it is noticed, not prevented
 
@@ -123,10 +128,13 @@ class Hold:
             raise
 
     def _lock(self, kind: int) -> None:
+        for file, byte in zip(self._files, (_SHARED, _IN_USE), strict=False):
+            self._lock_byte(file, byte, kind, time.monotonic())
+
+    def _lock_byte(self, file: int, byte: int, kind: int, since: float) -> None:
         if _SET is not None:
-            for file, byte in zip(self._files, (_SHARED, _IN_USE), strict=False):
-                lock = _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
-                self._insist(partial(fcntl.fcntl, file, _SET, lock), time.monotonic())
+            lock = _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+            self._insist(partial(fcntl.fcntl, file, _SET, lock), since)
 
     def _insist(self, act: Callable[[], object], since: float) -> None:
         """Try until it can be done. `since`: from when on it has been tried."""
@@ -155,10 +163,22 @@ class Hold:
         if self._shared is not None and self._shared[0]:
             self._insist(partial(fcntl.flock, self._files[0], fcntl.LOCK_EX | fcntl.LOCK_NB), since)
             self.locked = True
+            try:
+                if self._index_is_whole():  # else this transaction rebuilds it: its last writer was killed
+                    self._lock_byte(self._files[1], _REBUILD, fcntl.F_RDLCK, since)
+            except BaseException:
+                self.let_others_in()
+                raise
 
     def let_others_in(self) -> None:
         self.locked = False
+        self._lock_byte(self._files[1], _REBUILD, fcntl.F_UNLCK, time.monotonic())
         fcntl.flock(self._files[0], fcntl.LOCK_UN)
+
+    def _index_is_whole(self) -> bool:
+        heads = os.pread(self._files[1], 2 * _HEAD_SIZE, 0)
+        first, second = heads[:_HEAD_SIZE], heads[_HEAD_SIZE:]
+        return first == second and first[_IS_SET : _IS_SET + 1] == b"\1"
 
     def _look_for_copies(self) -> None:
         if self._files and self._shared is None:

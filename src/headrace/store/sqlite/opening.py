@@ -124,32 +124,26 @@ class _Patience:
         return True
 
 
+def is_current(connection: apsw.Connection) -> bool:
+    return _version(connection) == SCHEMA_VERSION
+
+
 def migrate(connection: apsw.Connection) -> None:
-    """Create the schema, or bring it up to date. Safe when several processes do it at once."""
+    """Create the schema, or bring it up to date, in a transaction. Another process may have done so just before."""
     version = _version(connection)
     if version == SCHEMA_VERSION:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)
-        if version > SCHEMA_VERSION:
-            raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
-        if version == 0:
-            if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
-                raise StoreCorrupt(
-                    f"{connection.filename} is a SQLite database of another program: choose another file."
-                )
-            connection.execute(SQL["tables"] + SQL["schema"])
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        else:
-            for step in range(version, SCHEMA_VERSION):
-                MIGRATIONS[step](connection)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    if version > SCHEMA_VERSION:
+        raise SchemaTooNew.in_database(connection.filename, version, SCHEMA_VERSION)
+    if version == 0:
+        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+            raise StoreCorrupt(NOT_OURS.format(connection.filename))
+        connection.execute(SQL["tables"] + SQL["schema"])
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    else:
+        for step in range(version, SCHEMA_VERSION):
+            MIGRATIONS[step](connection)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _version(connection: apsw.Connection) -> int:
