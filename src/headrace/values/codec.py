@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import threading
 import traceback
 import types
 import typing
@@ -19,11 +18,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from headrace.errors import ArgumentsError, ConfigurationError, HeadraceError, PayloadTooLarge
+from headrace.locks import reentrant_lock
 from headrace.values.roundtrip import ARGUMENT, RESULT, Wording, changed, equal, inner_values, is_plain, leaves_open
 
 _encoder = msgspec.json.Encoder()
 _orderly_encoder = msgspec.json.Encoder(order="deterministic")
-_building = threading.Lock()
+_building = reentrant_lock()
 
 
 def decoder_of(annotation: Any) -> msgspec.json.Decoder[Any]:
