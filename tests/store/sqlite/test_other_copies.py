@@ -221,9 +221,7 @@ def test_writers_keep_each_other_out_once_a_second_copy_has_come(
     """Not before, as that costs a tenth of a put."""
     monkeypatch.setattr(guard, "PATIENCE", 0.05)
     copies = Path(f"{path}-run/copies")
-    with monkeypatch.context() as alone:
-        alone.delitem(sys.modules, "_sqlite3")
-        store = open_store()
+    store = open_store()
     with open(path, "rb") as other_process:
         fcntl.flock(other_process, fcntl.LOCK_EX)
         with monkeypatch.context() as alone:

@@ -105,7 +105,7 @@ class Database:
                 current = self._immutable or is_current(connection)  # this opens the log, which the hold needs
                 connection.hold = hold_on(self.path) if has_log else Hold(self.path, log=False)
                 if not current:
-                    self._alone(connection, WRITE, migrate)
+                    self._migrate(connection, connection.hold)
             except StoreReplaced:  # what this one has opened is half of the old file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close()
@@ -116,6 +116,16 @@ class Database:
         finally:
             guard.leave()
         return connection
+
+    def _migrate(self, connection: Connection, hold: Hold) -> None:
+        with hold.turn:
+            if not self.in_memory:
+                hold.lock(time.monotonic())
+            try:
+                self._inside(connection, WRITE, migrate)
+            finally:
+                if hold.locked:
+                    hold.let_others_in()
 
     def _new_connection(self) -> Connection:
         if self._immutable:

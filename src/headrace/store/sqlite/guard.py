@@ -161,14 +161,18 @@ class Hold:
         if not self._said and ("_sqlite3" in sys.modules or "pysqlite3" in sys.modules or self._shared is None):
             self._look_for_copies()
         if self._shared is not None and self._shared[0]:
-            self._insist(partial(fcntl.flock, self._files[0], fcntl.LOCK_EX | fcntl.LOCK_NB), since)
-            self.locked = True
-            try:
-                if self._index_is_whole():  # else this transaction rebuilds it: its last writer was killed
-                    self._lock_byte(self._files[1], _REBUILD, fcntl.F_RDLCK, since)
-            except BaseException:
-                self.let_others_in()
-                raise
+            self.lock(since)
+
+    def lock(self, since: float) -> None:
+        """Keep other processes out, whether they have another copy of SQLite or not."""
+        self._insist(partial(fcntl.flock, self._files[0], fcntl.LOCK_EX | fcntl.LOCK_NB), since)
+        self.locked = True
+        try:
+            if self._index_is_whole():  # else this transaction rebuilds it: its last writer was killed
+                self._lock_byte(self._files[1], _REBUILD, fcntl.F_RDLCK, since)
+        except BaseException:
+            self.let_others_in()
+            raise
 
     def let_others_in(self) -> None:
         self.locked = False
