@@ -14,7 +14,7 @@ from headrace.store.redis.store import RedisStore
 from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
-SMALL, LARGE = 20_000, 300_000
+SMALL, LARGE = 20_000, 3_000_000
 
 
 class Listed:

@@ -13,7 +13,7 @@ from headrace.store.stats import DAY
 from headrace.values.clock import SystemClock
 from store.redis.servers import Server
 
-SMALL, LARGE = 1_000, 200_000
+SMALL, LARGE = 1_000, 1_000_000
 
 
 def cost_of_asking(server: Server, kept: int) -> float:
