@@ -90,11 +90,29 @@ def test_days_are_apart(store: Store, worker: Worker, clock: ManualClock) -> Non
     run(store, worker, clock, 5, DAY)
     for purged in (False, True):
         assert stats(store, clock, ago=2).run == tally_of([2])
-        assert stats(store, clock, ago=1).run == tally_of([4])
-        assert (stats(store, clock).wait, stats(store, clock).run) == (tally_of([5]), tally_of([DAY]))
+        assert (stats(store, clock, ago=1).wait, stats(store, clock, ago=1).run) == (tally_of([3, 5]), tally_of([4]))
+        assert (stats(store, clock).wait, stats(store, clock).run) == (tally_of([]), tally_of([DAY]))
         if not purged:
             set_(store, jobs_history_count=0)
             sweep(store)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.needs(Trait.DURATIONS)
+def test_a_wait_counts_on_the_day_of_the_take_and_a_run_on_that_of_its_end(
+    store: Store, worker: Worker, clock: ManualClock, gone: bool
+) -> None:
+    settle_in(clock)
+    run(store, worker, clock, 5, 3 * DAY)
+    run(store, worker, clock, 7, 11)
+    if gone:
+        set_(store, jobs_history_count=0)
+        sweep(store)
+    days = [(found.wait, found.run) for found in (stats(store, clock, ago=ago) for ago in (3, 2, 1, 0))]
+    nothing = tally_of([])
+    assert days == [
+        (tally_of([5]), nothing), (nothing, nothing), (nothing, nothing), (tally_of([7]), tally_of([3 * DAY, 11]))
+    ]  # fmt: skip
 
 
 @pytest.mark.needs(Trait.DURATIONS)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def stats_command(queue: str | None, store: str | None, app_path: str | None, as_json: bool, day: str | None) -> None:
     """Show how long jobs waited and ran, and what went wrong.
 
-    On one day, of jobs that were done: WAIT is from when a job was due to when its run began, RUN is how long that
-    took. With QUEUE: histograms, too.
+    Of jobs that were done: WAIT is from when a job was due to when its run began, of runs that began on the day. RUN is
+    how long runs took that ended on the day. With QUEUE: histograms, too.
 
     \b
     Examples:

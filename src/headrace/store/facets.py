@@ -262,9 +262,9 @@ class DayStats(Struct, frozen=True, kw_only=True):
     day: int
     """Days since 1970-01-01."""
     wait: Tally = Tally()
-    """From when a run was due to when it began."""
+    """Runs that began that day and got their job done: from when they were due to when they began."""
     run: Tally = Tally()
-    """Runs that got their job done."""
+    """Runs that ended that day and got their job done."""
     retries: int = 0
     failures: int = 0
     """Jobs that failed that day."""

@@ -206,9 +206,9 @@ class QueueStats(NamedTuple):
     queue: str
     day: date
     wait: Durations
-    """Of jobs that were done: from when their last run was due to when it began."""
+    """Of jobs that were taken that day, and done since: from when their last run was due to when it began."""
     run: Durations
-    """Of jobs that were done: how long their last run took."""
+    """Of jobs that were done that day: how long their last run took."""
     retries: int
     failures: int
     """Jobs that failed that day."""

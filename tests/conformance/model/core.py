@@ -51,8 +51,10 @@ class Core:
         self.queue_controls: dict[str, QueueControl] = {}
         self.set: dict[str, int] = {}
         self.acts: list[Act] = []
-        self.ran: list[tuple[str, int, int, int]] = []
-        """Queue, day, wait and run of all jobs that were ever done."""
+        self.waited: list[tuple[str, int, int]] = []
+        """Queue, day of the take and wait of all jobs that were ever done."""
+        self.ran: list[tuple[str, int, int]] = []
+        """Queue, day of the end and run of the same."""
         self.expired_left = 0
         """How many more that have expired the present take may fail."""
         self.counted: Counter[tuple[str, str, int]] = Counter()

@@ -92,7 +92,9 @@ class Ending(Core):
         job.finished = finished
         self.counted["failures", job.queue, finished // DAY] += state is State.FAILED
         if state is State.DONE:
-            self.ran.append((job.queue, finished // DAY, job.started - job.due, finished - job.started))
+            began = min(job.started, finished)
+            self.waited.append((job.queue, began // DAY, job.started - job.due))
+            self.ran.append((job.queue, finished // DAY, finished - job.started))
         self._tell(job=job.id)
         if not was_final:
             self._schedule_hears(job)

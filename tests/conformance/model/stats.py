@@ -20,7 +20,9 @@ class Statistics(Core):
         today = self.clock.now()
         if day < (today - self._setting("stats-history")) // DAY:
             return DayStats(queue=queue, day=day)
-        waits, runs = (tally_of([row[i] for row in self.ran if row[:2] == (queue, day)]) for i in (2, 3))
+        waits, runs = (
+            tally_of([length for *where, length in rows if where == [queue, day]]) for rows in (self.waited, self.ran)
+        )
         if day < (today - self._setting("histogram-history")) // DAY:
             waits, runs = (Tally(tally.count, tally.total, tally.squares) for tally in (waits, runs))
         failed = [job for job in self.jobs.values() if job.state is State.FAILED and job.queue == queue]

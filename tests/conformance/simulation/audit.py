@@ -259,7 +259,7 @@ class Audit:
 
     def statistics(self) -> None:
         """I17: whatever was done, retried or failed is counted, on its day, whether its job is kept or not."""
-        days = {(queue, day) for queue, day, *_ in self.model.ran} | {key[1:] for key in self.model.counted}
+        days = {row[:2] for row in self.model.waited + self.model.ran} | {key[1:] for key in self.model.counted}
         for queue, day in days:
             found, expected = (side.run(side.stats(queue, day)) for side in (self.store, self.model))
             check(found == expected, f"I17: the statistics of {queue} are wrong", found, expected)

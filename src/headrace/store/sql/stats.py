@@ -37,10 +37,11 @@ def _durations(jobs: Iterable[Times]) -> dict[tuple[str, int, int, int], int]:
     """How many waited and ran for how long, per queue and day. (Runs for every job that goes: kept lean.)"""
     numbers: dict[tuple[str, int, int, int], int] = {}
     for queue, due, started, finished in jobs:
-        day, wait, run = finished // DAY, started - due, finished - started
-        key = queue, day, WAITS, wait if 0 <= wait <= LONGEST else min(max(wait, 0), LONGEST)
+        wait, run = started - due, finished - started
+        taken = (started if run >= 0 else finished) // DAY
+        key = queue, taken, WAITS, wait if 0 <= wait <= LONGEST else min(max(wait, 0), LONGEST)
         numbers[key] = numbers.get(key, 0) + 1
-        key = queue, day, RUN_TIMES, run if 0 <= run <= LONGEST else min(max(run, 0), LONGEST)
+        key = queue, finished // DAY, RUN_TIMES, run if 0 <= run <= LONGEST else min(max(run, 0), LONGEST)
         numbers[key] = numbers.get(key, 0) + 1
     return numbers
 
@@ -57,9 +58,10 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
     tallies = {kind: Tally() for kind in range(4)}
     for kind, bucket, number, total, squares in tx.rows("stat_kept", (queue, day)):
         tallies[kind] = add(tallies[kind], Tally(number, total, squares, {} if bucket == ALL else {bucket: number}))
-    for (_, _, kind, length), number in _durations(tx.rows("stat_derived", span)).items():
-        buckets = {bucket_of(length): number}
-        tallies[kind] = add(tallies[kind], Tally(number, number * length, number * length * length, buckets))
+    for (_, its_day, kind, length), number in _durations(tx.rows("stat_derived", span)).items():
+        if its_day == day:
+            buckets = {bucket_of(length): number}
+            tallies[kind] = add(tallies[kind], Tally(number, number * length, number * length * length, buckets))
     with_buckets = day >= first_day(tx, "histogram-history")
     waits, runs = (
         tally if with_buckets else Tally(tally.count, tally.total, tally.squares)

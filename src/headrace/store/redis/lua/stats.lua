@@ -1,7 +1,7 @@
 -- Statistics: summed up as jobs end, so that asking costs the same however many are kept. The arithmetic is that of
 -- headrace/stats.py. A day of a queue is a hash {ns}:stat:<day>:<queue>; its fields:
---   wn, wt, wq   how many waits, their sum and the sum of their squares; w<bucket> how many waits in a bucket
---   rn, rt, rq   and r<bucket> the same of runs
+--   wn, wt, wq   how many waits of runs that began that day, their sum and the sum of their squares; w<bucket> how many in a bucket
+--   rn, rt, rq   and r<bucket> the same of runs that ended that day
 --   retries, failures
 --   failed       how many of the jobs that failed that day are failed still
 --@include settings
@@ -51,7 +51,8 @@ function fold(queue, due, started, finished)
     last_queue, day_begins, waits, runs = queue, day * DAY, sums.w, sums.r
   end
   local wait, run = started - due, finished - started
-  waits[wait] = (waits[wait] or 0) + 1
+  local on_its_day = started >= day_begins and waits or sums_of(queue, floor(started / DAY)).w
+  on_its_day[wait] = (on_its_day[wait] or 0) + 1
   runs[run] = (runs[run] or 0) + 1
 end
 

@@ -11,9 +11,10 @@ ON CONFLICT (day, queue, kind, bucket) DO UPDATE SET
 SELECT kind, bucket, count, total, squares FROM stat WHERE queue = ?1 AND day = ?2
 
 -- name: stat_derived
--- The times of jobs of a queue that were done within a time and are still kept.
+-- The times of jobs of a queue that were taken or done within a time and are still kept. (No index on `started`: every job
+-- would pay for it, and this reads at most the done jobs that are kept.)
 SELECT queue, due, started, finished FROM job
-WHERE state = {DONE} AND state >= {DONE} AND finished >= ?2 AND finished < ?3 AND queue = ?1
+WHERE state = {DONE} AND state >= {DONE} AND finished >= ?2 AND queue = ?1 AND (finished < ?3 OR started < ?3)
 
 -- name: stat_failed
 -- How many jobs that failed within a time are failed still.
