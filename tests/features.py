@@ -61,6 +61,7 @@ MEANING = {
     Facet.EDIT: "waiting jobs are changed, running ones taken back",
     Facet.TAGS: "tags, tracked jobs, search",
     Facet.STATISTICS: "statistics by day, failures by group",
+    Facet.THROUGHPUT: "how many jobs of a queue come and go per second",
     Facet.SETTINGS: "settings kept with the jobs",
     Facet.EVENTS: "events as they happen",
     Facet.WHY: "why a job does not run",

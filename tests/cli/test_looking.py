@@ -179,11 +179,16 @@ def test_a_job_that_is_not_there(app: Headrace, run: Run) -> None:
 def test_queues(lived: Headrace, ask: Ask, run: Run) -> None:
     queues = {queue["queue"]: queue for queue in ask("queues")["queues"]}
     assert set(queues) == {"default", "elsewhere", "mail", "nobody"}
+    rates = queues["default"].pop("rates")
+    assert rates["in_hour"] == {"per_second": 5 / 3600, "seconds": 3600.0}
+    assert rates["out_hour"] == {"per_second": 4 / 3600, "seconds": 3600.0}
     assert queues["default"] == {
         "queue": "default", "workers": 0, "scheduled": 1, "ready": 0, "running": 0, "blocked": 0, "done": 1,
         "failed": 2, "cancelled": 1, "limit": None, "paused_by": None, "paused": None,
     }  # fmt: skip
-    assert "elsewhere" in run("queues").stdout
+    shown = run("queues").stdout
+    assert "elsewhere" in shown
+    assert "IN/S\tOUT/S" in shown
 
 
 def test_workers(app: Headrace, worker: WorkerProcess, ask: Ask, run: Run) -> None:

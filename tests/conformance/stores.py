@@ -85,6 +85,7 @@ MODULES: dict[str, Claim] = {
     "test_small_world": NATIVE,
     "test_statistics": Facet.STATISTICS,
     "test_tags": Facet.TAGS,
+    "test_throughput": Facet.THROUGHPUT,
     "test_unique": Facet.UNIQUE,
     "test_waiting": NATIVE,
 }

@@ -16,7 +16,7 @@ LACKS = {
     Facet.QUEUES: "queue controls", Facet.EDIT: "way to change jobs that wait or run", Facet.TAGS: "tags",
     Facet.STATISTICS: "statistics", Facet.SETTINGS: "settings", Facet.EVENTS: "events",
     Facet.WHY: "way to tell why a job waits", Facet.SCHEDULES: "schedules", Facet.SQL: "SQL",
-    Facet.CHOSEN_IDS: "ids that callers choose",
+    Facet.CHOSEN_IDS: "ids that callers choose", Facet.THROUGHPUT: "in and out rates",
 }  # fmt: skip
 
 

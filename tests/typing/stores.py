@@ -26,18 +26,23 @@ from headrace.store.facets import (
 )
 from headrace.store.redis.store import RedisStore
 from headrace.store.sqlite.store import SqliteStore
+from headrace.store.throughput import Measuring
 
 
 def sqlite(
     s: SqliteStore,
-) -> tuple[Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Settings, Events, Explaining, Sql]:
-    return s, s, s, s, s, s, s, s, s, s, s, s
+) -> tuple[
+    Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Measuring, Settings, Events, Explaining, Sql
+]:
+    return s, s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def redis(
     s: RedisStore,
-) -> tuple[Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Settings, Events, Explaining]:
-    return s, s, s, s, s, s, s, s, s, s, s
+) -> tuple[
+    Store, Schedules, Relations, Queues, Lanes, Editing, Tags, Statistics, Measuring, Settings, Events, Explaining
+]:
+    return s, s, s, s, s, s, s, s, s, s, s, s
 
 
 def qless(

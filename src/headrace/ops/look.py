@@ -19,6 +19,7 @@ from headrace.store.contract import Facet
 from headrace.store.courses import Course, ask
 from headrace.store.facets import Editing, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
 from headrace.store.paging import PAGE, following
+from headrace.store.throughput import Measuring, QueueRates, Throughput, rates_of
 from headrace.values.glob import any_fits, is_glob
 from headrace.values.names import check_count, check_name
 
@@ -96,6 +97,8 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     """None: it is not paused."""
     paused: datetime | None = None
+    rates: QueueRates | None = None
+    """How many jobs come and go. None: the store does not tell."""
 
 
 def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
@@ -104,6 +107,7 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
     counts: list[Counts] = yield store.counts()
     sessions: list[SessionSnapshot] = yield store.sessions()
     controls = yield from controls_course(store)
+    throughput = yield from throughput_course(store)
     live = [session.info.queues for session in sessions if session.alive]
     by_state = {count.queue: count.by_state for count in counts}
     names = {*by_state, *controls, *(name for queues in live for name in queues if not is_glob(name))}
@@ -116,6 +120,7 @@ def queues_course(app: Headrace) -> Course[list[QueueFigures]]:
             limit=control.limit,
             paused_by=control.paused_by,
             paused=moment(control.paused_at),
+            rates=None if throughput is None else rates_of(throughput, name),
             **{state.value: number for state, number in by_state.get(name, {}).items()},
         )
 
@@ -131,6 +136,14 @@ def controls_course(store: Store) -> Course[dict[str, QueueControl]]:
         return {}
     found: list[QueueControl] = yield facet(store, Queues).controls()
     return {control.queue: control for control in found}
+
+
+def throughput_course(store: Store) -> Course[Throughput | None]:
+    """How many jobs came in and ended in the last minute and hour; None where a store can't tell."""
+    if Facet.THROUGHPUT not in store.facets:
+        return None
+    found: Throughput = yield facet(store, Measuring).throughput()
+    return found
 
 
 # -- workers ---------------------------------------------------------------------------------------------

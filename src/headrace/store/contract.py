@@ -69,6 +69,7 @@ class Facet(StrEnum):
     EDIT = "edit"
     TAGS = "tags"
     STATISTICS = "statistics"
+    THROUGHPUT = "in and out rates"
     SETTINGS = "settings"
     EVENTS = "events"
     WHY = "why"

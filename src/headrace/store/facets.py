@@ -14,6 +14,7 @@ from msgspec import Struct
 from headrace.errors import Unsupported
 from headrace.records import Expiry, Lane, NewJob, Put, Ref, ScheduleRecord, Snapshot, State, Tick, Token
 from headrace.store.contract import Facet, Operation, Store, Waiter
+from headrace.store.throughput import Measuring
 from headrace.store.urls import shown_url
 from headrace.values.durations import LATEST
 
@@ -437,6 +438,7 @@ _FACETS: dict[type, Facet] = {
     Editing: Facet.EDIT,
     Tags: Facet.TAGS,
     Statistics: Facet.STATISTICS,
+    Measuring: Facet.THROUGHPUT,
     Settings: Facet.SETTINGS,
     Events: Facet.EVENTS,
     Explaining: Facet.WHY,

@@ -20,6 +20,8 @@ EDGES_TO_CHECK = 10_000
 """How far the search for a cycle goes."""
 MOST_PARENTS = 10_000
 HIGHEST_RATE = 10_000
+LATELY = 10_000
+"""How many of the newest jobs, and of those that ended last in each way, in and out rates are derived from."""
 EXPIRED = "expired"
 """The group of jobs that had not started by the time at which they expire."""
 ACTS_KEPT = 10_000

@@ -40,7 +40,7 @@ class Model(
     url = "model:"
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT,
     }  # fmt: skip
     durability = Durability.NONE
     leases_in_jobs = False

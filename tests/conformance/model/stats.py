@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from headrace.records import State
+from headrace.store import limits
 from headrace.store.facets import DayStats, Tally
 from headrace.store.stats import DAY, tally_of
+from headrace.store.throughput import HOUR, MINUTE, Moved, Throughput
 
 from .core import Core, Step
 
@@ -35,6 +37,26 @@ class Statistics(Core):
             failures=self.counted["failures", queue, day],
             failed=sum(job.finished // DAY == day for job in failed),
         )
+
+    def throughput(self) -> Step[Throughput]:
+        return Step(self._throughput)
+
+    def _throughput(self) -> Throughput:
+        newest = sorted(self.jobs.values(), key=lambda job: -job.ref)
+        ends = [[(job.finished, job.queue) for job in newest if job.state is state] for state in State if state.final]
+        lately = [[end for end in some if end[0] >= self.clock.now() - HOUR] for some in ends]
+        came = self._moved([[(job.created, job.queue) for job in newest]])
+        return Throughput(self.clock.now(), came, self._moved([sorted(some, reverse=True) for some in lately]))
+
+    def _moved(self, looks: list[list[tuple[int, str]]]) -> Moved:
+        """How many of each queue, of the first so many of each look: a moment and a queue for each job."""
+        now = self.clock.now()
+        met = [look[: limits.LATELY] for look in looks]
+        minute, hour = (
+            Counter(queue for look in met for at, queue in look if at >= now - span) for span in (MINUTE, HOUR)
+        )
+        firsts = [min(at for at, _ in look) for look in met if len(look) == limits.LATELY]
+        return Moved({queue: (minute[queue], hour[queue]) for queue in hour}, max([now - HOUR, *firsts]))
 
     def failures(self, limit: int = 50) -> Step[list[tuple[str, int]]]:
         failed = (job for job in self.jobs.values() if job.state is State.FAILED)

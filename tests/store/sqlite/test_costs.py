@@ -26,6 +26,8 @@ WHOLE_INDEXES = {
     "controls": "has a line per queue that somebody has said something about",
     "counts": "counts everything",
     "done_since": "counts up to a limit",
+    "came_lately": "counts up to a limit",
+    "ended_lately": "goes through what it has found",
     "ended_some": "reads the first entries",
     "above": "goes through what it has found",
     "edges_above": "counts up to a limit",
@@ -48,6 +50,8 @@ WHOLE_INDEXES = {
 }
 SORTED = {
     "counts": "groups what it counts",
+    "came_lately": "groups 10,000 jobs at most",
+    "ended_lately": "groups 10,000 jobs at most",
     "jobs_by_id": "sorts the jobs that it is given",
     "laned_heads": "sorts the heads of some lanes",
     "lane_starts": "has few starts of each lane",
@@ -116,6 +120,7 @@ def test_every_statement_finds_its_rows_by_an_index(store: SqliteStore, name: st
         ("followers_of", "PRIMARY KEY (parent=?)"),
         ("held", "INDEX job_held (session=?)"),
         ("stat_derived", "INDEX job_finished (state=? AND finished>?)"),
+        ("ended_lately", "COVERING INDEX job_finished (state=? AND finished>?)"),
         ("stat_failed", "COVERING INDEX job_finished (state=? AND finished>? AND finished<?)"),
         ("stat_kept", "PRIMARY KEY (day=? AND queue=?)"),
         ("done", "INTEGER PRIMARY KEY (rowid=?)"),

@@ -1,11 +1,15 @@
-"""Statistics of a day, as they were summed up when jobs ended (lua/stats.lua)."""
+"""Statistics of a day, as they were summed up when jobs ended (lua/stats.lua), in and out rates, and what is most."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
+from headrace.store import limits
 from headrace.store.facets import DayStats, Tally
-from headrace.store.redis.operation import Script
+from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.records import text
+from headrace.store.throughput import Row, Throughput, counted
 
 
 def of_day(queue: str, day: int) -> Script[DayStats]:
@@ -33,3 +37,32 @@ def _tally(fields: dict[str, float], kind: str, with_buckets: bool) -> Tally:
         return Tally(int(count), total, squares)
     buckets = {int(name[1:]): int(value) for name, value in fields.items() if name[0] == kind and name[1:].isdigit()}
     return Tally(int(count), total, squares, buckets)
+
+
+def throughput() -> Generator[Script[Any], Any, Throughput]:
+    """From the jobs that came last and those that ended last, in bounded steps."""
+    now, looks = b"", []
+    for index in (b"arrivals", b"done", b"failed", b"cancelled"):
+        look: list[Row] = []
+        further, left = b"", limits.LATELY
+        while left > 0:
+            request = (index, now, further, b"%d" % left)
+            now, further, *found = yield Script("lately", request, lambda reply, _: reply)
+            for at in range(0, len(found), 5):
+                number, first, minute, hour = map(int, found[at + 1 : at + 5])
+                look.append((text(found[at]), number, first, minute, hour))
+                left -= number
+            if not further:
+                break
+        looks.append(look)
+    moment = int(now)
+    return Throughput(moment, counted(looks[:1], moment, limits.LATELY), counted(looks[1:], moment, limits.LATELY))
+
+
+def most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
+    """The most used tags, or the groups with the most failures."""
+
+    def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
+        return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
+
+    return Script("most", (what.encode(), b"%d" % limit), read)

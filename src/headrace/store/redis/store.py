@@ -56,6 +56,7 @@ from headrace.store.redis.operation import Reply, Script, Steps
 from headrace.store.redis.records import name, text
 from headrace.store.redis.requests import as_named
 from headrace.store.settings import checked
+from headrace.store.throughput import Throughput
 from headrace.values.clock import Clock, SystemClock
 
 try:
@@ -86,7 +87,7 @@ class RedisStore(OnRedis, RedisAudit):
 
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {}
 
@@ -183,7 +184,7 @@ class RedisStore(OnRedis, RedisAudit):
         return edit.tag(ids, remove, add, None)
 
     def tags(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return _most("tags", limit)
+        return stats.most("tags", limit)
 
     def track(self, ids: Sequence[str], on: bool = True) -> Operation[list[bool]]:
         return edit.tag(ids, (), (), on)
@@ -204,8 +205,11 @@ class RedisStore(OnRedis, RedisAudit):
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         return stats.of_day(queue, day)
 
+    def throughput(self) -> Operation[Throughput]:
+        return Steps(stats.throughput)
+
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
-        return _most("groups", limit)
+        return stats.most("groups", limit)
 
     def job_waiter(self, job_id: str) -> Waiter:
         return RedisWaiter.for_job(self.driver, job_id)
@@ -421,13 +425,6 @@ class RedisStore(OnRedis, RedisAudit):
 _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
 
 _NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
-
-
-def _most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
-    def read(reply: Reply, _: bool) -> list[tuple[str, int]]:
-        return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
-
-    return Script("most", (what.encode(), b"%d" % limit), read)
 
 
 def _control(act: str, queue: str, by: str) -> Script[bool]:

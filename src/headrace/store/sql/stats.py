@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.store import limits
 from headrace.store.facets import DayStats, Tally
-from headrace.store.sql.codes import FAILURES, RETRIES, RUN_TIMES, WAITS
+from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, RETRIES, RUN_TIMES, WAITS
 from headrace.store.sql.transaction import Transaction
 from headrace.store.stats import DAY, LONGEST, add, bucket_of
+from headrace.store.throughput import HOUR, MINUTE, Throughput, counted
 
 ALL = -1
 """The bucket of what has no histogram."""
@@ -76,6 +78,13 @@ def of_day(tx: Transaction, queue: str, day: int) -> DayStats:
         failures=tallies[FAILURES].count,
         failed=tx.value("stat_failed", span),
     )
+
+
+def throughput(tx: Transaction) -> Throughput:
+    now, most = tx.now, limits.LATELY
+    span = now - MINUTE, now - HOUR, most
+    ended = [tx.rows("ended_lately", (*span, state)) for state in (DONE, FAILED, CANCELLED)]
+    return Throughput(now, counted([tx.rows("came_lately", span)], now, most), counted(ended, now, most))
 
 
 def _old_day(tx: Transaction) -> int | None:

@@ -62,6 +62,7 @@ from headrace.store.sql import ticks as ticking
 from headrace.store.sql.codes import STATES
 from headrace.store.sql.take import Names
 from headrace.store.sql.transaction import Redo, Step, Steps, Transaction, in_steps
+from headrace.store.throughput import Throughput
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class SqlStore(ABC):
     batch = 500
     facets = CORE_FACETS | {
         Facet.TAGS, Facet.STATISTICS, Facet.SETTINGS, Facet.RELATIONS, Facet.LANES, Facet.QUEUES, Facet.EDIT,
-        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.SQL,
+        Facet.WHY, Facet.EVENTS, Facet.SCHEDULES, Facet.THROUGHPUT, Facet.SQL,
     }  # fmt: skip
     absent_settings: Mapping[str, str] = {
         "history-memory": "history-memory bounds the memory that ended jobs take on a Redis server, not a database.",
@@ -214,6 +215,9 @@ class SqlStore(ABC):
 
     def stats(self, queue: str, day: int) -> Operation[DayStats]:
         return Step(lambda tx: stats.of_day(tx, queue, day), writes=False)
+
+    def throughput(self) -> Operation[Throughput]:
+        return Step(stats.throughput, writes=False)
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: find.failures(tx, limit), writes=False)

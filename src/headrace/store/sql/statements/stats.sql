@@ -20,6 +20,22 @@ WHERE state = {DONE} AND state >= {DONE} AND finished >= ?2 AND queue = ?1 AND (
 -- How many jobs that failed within a time are failed still.
 SELECT count(*) FROM job WHERE state = {FAILED} AND state >= {DONE} AND finished >= ?2 AND finished < ?3 AND queue = ?1
 
+-- name: came_lately
+-- Of the newest jobs, by queue: how many, when the first came, how many came in the last minute and in the last hour.
+SELECT queue, count(*), min(created), count(*) FILTER (WHERE created >= ?1), count(*) FILTER (WHERE created >= ?2)
+FROM (SELECT queue, created FROM job ORDER BY seq DESC LIMIT ?3) AS newest
+GROUP BY queue
+
+-- name: ended_lately
+-- The same of the jobs that came to an end last, within the last hour.
+SELECT queue, count(*), min(finished), count(*) FILTER (WHERE finished >= ?1), count(*)
+FROM (
+    SELECT queue, finished FROM job
+    WHERE state = ?4 AND state >= {DONE} AND finished >= ?2
+    ORDER BY finished DESC LIMIT ?3
+) AS newest
+GROUP BY queue
+
 -- name: stat_flatten
 -- The histograms of a day are given up: what they counted remains in one sum.
 INSERT INTO stat (queue, day, kind, bucket, count, total, squares)
