@@ -28,7 +28,7 @@ def leases() -> Iterator[Leases]:
         lease = Lease(number, 1, f"{number}", "task", "default", b"{}")
         pump.leases.waiting[Run(lease, None, pump._reports)] = True
     pump.leases.ahead.replied(leases=True)
-    pump.leases.ahead.replied_at += 60  # just now, however slow this machine is
+    pump.leases.ahead.due_at += 60  # just now, however slow this machine is
     pump.leases.outcomes.append(Outcome(ref=9, token=1, id="9", kind=Kind.DONE))
     yield pump.leases
     pump.close()
@@ -58,7 +58,7 @@ def test_outcomes_wait_no_longer_than_what_is_held_ready_takes(leases: Leases) -
     leases.ahead.ended(50_000, 1.0, ran_out=False)
     leases.ahead.exchanged(0.001)
     assert not leases.ripe()
-    leases.ahead.replied_at -= 60 + leases.ahead.seconds
+    leases.ahead.due_at -= 60 + leases.ahead.seconds
     assert leases.ripe()
 
 
@@ -87,7 +87,7 @@ def test_a_job_of_higher_priority_starts_before_the_leases_in_hand(monkeypatch: 
             job.using(priority=9).enqueue("high")
             gate.release()
             assert started.get(timeout=20) == "low 1"
-            leases.ahead.replied_at -= 1
+            leases.ahead.due_at -= 1
             pump._exchange()
             assert not leases.outcomes
             assert leases.in_hand == 11

@@ -72,6 +72,8 @@ class Lookahead:
         self._priorities: set[int] = set()
         """Of the leases that came last."""
         self._mixed_until = -math.inf
+        self.due_at = self.replied_at
+        """When what is held ready has been done: outcomes go out, and leases come in. An urgent job waits for that."""
 
     @property
     def rate(self) -> float:
@@ -89,14 +91,10 @@ class Lookahead:
         """Whether jobs of several priorities come."""
         return self.replied_at < self._mixed_until
 
-    @property
-    def due_at(self) -> float:
-        """When that much has been done: outcomes go out, and leases come in. What is urgent waits for that, at most."""
-        return self.replied_at + self.seconds
-
     def replied(self, *, leases: bool) -> None:
         """The store has answered an exchange. `leases`: it has handed out some."""
         self.replied_at = time.monotonic()
+        self.due_at = self.replied_at + self.seconds
         if leases:
             self.filled_at = self.replied_at
             self.hurried = False
@@ -107,6 +105,7 @@ class Lookahead:
         """The leases of the last answer have these priorities."""
         if len(priorities | self._priorities) > 1:
             self._mixed_until = self.replied_at + MIXED_FOR
+            self.due_at = self.replied_at + self.seconds
         self._priorities = priorities
 
     def rested(self, seconds: float) -> None:
@@ -207,8 +206,9 @@ class Leases:
         As long as there is time for a round trip each, none waits: what waits runs again should this process be killed.
         """
         ahead = self.ahead
+        in_hand = len(self.waiting) + len(self.running)
         return bool(self.outcomes) and (
-            ahead.calm or self.in_hand <= self.slots or ahead.hurried or time.monotonic() >= ahead.due_at
+            ahead.calm or in_hand <= self.slots or ahead.hurried or time.monotonic() >= ahead.due_at
         )
 
     def idle(self) -> float:
@@ -298,24 +298,37 @@ class Leases:
         if self.left is not None:
             self.left -= len(reply.leases)
         runs: dict[Executor, list[Run]] = {}
+        usual: dict[str, tuple[Task[Any, Any], Executor, list[Run]]] = {}
+        """By task: what holds for all of its jobs that never crashed."""
         in_jobs = session.store.leases_in_jobs
         for lease in session.still_ours(reply.leases):
-            task = tasks.get(lease.task)
+            known = usual.get(lease.task)
+            task = tasks.get(lease.task) if known is None else known[0]
             run = Run(lease, task, channel)
             if in_jobs:
                 run.sure_until = session.sure_until
-            if lease.extras.start_within is not None:
-                run.start_by = session.asked + lease.extras.start_within
-            if lease.extras.problem:
-                self.outcomes.append(quarantine(run, lease.extras.problem))
-            elif task is None:
+            extras = lease.extras
+            if extras.start_within is not None:
+                run.start_by = session.asked + extras.start_within
+            if extras.problem:
+                self.outcomes.append(quarantine(run, extras.problem))
+                continue
+            if task is None:
                 self.outcomes.append(put_off(run, reply.now))
-            elif isinstance(executor := choose(lease, task), str):
-                self.outcomes.append(quarantine(run, executor))
+                continue
+            if known is not None and not lease.crashes:
+                _, executor, line = known
             else:
-                run.executor = executor
-                self.waiting[run] = True
-                runs.setdefault(executor, []).append(run)
+                chosen = choose(lease, task)
+                if isinstance(chosen, str):
+                    self.outcomes.append(quarantine(run, chosen))
+                    continue
+                executor, line = chosen, runs.setdefault(chosen, [])
+                if not lease.crashes:
+                    usual[lease.task] = task, executor, line
+            run.executor = executor
+            self.waiting[run] = True
+            line.append(run)
         session.asking.served(reply.leases[-1])
         self.ahead.came({lease.priority for lease in reply.leases})
         for executor, theirs in runs.items():

@@ -237,7 +237,9 @@ def _steps(
                 value = yield task.function, args, kwargs
         else:
             value = yield task.function, args, kwargs
-        outcome = _encode(run, task, value)
+        outcome = _done(run)
+        if value is not None or not task.results.allows_none:
+            outcome = _with_result(outcome, run, task, value)
     except _Broken as broken:
         outcome = quarantine(run, broken.reason)
     except _Late:
@@ -286,9 +288,8 @@ def _enter(run: Run, app: Headrace) -> ExitStack:
         return stack.pop_all()  # all of them were entered: leaving them is up to the caller
 
 
-def _encode(run: Run, task: Task[Any, Any], value: Any) -> Outcome:
-    outcome = _done(run)
-    if (value is None and task.results.allows_none) or value is _SWALLOWED or run.is_completed():
+def _with_result(outcome: Outcome, run: Run, task: Task[Any, Any], value: Any) -> Outcome:
+    if value is _SWALLOWED or run.is_completed():
         return outcome
     try:
         if isinstance(value, Coroutine):

@@ -148,7 +148,7 @@ class ThreadExecutor:
                     run.thread = None
                 outcome = outcome or conclude(run, late)
             leases.end(run, outcome)
-            was_alone, alone = alone, self._one_is_awake()
+            was_alone, alone = alone, len(self._asleep) == len(self._threads) - 1
             if alone and was_alone and outcome.began is not None and outcome.ended is not None:
                 self._took = min(self._took + (outcome.ended - outcome.began - self._took) / LATELY, SLOW)
             if self._took >= 1:
