@@ -1,18 +1,17 @@
 """One run of a job, from its lease to its outcome. Nothing a task does can make these functions raise.
 
-The steps of a run are a generator: decode, inject, enter, call, encode; `conclude` where one of them raised. Whoever
-drives it makes the call in between, in a thread or on an event loop.
+Its steps: decode, inject, enter, call, encode; `conclude` where one of them raised. Two functions take them, one in a
+thread and one on an event loop, which differ in how they call the task.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
-from inspect import GEN_SUSPENDED, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.errors import ArgumentsError, StoreError, Timeout
+from headrace.errors import ArgumentsError, StoreError
 from headrace.options import decode_overrides
 from headrace.records import Charge, Kind, Lease, Outcome, Ref, Token
 from headrace.store.facets import transactional
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from headrace.worker.resources import Resources
 
 log = logging.getLogger("headrace.worker")
-
-Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 _SWALLOWED: Any = object()
 """In place of a result, if a middleware swallows an exception."""
@@ -170,88 +167,78 @@ def perform(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcom
     """Run a plain function (or a coroutine function, on the loop of its process) in this thread."""
     task = run.task
     assert task is not None
-    steps = _steps(run, task, resources, steady)
-    try:
-        function, args, kwargs = next(steps)
-        try:
-            value = function(*args, **kwargs)
-            if task.is_async:
-                value = resources.run_coroutine(value)
-        except BaseException as error:
-            steps.throw(error)
-        else:
-            steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    except Timeout as late:
-        if getgeneratorstate(steps) != GEN_SUSPENDED:
-            raise
-        return _thrown(steps, late)  # it came between two steps
-    raise AssertionError("a run makes one call")
-
-
-async def perform_async(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcome:
-    """Run a coroutine function on this thread's event loop."""
-    assert run.task is not None
-    steps = _steps(run, run.task, resources, steady)
-    try:
-        function, args, kwargs = next(steps)
-        try:
-            value = await function(*args, **kwargs)
-        except BaseException as error:
-            steps.throw(error)
-        else:
-            steps.send(value)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("a run makes one call")
-
-
-def _thrown(steps: Generator[Call, Any, Outcome], error: BaseException) -> Outcome:
-    try:
-        steps.throw(error)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    raise AssertionError("a run makes one call")
-
-
-def _steps(
-    run: Run, task: Task[Any, Any], resources: Resources, steady: Callable[[], int]
-) -> Generator[Call, Any, Outcome]:
-    """Yields the call of the task's function, is sent what it returned or thrown what it raised, and ends."""
     run.began = run.beat or steady()
     variable = set_current(run)
     test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
     try:
-        try:
-            args, kwargs = task.arguments.decode(run.lease.body)
-        except ArgumentsError as error:
-            raise _Broken(str(error)) from None
-        if task.arguments.injected:
-            _inject(kwargs, task, resources)
-        if run.start_by is not None and steady() > run.start_by:
-            raise _Late  # the last look at the clock before the task, when all that may take long has been done
-        if task.app.middlewares:
+        args, kwargs = _prepare(run, task, resources, steady)
+        if task.is_async or task.app.middlewares:
             value = _SWALLOWED
             with _enter(run, task.app):
-                value = yield task.function, args, kwargs
+                value = task.function(*args, **kwargs)
+                if task.is_async:
+                    value = resources.run_coroutine(value)
         else:
-            value = yield task.function, args, kwargs
+            value = task.function(*args, **kwargs)
         outcome = _done(run)
         if value is not None or not task.results.allows_none:
             outcome = _with_result(outcome, run, task, value)
-    except _Broken as broken:
-        outcome = quarantine(run, broken.reason)
-    except _Late:
-        run.began = None
-        outcome = release(run)
     except BaseException as error:
-        _leave_out_steps(error)
-        outcome = _completed(run, error) if run.is_completed() else conclude(run, error)
+        outcome = _raised(run, error)
     finally:
         reset_current(variable)
         if test is not None:
             in_test_run.reset(test)
+    return _ended(run, outcome, steady)
+
+
+async def perform_async(run: Run, resources: Resources, steady: Callable[[], int]) -> Outcome:
+    """Run a coroutine function on this thread's event loop."""
+    task = run.task
+    assert task is not None
+    run.began = run.beat or steady()
+    variable = set_current(run)
+    test = in_test_run.set(True) if run.lease.queue.startswith(TEST_MARK) else None
+    try:
+        args, kwargs = _prepare(run, task, resources, steady)
+        value = _SWALLOWED
+        with _enter(run, task.app):
+            value = await task.function(*args, **kwargs)
+        outcome = _with_result(_done(run), run, task, value)
+    except BaseException as error:
+        outcome = _raised(run, error)
+    finally:
+        reset_current(variable)
+        if test is not None:
+            in_test_run.reset(test)
+    return _ended(run, outcome, steady)
+
+
+def _prepare(
+    run: Run, task: Task[Any, Any], resources: Resources, steady: Callable[[], int]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        args, kwargs = task.arguments.decode(run.lease.body)
+    except ArgumentsError as error:
+        raise _Broken(str(error)) from None
+    if task.arguments.injected:
+        _inject(kwargs, task, resources)
+    if run.start_by is not None and steady() > run.start_by:
+        raise _Late  # the last look at the clock before the task, when all that may take long has been done
+    return args, kwargs
+
+
+def _raised(run: Run, error: BaseException) -> Outcome:
+    if isinstance(error, _Broken):
+        return quarantine(run, error.reason)
+    if isinstance(error, _Late):
+        run.began = None
+        return release(run)
+    _leave_out_steps(error)
+    return _completed(run, error) if run.is_completed() else conclude(run, error)
+
+
+def _ended(run: Run, outcome: Outcome, steady: Callable[[], int]) -> Outcome:
     outcome.began = run.began
     outcome.ended = steady()
     if outcome.kind is _DONE and logs.jobs_log.isEnabledFor(logs.job_level):
@@ -289,7 +276,7 @@ def _enter(run: Run, app: Headrace) -> ExitStack:
 
 
 def _with_result(outcome: Outcome, run: Run, task: Task[Any, Any], value: Any) -> Outcome:
-    if value is _SWALLOWED or run.is_completed():
+    if (value is None and task.results.allows_none) or value is _SWALLOWED or run.is_completed():
         return outcome
     try:
         if isinstance(value, Coroutine):
