@@ -241,6 +241,8 @@ class Outcome(Struct, kw_only=True, gc=False):
     """For `WAITING`: the jobs to wait for."""
     began: int | None = None
     ended: int | None = None
+    account: bytes | None = None
+    """What its worker tells of the run for the history (`headrace.store.history.Account`); opaque to stores."""
 
 
 class Verdict(IntEnum):
@@ -339,6 +341,8 @@ class HistoryRecord(Struct, frozen=True, gc=False):
     what: str
     detail: str = ""
     worker: str = ""
+    account: bytes | None = None
+    """Of the end of a run: as in `Outcome`."""
 
 
 class Ran(Spec, frozen=True, kw_only=True, gc=False):

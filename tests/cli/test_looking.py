@@ -137,6 +137,19 @@ def test_one_job(lived: Headrace, ask: Ask, run: Run) -> None:
     assert "ValueError: no \\x1b[31mway [bold]!" in output
 
 
+def test_the_attempts_of_a_job(lived: Headrace, ask: Ask, run: Run) -> None:
+    job_id = ask("jobs", "--task", "cli.shop:fail")["jobs"][0]["id"]
+    (attempt,) = ask("job", job_id)["attempts"]
+    assert (attempt["number"], attempt["outcome"], attempt["error"]["type"]) == (1, "failed", "ValueError")
+    assert ask("job", job_id, "--attempt", "1") == attempt
+    assert "ATTEMPT\tOUTCOME\tTOOK\tWORKER\tERROR\n1\tfailed\t" in run("job", job_id).stdout
+    alone = run("job", job_id, "--attempt", "1").stdout
+    assert "outcome    failed" in alone
+    assert "in fail" in alone
+    none = run("job", job_id, "--attempt", "2")
+    assert (none.exit_code, "The history tells of 1 attempts." in none.output) == (2, True)
+
+
 def test_what_jobs_say_never_reaches_the_terminal_as_it_is(lived: Headrace, ask: Ask, run: Run) -> None:
     evil = "\x1b]0;owned\x07[red]\u202e"
     lived.store.run(lived.store.put([NewJob(id="3" * 32, task=f"t{evil}", queue=f"q{evil}", body=evil.encode())]))

@@ -45,6 +45,7 @@ TRANSACTIONS = "transactions"
 """What stores share that can take part in a transaction of their caller."""
 
 MODULES: dict[str, Claim] = {
+    "test_attempts": NATIVE,
     "test_audit": NATIVE,
     "test_cancel_delete_revive": CORE,
     "test_chosen_ids": Facet.CHOSEN_IDS,

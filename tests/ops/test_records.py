@@ -45,6 +45,7 @@ def app() -> Iterator[Headrace]:
 
 EVERYTHING = Selection(wanted=Filter(limit=2))
 LOOKS: dict[str, tuple[Any, ...]] = {
+    "attempts.attempts": ("0" * 31,),
     "doctor.diagnose": (),
     "doctor.health": (),
     "look.failures": (),
@@ -99,7 +100,7 @@ def comparable(found: Any) -> Any:
 def test_both_forms_find_the_same(name: str, app: Headrace) -> None:
     module, _, function = name.partition(".")
     place, arguments = import_module(f"headrace.ops.{module}"), LOOKS[name]
-    if name == "look.job":
+    if name in ("look.job", "attempts.attempts"):
         arguments = (next(app.jobs(state="failed")).id,)
     found = getattr(place, function)(app, *arguments)
     again = asyncio.run(getattr(place, f"a{function}")(app, *arguments))

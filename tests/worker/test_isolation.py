@@ -40,6 +40,25 @@ def run_script(folder: Path, text: str, *, guarded: bool = True) -> subprocess.C
 # -- its end --
 
 
+def test_a_crash_is_told_with_what_the_job_had_left_by_then(tmp_path: Path) -> None:
+    ran = run_script(
+        tmp_path,
+        """
+        @app.task(isolate=True, max_crashes=1)
+        def work() -> None:
+            current().update({"step": 1})
+            os._exit(3)
+        ---
+        from headrace.ops.attempts import attempts
+        job = work.enqueue()
+        app.worker().run_until_empty()
+        (run,) = attempts(app, job.id)
+        print(run.outcome, run.error.message, run.data_before, run.data_after)
+        """,
+    )
+    assert ran.stdout == "failed its process exited with code 3 None {'step': 1}\n", ran.stderr
+
+
 def test_a_stop_hook_that_ends_the_process_takes_nothing_back(tmp_path: Path) -> None:
     """The function has returned, and that is what counts."""
     ran = run_script(

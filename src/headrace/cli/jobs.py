@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,11 +12,13 @@ from headrace.cli.output import console, show_fields, show_json, show_table, tex
 from headrace.cli.selecting import Filters, filter_options
 from headrace.errors import ConfigurationError
 from headrace.ops import look
-from headrace.ops.documents import job_document
+from headrace.ops.documents import document, epoch_ms, job_document
 from headrace.values.text import ago, length, local, now_ms, percent
 
 if TYPE_CHECKING:
+    from headrace.ops.attempts import Attempt
     from headrace.records import HistoryRecord, Lane, Snapshot
+    from headrace.values.codec import ErrorText
 
 
 @click.command("jobs")
@@ -81,24 +84,30 @@ def _moment(job: Snapshot) -> int:
 @click.argument("job_id", metavar="ID")
 @store_options
 @json_option
-def job_command(job_id: str, store: str | None, app_path: str | None, as_json: bool) -> None:
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only this attempt, with its error and its data.")
+def job_command(job_id: str, store: str | None, app_path: str | None, as_json: bool, attempt: int | None) -> None:
     """Show all there is to know about a job.
 
-    Its arguments, what became of it, the error with its traceback, and its history.
+    Its arguments, what became of it, the error with its traceback, its history, and its attempts.
 
     \b
     Example:
       headrace job 01a1dd94962e700582fd831738a1847e
       headrace job 1847e
+      headrace job 1847e --attempt 2
     """
     with existing_app(store, app_path) as app:
         found = look.job(app, job_id)
+    if attempt is not None:
+        _show_attempt(found.attempts, attempt, as_json)
+        return
     if as_json:
         show_json(found.document())
         return
     show_job(found.job)
     if found.history is not None:
         show_history(found.history)
+        show_attempts(found.attempts)
 
 
 def show_job(job: Snapshot) -> None:
@@ -139,7 +148,7 @@ def show_job(job: Snapshot) -> None:
             ("data", text_of(job.data)),
             ("result", text_of(job.result)),
             ("group", job.group or ""),
-            ("error", ": ".join(filter(None, (error.type, error.message)))),
+            ("error", _in_short(error)),
             ("traceback", error.traceback.rstrip()),
         ]
     )
@@ -151,6 +160,51 @@ def show_history(history: list[HistoryRecord]) -> None:
     click.echo()
     rows = [(local(e.at, now), e.what, e.detail, e.worker) for e in history]
     show_table(("when", "what", "detail", "worker"), rows, whole="when what worker", folds="detail")
+
+
+def show_attempts(attempts: list[Attempt]) -> None:
+    """How each run ended, oldest first."""
+    if not attempts:
+        return
+    click.echo()
+    rows = [(str(run.number), run.outcome, _took(run), run.worker or "", _in_short(run.error)) for run in attempts]
+    headings = ("attempt", "outcome", "took", "worker", "error")
+    show_table(headings, rows, whole="attempt outcome took worker", numbers="attempt took", folds="error")
+
+
+def _show_attempt(attempts: list[Attempt], number: int, as_json: bool) -> None:
+    if number > len(attempts):
+        raise click.BadParameter(f"The history tells of {len(attempts)} attempts.", param_hint="'--attempt'")
+    run = attempts[number - 1]
+    if as_json:
+        show_json(document(run))
+        return
+    show_fields(
+        [
+            ("attempt", str(run.number)),
+            ("outcome", run.outcome),
+            ("note", run.note),
+            ("worker", run.worker or ""),
+            ("started", local(epoch_ms(run.started))),
+            ("took", _took(run)),
+            ("data before", _data(run.data_before)),
+            ("data after", _data(run.data_after)),
+            ("error", _in_short(run.error)),
+            ("traceback", "" if run.error is None else run.error.traceback.rstrip()),
+        ]
+    )
+
+
+def _took(run: Attempt) -> str:
+    return "" if run.seconds is None else length(round(run.seconds * 1000))
+
+
+def _data(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _in_short(error: ErrorText | None) -> str:
+    return "" if error is None else ": ".join(filter(None, (error.type, error.message)))
 
 
 def _lane(lane: Lane) -> str:

@@ -1,6 +1,7 @@
 """What operators look at and act on, as typed functions and records: for the command line, `top`, and other programs.
 
     look       jobs, queues, workers, failures, tags, rows of SQL
+    attempts   the runs of a job: worker, duration, error, data before and after
     act        cancel, delete, revive, take back, tag, track, purge; pause, resume and limit queues; migrate
     edit       change jobs that wait
     schedules  recurring jobs: look at them, pause, resume, edit, delete

@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.errors import ConfigurationError, HeadraceError
-from headrace.ops.documents import history_document, job_document, moment
+from headrace.ops.attempts import Attempt, attempts_in
+from headrace.ops.documents import document, history_document, job_document, moment
 from headrace.ops.forms import forms
 from headrace.ops.selection import Selection, find_job_course, page_of_course
 from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapshot, Snapshot, State
@@ -51,8 +52,14 @@ class JobDetails(Struct, frozen=True):
     history: list[HistoryRecord] | None
     """None: the store keeps none."""
 
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Its runs, oldest first."""
+        return attempts_in(self.job, self.history or ())
+
     def document(self) -> dict[str, Any]:
-        return {**job_document(self.job), "history": [history_document(entry) for entry in self.history or ()]}
+        history = [history_document(entry) for entry in self.history or ()]
+        return {**job_document(self.job), "attempts": [document(run) for run in self.attempts], "history": history}
 
 
 def job_course(app: Headrace, part: str) -> Course[JobDetails]:

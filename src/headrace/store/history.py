@@ -1,10 +1,15 @@
-"""A job's history, put together: stores keep its beginning and its end in the job itself."""
+"""A job's history, put together: stores keep its beginning and its end in the job itself. And its attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from headrace.records import HistoryRecord, Snapshot, State
+from headrace.values.codec import ErrorText, clean, decode_error
 
 
 def complete_history(job: Snapshot, recorded: Iterable[HistoryRecord], most: int) -> list[HistoryRecord]:
@@ -32,3 +37,66 @@ def _before_its_lines(events: list[HistoryRecord]) -> int:
     while events[place - 1].what == "log":
         place -= 1
     return place
+
+
+# -- attempts ----------------------------------------------------------------------------------------
+
+LONGEST_MESSAGE, LONGEST_TRACEBACK, LONGEST_DATA = 1_000, 4_000, 2_000
+"""What a history keeps of these, in characters, half from each end."""
+
+
+class Account(Struct, frozen=True, omit_defaults=True):
+    """What a worker tells of a run, beside how it ended."""
+
+    error: ErrorText | None = None
+    before: str | None = None
+    """The job's data when the run began, and when it ended: JSON, unless it was too long."""
+    after: str | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Account).decode
+
+
+def encode_account(error: bytes | None, before: bytes | None, after: bytes | None) -> bytes:
+    """What is kept of a run's error, and of its job's data."""
+    told = None
+    if error is not None:
+        text = decode_error(error)
+        told = ErrorText(text.type, clean(text.message, LONGEST_MESSAGE), clean(text.traceback, LONGEST_TRACEBACK))
+    both = (None if data is None else clean(data.decode(errors="replace"), LONGEST_DATA) for data in (before, after))
+    return _encode(Account(told, *both))
+
+
+def decode_account(encoded: bytes | None) -> Account:
+    """Nothing where nothing was told, or another program has written what can't be read."""
+    try:
+        return Account() if encoded is None else _decode(encoded)
+    except msgspec.DecodeError:
+        return Account()
+
+
+class AttemptRecord(NamedTuple):
+    """Two lines of a history: a run began and, unless it still runs, ended."""
+
+    began: HistoryRecord
+    ended: HistoryRecord | None
+
+
+_ENDS = frozenset(
+    ("done", "failed", "cancelled", "retried", "released", "crashed", "moved", "deferred", "waiting", "taken back")
+)
+
+
+def attempts_of(history: Iterable[HistoryRecord]) -> list[AttemptRecord]:
+    """The runs that a history tells of, oldest first. One whose beginning is no longer kept is not among them."""
+    found: list[AttemptRecord] = []
+    begun: HistoryRecord | None = None
+    for line in history:
+        if line.what == "started":
+            begun = line
+            found.append(AttemptRecord(line, None))
+        elif begun is not None and line.what in _ENDS:
+            found[-1] = AttemptRecord(begun, line)
+            begun = None
+    return found

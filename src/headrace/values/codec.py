@@ -418,12 +418,12 @@ def describe_error(error: BaseException) -> ErrorText:
     return ErrorText(clean(name), clean(message), clean(lines))
 
 
-def clean(text: str) -> str:
+def clean(text: str, longest: int = LONGEST_TEXT) -> str:
     """Text of a task as every store can keep it: lone surrogates replaced, and not endless."""
     text = str.encode(text, errors="replace").decode()
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= longest:
         return text
-    half = LONGEST_TEXT // 2
+    half = longest // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
 
 

@@ -12,6 +12,7 @@ from headrace.options import ASKED_RETRIES
 from headrace.records import Charge, Kind, Outcome
 from headrace.signals import Cancelled, Fail, MoveTo, Retry, Signal, Snooze, WaitFor
 from headrace.store.contract import Facet
+from headrace.store.history import encode_account
 from headrace.task import Task
 from headrace.traffic import as_test, is_test
 from headrace.values.codec import ErrorText, clean, describe_error, encode_error, encode_value
@@ -49,6 +50,14 @@ def outcome_of(run: Run, kind: Kind, *, note: str = "", group: str | None = None
         group=None if group is None else clean(group)[:LONGEST_WORDS],
         **fields,
     )
+
+
+def give_account(run: Run, outcome: Outcome) -> None:
+    """Have the history tell of a run that failed, went on elsewhere or changed its job's data."""
+    before, said = run.lease.data, run.said
+    after = outcome.data or (said and said.data) or before
+    if after != before or (outcome.kind is not Kind.DONE and (outcome.error is not None or before is not None)):
+        outcome.account = encode_account(outcome.error, before, after)
 
 
 def quarantine(run: Run, reason: str) -> Outcome:

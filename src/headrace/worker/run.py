@@ -21,7 +21,7 @@ from headrace.values.names import TEST_MARK
 from headrace.values.text import length
 from headrace.worker import logs
 from headrace.worker.context import Context, reset_current, set_current
-from headrace.worker.outcomes import conclude, failed, quarantine, release
+from headrace.worker.outcomes import conclude, failed, give_account, quarantine, release
 from headrace.worker.reports import Said
 
 if TYPE_CHECKING:
@@ -241,6 +241,8 @@ def _raised(run: Run, error: BaseException) -> Outcome:
 def _ended(run: Run, outcome: Outcome, steady: Callable[[], int]) -> Outcome:
     outcome.began = run.began
     outcome.ended = steady()
+    if outcome.kind is not _DONE or run.said is not None:
+        give_account(run, outcome)
     if outcome.kind is _DONE and logs.jobs_log.isEnabledFor(logs.job_level):
         _log_done(run, outcome)
     return outcome

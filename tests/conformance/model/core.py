@@ -73,6 +73,14 @@ class Core:
     def close(self) -> None:
         pass
 
-    def _note(self, job: Job, what: str, detail: str = "", at: int | None = None, worker: str = "") -> None:
-        """Add a line to a job's history. `worker`: whose run it is about."""
-        job.events.append(HistoryRecord(self.clock.now() if at is None else at, what, detail, worker))
+    def _note(
+        self,
+        job: Job,
+        what: str,
+        detail: str = "",
+        at: int | None = None,
+        worker: str = "",
+        account: bytes | None = None,
+    ) -> None:
+        """Add a line to a job's history. `worker`: whose run it is about, `account`: what that tells of it."""
+        job.events.append(HistoryRecord(self.clock.now() if at is None else at, what, detail, worker, account))

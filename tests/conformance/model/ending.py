@@ -82,11 +82,13 @@ class Ending(Core):
         self._has_ended(job, State.READY, met=False)
         self._wait_in_line(job, due)
 
-    def _finish(self, job: Job, state: State, finished: int, note: str = "") -> None:
+    def _finish(
+        self, job: Job, state: State, finished: int, note: str = "", account: bytes | None = None
+    ) -> None:
         """Every way to an end."""
         was_final = job.state.final
         detail = note or job.group or "" if state is State.FAILED else ""
-        self._note(job, state.value, detail, finished, job.worker if job.state is State.RUNNING else "")
+        self._note(job, state.value, detail, finished, job.worker if job.state is State.RUNNING else "", account)
         self._leave(job)
         job.state = state
         job.finished = finished

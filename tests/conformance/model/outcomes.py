@@ -39,21 +39,21 @@ class Outcomes(Core):
         else:
             job.events[job.start_line] = HistoryRecord(job.started, "started", "", job.worker)
             if not (cancelled or why or what in ("done", "failed")):
-                self._note(job, what, outcome.note, ended, job.worker)
+                self._note(job, what, outcome.note, ended, job.worker, outcome.account)
         if why:
             self._fail(job, limits.DEPENDENCY, limits.own_error(why))
         elif cancelled:
             job.group = outcome.group or job.group
-            self._finish(job, State.CANCELLED, ended)
+            self._finish(job, State.CANCELLED, ended, account=outcome.account)
             self._happened(job, "cancelled", worker=job.worker)
         elif what == "done":
             job.result = outcome.result
             job.error = job.group = None
-            self._finish(job, State.DONE, ended)
+            self._finish(job, State.DONE, ended, account=outcome.account)
             self._happened(job, "done", worker=job.worker)
         elif what == "failed":
             job.group = {Kind.BROKEN: "broken", Kind.CRASHED: "crashed"}.get(outcome.kind, outcome.group)
-            self._finish(job, State.FAILED, ended, outcome.note)
+            self._finish(job, State.FAILED, ended, outcome.note, outcome.account)
             self._happened(job, "failed", job.group or "", job.worker)
         else:
             self._go_on(job, outcome, what, ended)

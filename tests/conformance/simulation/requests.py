@@ -103,6 +103,8 @@ def _fate_of(world: World, held: Held) -> dict[str, Any]:
             fields["task"], fields["body"] = "t2", choose.one((body, LARGE + body))
     if choose.rarely():
         fields["note"] = "note"
+    if "error" in fields or "data" in fields:
+        fields["account"] = b"account"
     return fields
 
 

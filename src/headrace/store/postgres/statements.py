@@ -98,7 +98,7 @@ WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name
 SETS = {
     "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn",
     "done": "nnnbnnnnbn", "lane_set": "nnnnnnnnnnnn", "laned_put": "ntnnnnnnnnn", "laned_set": "nnnnnn",
-    "remember": "nnttt", "lane_new": "ttnnnn", "tag_add": "nt", "edge_put": "nnn", "follower_put": "nn",
+    "remember": "nntttb", "lane_new": "ttnnnn", "tag_add": "nt", "edge_put": "nnn", "follower_put": "nn",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
 

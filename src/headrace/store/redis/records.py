@@ -288,4 +288,4 @@ def event(entry: bytes) -> HistoryRecord:
     (at,) = _TIME.unpack_from(entry)
     reader = _Reader(entry, _TIME.size)
     what, detail, worker = reader.short(), reader.long(), reader.short()
-    return HistoryRecord(int(at), text(what), text(detail), text(worker))
+    return HistoryRecord(int(at), text(what), text(detail), text(worker), entry[reader.at :] or None)

@@ -253,6 +253,9 @@ def _rare(outcome: Outcome) -> tuple[int, bytes]:
         given |= 2048
         after = names(outcome.after)
         rest += _LONG(len(after)) + after
+    if outcome.account is not None:
+        given |= 4096
+        rest += _LONG(len(outcome.account)) + outcome.account
     return given, rest
 
 

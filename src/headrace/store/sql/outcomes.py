@@ -148,9 +148,7 @@ class _Run(NamedTuple):
     what: str
     """What to call its end in the history."""
     eventful: bool
-    """It is written into the history."""
-    worded: bool
-    """More is known of its failure than the group."""
+    """It is written into the history: of an end, if more is known than the job itself says."""
 
     @classmethod
     def of(cls, work: WorkingSet, job: Job, outcome: Outcome, lag: int, what: str, *, stays: bool) -> _Run:
@@ -159,15 +157,14 @@ class _Run(NamedTuple):
         begun = outcome.began is not None or kind in (Kind.CRASHED, Kind.WAITING) or what != ""
         if not final and not begun and job.flags & HISTORY:
             begun = work.last_line(job) == "log"
-        worded = becomes.state == FAILED and outcome.note != ""
+        told = outcome.account is not None or (becomes.state == FAILED and outcome.note != "")
         return cls(
             becomes,
             None if outcome.began is None else outcome.began + lag,
             work.now if outcome.ended is None else outcome.ended + lag,
             kind is Kind.MOVED and not final and not stays,
             what or ("deferred" if outcome.charge is Charge.DEFERRAL else _HAPPENED.get(kind, "")),
-            worded or (begun and not final),
-            worded,
+            told if final else begun,
         )
 
 
@@ -192,18 +189,27 @@ def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Ru
     """What a run leaves elsewhere."""
     becomes = run.becomes
     final = becomes.state >= DONE
-    if run.eventful:
-        work.remember(job, handed_out if run.began is None else run.began, "started", worker=holder.name)
-        work.remember(job, run.ended, "failed" if run.worded else run.what, outcome.note, holder.name)
-    detail = (becomes.group or "") if final else outcome.note
     what = _ENDS.get(becomes.state, run.what)
-    work.happened(job, what, "" if becomes.state == CANCELLED else detail, holder.name)
+    group = "" if becomes.state == CANCELLED else becomes.group or ""
+    if run.eventful:
+        began = handed_out if run.began is None else run.began
+        note = "" if becomes.state == CANCELLED else outcome.note
+        _remember(work, holder, job, (began, run.ended), what, note or (group if final else ""), outcome.account)
+    work.happened(job, what, group if final else outcome.note, holder.name)
     if run.moved and outcome.body is not None:
         set_body(work, job, outcome.body)
     if final:
         work.tx.ended.append(job.id)
     else:
         work.tx.news(job.queue, EVERYONE if becomes.state == SCHEDULED else 1)
+
+
+def _remember(
+    work: WorkingSet, holder: Holder, job: Job, times: tuple[int | None, int], what: str, detail: str, account: bytes | None
+) -> None:
+    """Both lines of a run."""
+    work.remember(job, times[0], "started", worker=holder.name)
+    work.remember(job, times[1], what, detail, holder.name, account)
 
 
 def _count(work: WorkingSet, queue: str, ended: int, becomes: _Next, outcome: Outcome) -> None:
@@ -243,6 +249,8 @@ def _settle_done(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, l
     job.state, job.finished, job.started = DONE, ended, job.started if began is None else began
     job.failure = job.deferred_since = None
     job.was = job.columns()  # as it is written
+    if outcome.account is not None:
+        _remember(work, holder, job, (job.started, ended), "done", "", outcome.account)
     admission.ended(work, job, DONE)
     work.tx.ended.append(outcome.id)
     work.happened(job, "done", worker=holder.name)

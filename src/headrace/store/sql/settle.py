@@ -179,7 +179,7 @@ def _settle_together(tx: Transaction, session: Session, outcomes: Sequence[Outco
     alike: dict[tuple[Token, int | None, int | None, Charge], list[Ref]] = {}
     rows = []
     for outcome in outcomes:
-        if outcome.kind:  # all but done
+        if outcome.kind or outcome.account is not None:  # all but simply done
             continue
         if outcome.result is None and outcome.data is None:
             key = (outcome.token, outcome.began, outcome.ended, outcome.charge)

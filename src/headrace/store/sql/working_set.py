@@ -278,9 +278,11 @@ class WorkingSet:
         self.load_last_lines((job,))
         return self._last_lines.get(job.seq, "")
 
-    def remember(self, job: Job, at: int | None, what: str, detail: str = "", worker: str = "") -> None:
+    def remember(
+        self, job: Job, at: int | None, what: str, detail: str = "", worker: str = "", account: bytes | None = None
+    ) -> None:
         """Write a line of a job's history."""
-        self.write("remember", job.seq, at, what, detail, worker)
+        self.write("remember", job.seq, at, what, detail, worker, account)
         self._last_lines[job.seq] = what
         self._untrimmed.add(job.seq)
         job.flags |= HISTORY

@@ -30,6 +30,7 @@ from headrace.worker.outcomes import (
     TIMED_OUT,
     call_failure_hooks,
     conclude,
+    give_account,
     outcome_of,
     release,
 )
@@ -103,6 +104,8 @@ class IsolatedExecutor:
     def _end(self, run: Run, outcome: Outcome) -> None:
         outcome.began = outcome.began or run.began
         outcome.ended = self._leases.steady()
+        if outcome.account is None:  # its own process gives one, unless it died
+            give_account(run, outcome)
         self._leases.end(run, outcome)
 
     def _run(self, run: Run) -> Outcome | None:

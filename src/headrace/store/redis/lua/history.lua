@@ -9,7 +9,7 @@ function history_memory.add(bytes)
 end
 
 -- About how many bytes one takes: its record, its large values (as they are, or if `planned` as they
--- will be), the history of runs before the last, and its places in hashes and sorted sets. All of that stays as it is while
+-- will be), the history of runs (of the last one only where that was written down), and its places in hashes and sorted sets. All of that stays as it is while
 -- the job has ended, so what was added up for it is what is taken off again when it goes.
 function history_memory.of(id, record, planned)
   if #record < HEAD_SIZE then
@@ -17,7 +17,7 @@ function history_memory.of(id, record, planned)
   end
   local state, flags, _, attempts, crashes = unpack_from('>BHIIH', record)
   local bytes = #record + PLACES + (state == FAILED and FAILED_PLACES or 0)
-    + RUN_LINES * math.min(math.max(attempts + crashes - 1, 0), RUNS_KEPT)
+    + RUN_LINES * math.min(math.max(attempts + crashes - (band(flags, HISTORY) ~= 0 and 0 or 1), 0), RUNS_KEPT)
   local behind = HEAD_SIZE + (band(flags, RUN) ~= 0 and RUN_SIZE or 0) + unpack_from('>I', record, LENGTH_AT) + 1
   local large = band(flags, STORY) ~= 0 and record:byte(behind) or 0
   for kind, is_large in pairs({

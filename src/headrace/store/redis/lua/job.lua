@@ -12,7 +12,7 @@
 
 local STORY_FORMAT = '>BHc0Hc0Ic0Ic0Ic0ddI6'
 local STORY_SIZE = 39
-local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 200, 50
+local PLACES, FAILED_PLACES, RUN_LINES, RUNS_KEPT = 250, 150, 1000, 50
 
 -- From bytes to a table. What is not needed to decide stays bytes: `put`, and `story` until `story_of` is called.
 -- `queue` and `arrival` are what the caller knows of it, should it be damaged.

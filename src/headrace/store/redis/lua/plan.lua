@@ -88,10 +88,10 @@ local function leave_block(block, number)
   plan.holes[block] = (plan.holes[block] or 0) + number
 end
 
-local function remember(job, at, what, detail, worker)
+local function remember(job, at, what, detail, worker, account)
   job.flags = with(job.flags, HISTORY)
   append(plan.history, PREFIX .. 'history:' .. job.id,
-    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker))
+    pack('>dHc0Ic0Hc0', at, #what, what, #detail, detail, #worker, worker) .. (account or ''))
 end
 
 -- What was written last into a job's history; '' if nothing was.

@@ -175,6 +175,12 @@ local function go_on_waiting(session, job, outcome, what, ended)
   end
 end
 
+-- Both lines of a run.
+local function remember_run(session, job, ended, what, detail, account)
+  remember(job, job.started, 'started', '', session.name)
+  remember(job, math.max(ended, 1), what, detail, session.name, account)
+end
+
 function end_run(session, job, outcome)
   local kind, story = outcome.kind, story_of(job)
   local is_cancelled = band(job.flags, CANCELLING) ~= 0
@@ -194,6 +200,9 @@ function end_run(session, job, outcome)
     keep_result(job, story, outcome.result)
     keep_error(job, story, nil)
     keep_group(job, story, nil)
+    if outcome.account then
+      remember_run(session, job, ended, 'done', '', outcome.account)
+    end
     tell(job, story)
     finish(job, DONE, ended)
     happened(job, 'done', '', session.name)
@@ -212,10 +221,11 @@ function end_run(session, job, outcome)
   end
   local what = outcome.what or outcome.charge == C_DEFERRAL and 'deferred' or HAPPENED[kind]
   -- Of a failure more may be known than its group. A run that wrote lines has begun, whatever its worker says.
-  local worded = state == FAILED and outcome.note and not reason
-  if worded or not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
-    remember(job, job.started, 'started', '', session.name)
-    remember(job, math.max(ended, 1), worded and 'failed' or what, outcome.note or '', session.name)
+  if state and not reason and (outcome.account or state == FAILED and outcome.note) then
+    local failed = state == FAILED
+    remember_run(session, job, ended, failed and 'failed' or 'cancelled', failed and (outcome.note or group) or '', outcome.account)
+  elseif not state and (outcome.began or outcome.what or kind == K_CRASHED or kind == K_WAITING or last_line(job) == 'log') then
+    remember_run(session, job, ended, what, outcome.note or '', outcome.account)
   end
   tell(job, story)
   if not state then

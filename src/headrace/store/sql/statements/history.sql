@@ -2,11 +2,11 @@
 
 -- name: remember
 -- Write a line of a job's history.
-INSERT INTO history (job, at, what, detail, worker) VALUES (?1, ?2, ?3, ?4, ?5)
+INSERT INTO history (job, at, what, detail, worker, account) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
 -- name: history_of
 -- What was recorded of a job's history.
-SELECT at, what, detail, worker FROM history WHERE job = ?1 ORDER BY seq
+SELECT at, what, detail, worker, account FROM history WHERE job = ?1 ORDER BY seq
 
 -- name: trim_history
 -- Only so many lines of a job's history are kept: the newest.

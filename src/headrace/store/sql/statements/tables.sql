@@ -86,7 +86,8 @@ CREATE TABLE history (
     at INTEGER NOT NULL,
     what TEXT NOT NULL,
     detail TEXT NOT NULL,
-    worker TEXT NOT NULL
+    worker TEXT NOT NULL,
+    account BLOB                     -- of the end of a run, what its worker tells of it: JSON
 ) STRICT;
 CREATE INDEX history_job ON history (job, seq);
 

@@ -50,6 +50,9 @@ CREATE TABLE audit (
 -- How soon a job that was handed out by a rate starts.
 ALTER TABLE laned ADD COLUMN start_within INTEGER;
 
+-- What a worker tells of a run that ended.
+ALTER TABLE history ADD COLUMN account BLOB;
+
 -- What falls due next in each queue.
 CREATE INDEX job_scheduled_queue ON job (queue, (flags & {LANED}), due) WHERE state = {SCHEDULED};
 

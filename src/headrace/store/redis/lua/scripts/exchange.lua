@@ -4,7 +4,8 @@
 -- ARGV[3]  number of the request
 -- ARGV[4]  the outcomes: for each H id, d arrival, d token, B kind, B charge, d at or delay, d began and d ended (how many
 --          milliseconds ago), H which of these follow (1 at, 2 began, 4 ended are given; 8 H queue, 16 H task, 32 H group,
---          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I the jobs to wait for, H id each)
+--          64 H note, 128 I body, 256 I data, 512 I result, 1024 I error, 2048 I the jobs to wait for, H id each,
+--          4096 I an account of the run)
 -- ARGV[5]  spare leases that were started: d arrival each
 -- ARGV[6]  empty, or what to take: d slots, d spare, B 1 round robin, 2 if how many milliseconds a start takes follows (d), and for
 --          each queue H name, or a pattern

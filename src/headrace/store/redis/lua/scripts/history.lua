@@ -2,7 +2,7 @@
 --
 -- ARGV[2]  job id
 -- Answers  {} or {record, name of the session that runs it, {entry, ...}, how many lines are kept}; entries d at, H what,
---          I detail, H worker
+--          I detail, H worker; the rest is an account of the run that ended
 --@include plan
 
 check_format(call('HGET', META, 'format'))
