@@ -222,6 +222,9 @@ def test_a_dead_worker(app: Headrace, worker: WorkerProcess, ask: Ask) -> None:
 
 def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
     groups = ask("failures")["failures"]
+    assert all(group["first_seen"] <= group["last_seen"] for group in groups)
+    assert [sum(group["by_hour"]) for group in groups] == [group["count"] for group in groups]
+    assert run("failures").stdout.splitlines()[0] == "GROUP\tCOUNT\tFIRST\tLAST\tHOUR\t48H\tTASK"
     assert [(group["group"], group["count"], group["task"]) for group in groups] == [
         ("ValueError", 1, "cli.shop:fail"),
         ("out of stock", 1, "cli.shop:give_up"),
@@ -229,6 +232,7 @@ def test_failures(lived: Headrace, ask: Ask, run: Run) -> None:
     assert all(group["newest"] for group in groups)
     assert [group["group"] for group in ask("failures", "--limit", "1")["failures"]] == ["ValueError"]
     (only,) = ask("failures", "--task", "cli.shop:give_up")["failures"]
+    assert (only["first_seen"], only["by_hour"]) == (None, None)
     assert (only["group"], only["count"], only["task"]) == ("out of stock", 1, "cli.shop:give_up")
     assert ask("failures", "ValueError")["jobs"][0]["task"] == "cli.shop:fail"
     assert "cli.shop:give_up" in run("failures", "out of stock").stdout

@@ -38,6 +38,7 @@ SHOWN = {
     "revive": "`job.revive()`",
     "job_waiter": "`job.result()`",
     "requeue": "`job.requeue()`, and another queue for `job.revive()` or `job.take_back()`",
+    "failure_times": "first and last failure of a group, failures by hour",
     "tick": "ticking a schedule",
 }
 """What users write for an option or an operation, where that is not the option's name."""

@@ -38,8 +38,9 @@ def failures_command(
 ) -> None:
     """Count failed jobs by what went wrong.
 
-    A group is the kind of exception, or what the task said with Fail(group). NEWEST and TASK tell of its job that was
-    put last. With GROUP: list its jobs, newest first.
+    A group is the kind of exception, or what the task said with Fail(group). FIRST and LAST are when a job failed so,
+    HOUR and 48H are how many did in this hour and in the last 48, with those that are no longer kept. TASK is that of
+    its job that was put last. With GROUP: list its jobs, newest first.
 
     \b
     Examples:
@@ -69,9 +70,15 @@ def _show_groups(groups: list[FailureGroup], as_json: bool) -> None:
     elif not groups:
         click.echo("No failed jobs.")
     else:
-        now = now_ms()
-        rows = [
-            (g.group, f"{g.count:,}", "" if g.newest is None else ago(epoch_ms(g.newest), now), g.task or "")
-            for g in groups
-        ]
-        show_table(("group", "count", "newest", "task"), rows, whole="count newest", numbers="count")
+        headings = ("group", "count", "first", "last", "hour", "48h", "task")
+        show_table(headings, [*map(_row, groups)], whole="count first last hour 48h", numbers="count hour 48h")
+
+
+def _row(group: FailureGroup) -> tuple[str, ...]:
+    now = now_ms()
+    first, last = (
+        "" if at is None else ago(epoch_ms(at), now) for at in (group.first_seen, group.last_seen or group.newest)
+    )
+    hours = group.by_hour
+    lately = ("", "") if hours is None else (f"{hours[-1]:,}", f"{sum(hours):,}")
+    return group.group, f"{group.count:,}", first, last, *lately, group.task or ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.errors import ConfigurationError, HeadraceError
+from headrace.errors import ConfigurationError, HeadraceError, Unsupported
 from headrace.ops.attempts import Attempt, attempts_in
 from headrace.ops.documents import document, history_document, job_document, moment
 from headrace.ops.forms import forms
@@ -18,7 +18,8 @@ from headrace.records import Counts, Filter, HistoryRecord, Page, SessionSnapsho
 from headrace.store import Store
 from headrace.store.contract import Facet
 from headrace.store.courses import Course, ask
-from headrace.store.facets import Editing, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
+from headrace.store.facets import Editing, FailureTimes, QueueControl, Queues, Rows, Sql, Statistics, Tags, facet
+from headrace.store.failing import in_hours
 from headrace.store.paging import PAGE, following
 from headrace.store.throughput import Measuring, QueueRates, Throughput, rates_of
 from headrace.values.glob import any_fits, is_glob
@@ -229,6 +230,12 @@ class FailureGroup(Struct, frozen=True):
     """The task of the one that was put last,"""
     newest: datetime | None
     """and when that failed."""
+    first_seen: datetime | None = None
+    """When a job first failed in this group, and last, whether it is kept or not. None: it was not asked for, as only
+    jobs of one queue or task are counted; or the store does not keep it."""
+    last_seen: datetime | None = None
+    by_hour: list[int] | None = None
+    """How many failed in each of the last 48 hours, the present one last."""
 
 
 def failures_course(
@@ -239,11 +246,13 @@ def failures_course(
     wanted = Filter(states=(State.FAILED,), queue=queue, task=task, limit=PAGE)
     counted: dict[str, int] = {}
     newest: dict[str, Snapshot] = {}
+    times: dict[str, FailureTimes] = {}
     if Facet.STATISTICS in store.facets and queue is None and task is None:
         counted = dict((yield facet(store, Statistics).failures(limit)))
         for name in filter(None, counted):
             page: Page = yield store.find(replace(wanted, group=name, limit=1))
             newest |= {job.group or "": job for job in page.jobs}
+        times = yield from _times_course(app, list(counted))
     else:
         more: Filter | None = wanted
         while more is not None:
@@ -252,17 +261,28 @@ def failures_course(
                 counted[job.group or ""] = counted.get(job.group or "", 0) + 1
                 newest.setdefault(job.group or "", job)
             more = following(more, page)
-    groups = [_group(name, number, newest.get(name)) for name, number in counted.items()]
+    groups = [_group(app, name, number, newest.get(name), times.get(name)) for name, number in counted.items()]
     return sorted(groups, key=lambda group: -group.count)[:limit]
 
 
 failures, afailures = forms(failures_course)
 
 
-def _group(name: str, number: int, newest: Snapshot | None) -> FailureGroup:
-    if newest is None:
-        return FailureGroup(name, number, None, None)
-    return FailureGroup(name, number, newest.task, moment(newest.finished))
+def _times_course(app: Headrace, groups: list[str]) -> Course[dict[str, FailureTimes]]:
+    """When jobs failed in these groups; nothing where the store does not keep that."""
+    try:
+        asked = facet(app.store, Statistics).failure_times(groups)
+    except Unsupported:
+        return {}
+    return {times.group: times for times in (yield from ask(asked))}
+
+
+def _group(app: Headrace, name: str, number: int, newest: Snapshot | None, times: FailureTimes | None) -> FailureGroup:
+    task, failed = (None, None) if newest is None else (newest.task, moment(newest.finished))
+    if times is None:
+        return FailureGroup(name, number, task, failed)
+    by_hour = in_hours(times.hours, app.clock.now())
+    return FailureGroup(name, number, task, failed, moment(times.first), moment(times.last), by_hour)
 
 
 # -- tags ------------------------------------------------------------------------------------------------

@@ -273,6 +273,16 @@ class DayStats(Struct, frozen=True, kw_only=True):
     """Of these, how many are failed still."""
 
 
+class FailureTimes(Struct, frozen=True):
+    """When jobs failed in a group."""
+
+    group: str
+    first: int
+    last: int
+    hours: dict[int, int]
+    """How many in which of the last hours, by their numbers since 1970."""
+
+
 class Statistics(Protocol):
     """Counts and durations, per queue and day."""
 
@@ -281,6 +291,9 @@ class Statistics(Protocol):
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         """The groups with the most failed jobs and how many, most first, then by name; '' is those without a group."""
+
+    def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
+        """When jobs failed in these groups, in this order. One that is not remembered is left out."""
 
 
 # -- settings ----------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ class Core:
         self.expired_left = 0
         """How many more that have expired the present take may fail."""
         self.counted: Counter[tuple[str, str, int]] = Counter()
+        self.failing: dict[str, list[int]] = {}
+        """When jobs failed, by group."""
         self.listened_until = 0
         self.happenings: list[EventRecord] = []
         """Since somebody first listened."""

@@ -82,9 +82,7 @@ class Ending(Core):
         self._has_ended(job, State.READY, met=False)
         self._wait_in_line(job, due)
 
-    def _finish(
-        self, job: Job, state: State, finished: int, note: str = "", account: bytes | None = None
-    ) -> None:
+    def _finish(self, job: Job, state: State, finished: int, note: str = "", account: bytes | None = None) -> None:
         """Every way to an end."""
         was_final = job.state.final
         detail = note or job.group or "" if state is State.FAILED else ""
@@ -92,7 +90,9 @@ class Ending(Core):
         self._leave(job)
         job.state = state
         job.finished = finished
-        self.counted["failures", job.queue, finished // DAY] += state is State.FAILED
+        if state is State.FAILED:
+            self.counted["failures", job.queue, finished // DAY] += 1
+            self.failing.setdefault(job.group or "", []).append(finished)
         if state is State.DONE:
             began = min(job.started, finished)
             self.waited.append((job.queue, began // DAY, job.started - job.due))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headrace.records import State
 from headrace.store import limits
-from headrace.store.facets import DayStats, Tally
+from headrace.store.facets import DayStats, FailureTimes, Tally
+from headrace.store.failing import HOURS_KEPT
 from headrace.store.stats import DAY, tally_of
 from headrace.store.throughput import HOUR, MINUTE, Moved, Throughput
 
@@ -61,6 +62,15 @@ class Statistics(Core):
     def failures(self, limit: int = 50) -> Step[list[tuple[str, int]]]:
         failed = (job for job in self.jobs.values() if job.state is State.FAILED)
         return Step(lambda: most_frequent((job.group or "" for job in failed), limit))
+
+    def failure_times(self, groups: Sequence[str]) -> Step[list[FailureTimes]]:
+        return Step(lambda: [self._failure_times(group) for group in groups if group in self.failing])
+
+    def _failure_times(self, group: str) -> FailureTimes:
+        times = self.failing[group]
+        hours = Counter(at // HOUR for at in times)
+        kept = {hour: hours[hour] for hour in sorted(hours) if hour > self.clock.now() // HOUR - HOURS_KEPT}
+        return FailureTimes(group, min(times), max(times), kept)
 
 
 def most_frequent(names: Iterable[str], limit: int) -> list[tuple[str, int]]:

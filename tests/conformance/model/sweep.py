@@ -37,6 +37,8 @@ class Sweeping(Core):
         self._work_off()
         for key in list(self.lanes):
             self._forget_lane(key)
+        quiet = self.clock.now() - self._setting("stats-history")
+        self.failing = {group: times for group, times in self.failing.items() if max(times) >= quiet}
         more = bool(self.ended) or len(late) == limits.EXPIRED_IN_A_STEP
         tick = self._next_tick()
         ticks_in = None if tick is None else max(0, tick - self.clock.now())

@@ -263,6 +263,9 @@ class Audit:
         for queue, day in days:
             found, expected = (side.run(side.stats(queue, day)) for side in (self.store, self.model))
             check(found == expected, f"I17: the statistics of {queue} are wrong", found, expected)
+        groups = [*self.model.failing, "nobody's"]
+        times, expected = (side.run(side.failure_times(groups)) for side in (self.store, self.model))
+        check(times == expected, "I17: the times of failures are wrong", *times, "and not", *expected)
 
 
 def blurred(job: Snapshot) -> Snapshot:

@@ -37,7 +37,7 @@ REQUESTS = (
     "put", "put_plain", "exchange", "exchange round robin", "report", "renew", "open", "close", "sweep", "cancel",
     "delete", "revive", "wait", "watch", "events", "get", "find", "find by tag", "find by state", "find by worker",
     "history", "counts", "sessions",
-    "tag", "track", "tags", "failures", "wait for a pattern", "settings", "set settings", "stats",
+    "tag", "track", "tags", "failures", "failing", "wait for a pattern", "settings", "set settings", "stats",
     "schedule_put", "schedule_delete", "schedules by name", "schedules in order", "schedules that are due", "tick",
 )  # fmt: skip
 
@@ -204,6 +204,7 @@ class Scene:
             "track": lambda: store.track(["old", "run 1"]),
             "tags": store.tags,
             "failures": store.failures,
+            "failing": lambda: store.failure_times(["g", "nobody's"]),
             "settings": store.settings,
             "stats": lambda: store.stats("default", self.clock.now() // DAY),
             "set settings": lambda: store.set_settings({"jobs-history": 5_000, "session-timeout:q": None}),

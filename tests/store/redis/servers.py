@@ -244,6 +244,7 @@ def rows(store: Any) -> dict[str, int]:
         "watched",
         "settings",
         "stat",
+        "failing",
         "event",
         "batch:",
     )

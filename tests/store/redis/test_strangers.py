@@ -436,6 +436,18 @@ def test_words_that_are_no_text_are_shown_as_bytes(store: RedisStore, clock: Man
     assert store.run(store.tags()) == [("t\\xff", 5)]
 
 
+@pytest.mark.parametrize("left", [b"", b"short", b"x" * 17, b"\xff" * 24, b"\x7f" * 24])
+def test_times_of_failures_that_cannot_be_read_count_as_none(
+    store: RedisStore, clock: ManualClock, left: bytes
+) -> None:
+    store.driver.command("HSET", f"{store.keys.prefix}failing", "g", left)
+    assert store.run(store.failure_times(["g"])) == []
+    put(store, "a")
+    Worker(store, clock).run_one(Kind.FAILED, group="g")
+    (found,) = store.run(store.failure_times(["g"]))
+    assert (found.first, found.last) == (clock.now(), clock.now())
+
+
 @pytest.mark.parametrize("result", [b"not json", b"\xff", b'"\xff"'])
 def test_a_result_that_is_not_json_is_told_in_words(lone: RedisStore, result: bytes) -> None:
     put(lone, "a")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.store import limits
 from headrace.store.contract import Operation
-from headrace.store.facets import DayStats, QueueControl
+from headrace.store.facets import DayStats, FailureTimes, QueueControl
 from headrace.store.settings import checked
 
 from . import mapping, options
@@ -49,6 +50,9 @@ class Queues(ScriptStore):
             return sorted(counted, key=lambda found: (-found[1], found[0]))[:limit]
 
         return self._script("Edit.failures", [], read)
+
+    def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
+        self.refuse("failure_times")
 
     absent_settings = options.ABSENT
 

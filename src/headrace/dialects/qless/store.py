@@ -68,6 +68,8 @@ class QlessStore(Finding, Editing, Queues, Schedules):
         "run_after= as a time (a datetime, or words like '7pm tomorrow').",
         "requeue": "Qless runs a job again, or in another queue, by a put of its jid with its klass and data. Use the "
         "Qless API: queue.put(klass, data, jid=...).",
+        "failure_times": "Qless lists the failed jobs of a group and when each failed. It keeps no times of a group: "
+        "read them from its jobs.",
         "tick": "Qless makes the jobs of its recurring jobs by itself, whenever a worker asks for some.",
     }
 

@@ -96,9 +96,9 @@ SCHEMA = "\n\n".join(
 WRITING = {name: _locking(text, "FOR UPDATE", "FOR UPDATE SKIP LOCKED") for name, text in _ALL.items()}
 """In transactions that write: what they read of jobs and sessions is locked, so that it is so until they end."""
 SETS = {
-    "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn",
+    "put": "tttnnnnnnbbt", "job_set": "nttnnnnnnnnnntbbn", "job_flags": "nn", "take_one": "nnnnnn", "tag_add": "nt",
     "done": "nnnbnnnnbn", "lane_set": "nnnnnnnnnnnn", "laned_put": "ntnnnnnnnnn", "laned_set": "nnnnnn",
-    "remember": "nntttb", "lane_new": "ttnnnn", "tag_add": "nt", "edge_put": "nnn", "follower_put": "nn",
+    "remember": "nntttb", "lane_new": "ttnnnn", "edge_put": "nnn", "follower_put": "nn", "group_failing": "tnnb",
 }  # fmt: skip
 """Statements that take many rows as one value per column, of these `arrays.KINDS`. No two rows change the same one."""
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from headrace.records import Filter, Page, Snapshot, State
+import msgspec
+
+from headrace.records import Filter, HistoryRecord, Page, Snapshot, State
+from headrace.store.history import complete_history
 from headrace.store.redis import records
 from headrace.store.redis.layout import STATES
 from headrace.store.redis.operation import Reply, Script
+from headrace.store.redis.requests import as_named
 from headrace.values.glob import matcher
 
 Get = Callable[[list[str]], Script[list[Snapshot | None]]]
@@ -131,3 +135,19 @@ def sessions(name: str = "") -> Generator[Script[Any], Any, list[Reply]]:
         further, *found = yield Script("sessions", (name.encode(), further), lambda reply, _: reply)
         entries += found
     return entries
+
+
+_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
+
+
+def history(job_id: str) -> Script[list[HistoryRecord]]:
+    """What happened to a job. That needs no large values: their places are empty."""
+
+    def read(reply: Reply, _: bool) -> list[HistoryRecord]:
+        if not reply:
+            return []
+        record, runner, entries, most = reply
+        job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
+        return complete_history(job, map(records.event, entries), most)
+
+    return Script("history", (as_named(job_id),), read)

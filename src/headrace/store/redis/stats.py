@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from struct import Struct
 from typing import Any
 
 from headrace.store import limits
-from headrace.store.facets import DayStats, Tally
+from headrace.store.facets import DayStats, FailureTimes, Tally
+from headrace.store.failing import recent
+from headrace.store.redis.layout import LATEST
 from headrace.store.redis.operation import Reply, Script
 from headrace.store.redis.records import text
 from headrace.store.throughput import Row, Throughput, counted
+
+_FIRST_AND_LAST, _HOUR = Struct(">dd"), Struct(">II")
 
 
 def of_day(queue: str, day: int) -> Script[DayStats]:
@@ -66,3 +71,20 @@ def most(what: str, limit: int) -> Script[list[tuple[str, int]]]:
         return [(text(word), -int(number)) for word, number in zip(reply[::2], reply[1::2], strict=True)]
 
     return Script("most", (what.encode(), b"%d" % limit), read)
+
+
+def failure_times(groups: Sequence[str]) -> Script[list[FailureTimes]]:
+    """When jobs failed, by group (lua/failing.lua). What another program has written there is left out."""
+
+    def read(reply: Any, _: bool) -> list[FailureTimes]:
+        now, values = int(reply[0]), reply[1]
+        found = []
+        for group, value in zip(groups, values, strict=True):
+            if value and len(value) >= _FIRST_AND_LAST.size and len(value) % _HOUR.size == 0:
+                first, last = _FIRST_AND_LAST.unpack_from(value)
+                if 0 <= first <= last <= LATEST:
+                    hours = dict(_HOUR.iter_unpack(value[_FIRST_AND_LAST.size :]))
+                    found.append(FailureTimes(group, int(first), int(last), recent(hours, now)))
+        return found
+
+    return Script("failing", tuple(group.encode() for group in groups), read)

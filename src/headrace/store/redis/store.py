@@ -40,12 +40,12 @@ from headrace.store.facets import (
     Circumstances,
     DayStats,
     Edit,
+    FailureTimes,
     LaneSnapshot,
     QueueControl,
     ScheduleLook,
     Ticked,
 )
-from headrace.store.history import complete_history
 from headrace.store.paging import whole_page
 from headrace.store.redis import edit, find, migration, put, records, requests, schedules, stats
 from headrace.store.redis.addresses import parse
@@ -161,15 +161,7 @@ class RedisStore(OnRedis, RedisAudit):
         return Steps(_count)
 
     def history(self, job_id: str) -> Operation[list[HistoryRecord]]:
-        def read(reply: Reply, _: bool) -> list[HistoryRecord]:
-            if not reply:
-                return []
-            record, runner, entries, most = reply
-            # History needs no large values: their places are empty.
-            job = records.snapshot(job_id, record, False, runner, _NO_VALUES)
-            return complete_history(job, map(records.event, entries), most)
-
-        return Script("history", (as_named(job_id),), read)
+        return find.history(job_id)
 
     def cancel(self, ids: Sequence[str]) -> Operation[list[bool]]:
         return edit.each("cancel", ids)
@@ -210,6 +202,9 @@ class RedisStore(OnRedis, RedisAudit):
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return stats.most("groups", limit)
+
+    def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
+        return stats.failure_times(groups)
 
     def job_waiter(self, job_id: str) -> Waiter:
         return RedisWaiter.for_job(self.driver, job_id)
@@ -423,8 +418,6 @@ class RedisStore(OnRedis, RedisAudit):
 
 
 _RIGHTS = Script[list[str]]("rights", (), lambda reply, _: list(map(text, reply)))
-
-_NO_VALUES = {b"b": b"", b"d": b"", b"r": b"", b"e": b"", b"m": msgspec.msgpack.encode({})}
 
 
 def _control(act: str, queue: str, by: str) -> Script[bool]:

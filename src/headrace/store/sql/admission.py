@@ -13,7 +13,6 @@ from headrace.store.sql.codes import (
     DONE,
     EXPIRES,
     FAILED,
-    FAILURES,
     LANED,
     PRECEDES,
     READY,
@@ -74,7 +73,7 @@ def fail(work: WorkingSet, job: Job, group: str, error: bytes, *, ran: bool = Fa
         history.remember_sudden_end(work, job, "failed", group)
     work.happened(job, "failed", group)
     work.tx.ended.append(job.id)
-    work.count(job.queue, work.now, FAILURES)
+    work.count_failure(job.queue, work.now, group)
     ended(work, job, FAILED)
 
 

@@ -17,7 +17,6 @@ from headrace.store.sql.codes import (
     DONE,
     EXPIRES,
     FAILED,
-    FAILURES,
     HISTORY,
     HOOKED,
     LANED,
@@ -115,7 +114,7 @@ def settle(
     waits = _waits(outcome) and not job.flags & CANCELLING
     why_not = relations.why_not_wait(work, job, outcome.after) if waits else ""
     run = _Run.of(work, job, outcome, lag, what, stays=why_not != "")
-    _count(work, job.queue, run.ended, run.becomes, outcome)
+    _count(work, job, run.ended, run.becomes, outcome)
     handed_out = job.started
     _write_down(job, outcome, run)
     charged = outcome.kind in (Kind.CRASHED, Kind.MOVED) or outcome.charge is Charge.ATTEMPT
@@ -194,7 +193,8 @@ def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Ru
     if run.eventful:
         began = handed_out if run.began is None else run.began
         note = "" if becomes.state == CANCELLED else outcome.note
-        _remember(work, holder, job, (began, run.ended), what, note or (group if final else ""), outcome.account)
+        end = run.ended, what, note or (group if final else "")
+        _remember(work, holder, job, began, end, outcome.account)
     work.happened(job, what, group if final else outcome.note, holder.name)
     if run.moved and outcome.body is not None:
         set_body(work, job, outcome.body)
@@ -205,19 +205,19 @@ def _tell(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, run: _Ru
 
 
 def _remember(
-    work: WorkingSet, holder: Holder, job: Job, times: tuple[int | None, int], what: str, detail: str, account: bytes | None
+    work: WorkingSet, holder: Holder, job: Job, began: int | None, end: tuple[int, str, str], account: bytes | None
 ) -> None:
     """Both lines of a run."""
-    work.remember(job, times[0], "started", worker=holder.name)
-    work.remember(job, times[1], what, detail, holder.name, account)
+    work.remember(job, began, "started", worker=holder.name)
+    work.remember(job, *end, holder.name, account)
 
 
-def _count(work: WorkingSet, queue: str, ended: int, becomes: _Next, outcome: Outcome) -> None:
+def _count(work: WorkingSet, job: Job, ended: int, becomes: _Next, outcome: Outcome) -> None:
     """Failures and retries, in the statistics."""
     if becomes.state == FAILED:
-        work.count(queue, ended, FAILURES)
+        work.count_failure(job.queue, ended, job.failure if becomes.group is None else becomes.group)
     elif outcome.kind is Kind.AGAIN and outcome.charge is Charge.ATTEMPT and becomes.state != CANCELLED:
-        work.count(queue, ended, RETRIES)
+        work.count(job.queue, ended, RETRIES)
 
 
 _ENDS = {FAILED: "failed", CANCELLED: "cancelled"}
@@ -250,7 +250,7 @@ def _settle_done(work: WorkingSet, holder: Holder, job: Job, outcome: Outcome, l
     job.failure = job.deferred_since = None
     job.was = job.columns()  # as it is written
     if outcome.account is not None:
-        _remember(work, holder, job, (job.started, ended), "done", "", outcome.account)
+        _remember(work, holder, job, job.started, (ended, "done", ""), outcome.account)
     admission.ended(work, job, DONE)
     work.tx.ended.append(outcome.id)
     work.happened(job, "done", worker=holder.name)

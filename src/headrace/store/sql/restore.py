@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.store.facets import PARKED, Past
 from headrace.store.sql import admission, dependents, history, lanes
-from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, FAILURES, LARGE_RESULT, RESULT, RUNNING, STATES
+from headrace.store.sql.codes import AFTER, DONE, DROPPED, FAILED, LARGE_RESULT, RESULT, RUNNING, STATES
 from headrace.store.sql.transaction import INLINE, Transaction
 from headrace.store.sql.working_set import Job, WorkingSet
 
@@ -48,6 +48,6 @@ def _restore_one(work: WorkingSet, past: Past) -> bool:
 def _end(work: WorkingSet, job: Job, past: Past, how: int) -> None:
     job.state, job.due, job.finished = how, past.due, work.now if past.finished is None else past.finished
     if how == FAILED:
-        work.count(job.queue, job.finished, FAILURES)
+        work.count_failure(job.queue, job.finished, job.failure)
     work.tx.ended.append(job.id)
     admission.ended(work, job, how)

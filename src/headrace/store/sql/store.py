@@ -35,6 +35,7 @@ from headrace.store.facets import (
     Circumstances,
     DayStats,
     Edit,
+    FailureTimes,
     LaneSnapshot,
     Past,
     QueueControl,
@@ -46,6 +47,7 @@ from headrace.store.sql import (
     audit,
     edit,
     events,
+    failing,
     find,
     lanes,
     put,
@@ -221,6 +223,9 @@ class SqlStore(ABC):
 
     def failures(self, limit: int = 50) -> Operation[list[tuple[str, int]]]:
         return Step(lambda tx: find.failures(tx, limit), writes=False)
+
+    def failure_times(self, groups: Sequence[str]) -> Operation[list[FailureTimes]]:
+        return Step(lambda tx: failing.times(tx, groups), writes=False)
 
     # -- relations, queues, editing, why --
 

@@ -10,9 +10,9 @@ import msgspec
 from headrace.records import Ref, Swept
 from headrace.store import damaged, limits
 from headrace.store.settings import RESULTS_KEPT
-from headrace.store.sql import admission, batches, dependents, history, lanes, queues, relations, stats
+from headrace.store.sql import admission, batches, dependents, failing, history, lanes, queues, relations, stats
 from headrace.store.sql import sessions as table
-from headrace.store.sql.codes import CANCELLED, DONE, FAILED, FAILURES, PRECEDES, REMOVED, RUNNING, STATES
+from headrace.store.sql.codes import CANCELLED, DONE, FAILED, PRECEDES, REMOVED, RUNNING, STATES
 from headrace.store.sql.events import forgotten, newest
 from headrace.store.sql.outcomes import take_away
 from headrace.store.sql.schedules import next_tick
@@ -226,6 +226,8 @@ def nothing_to_sweep(tx: Transaction, overrides: Overrides) -> Swept | None:
         return None
     if tx.rows("sessions_old", (_forgotten_before(tx),)) or stats.out_of_date(tx):
         return None
+    if failing.out_of_date(tx):
+        return None
     if tx.rows("expired", (tx.now, 1)) or tx.rows("ended_some", (1,)):
         return None
     if tx.rows("lanes_idle", (tx.now, 1)) or forgotten(tx):
@@ -296,6 +298,7 @@ def sweep(tx: Transaction, overrides: Overrides) -> Swept:
         batches.see_to(tx, batch)
         more = True
     stats.forget(tx)
+    failing.forget(tx)
     tx.execute("sessions_forget", (_forgotten_before(tx),))
     if forgotten(tx):
         tx.execute("event_drop", (newest(tx),))
@@ -363,7 +366,7 @@ def set_aside(tx: Transaction) -> list[str]:
                 history.remember_sudden_end(work, job, "failed", damaged.GROUP)
             work.happened(job, "failed", damaged.GROUP)
             tx.ended.append(job.id)
-            work.count(job.queue, tx.now, FAILURES)
+            work.count_failure(job.queue, tx.now, damaged.GROUP)
             if was.state < DONE or was.state not in STATES:
                 admission.ended(work, job, FAILED)
     dependents.work_off(tx)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from headrace.records import Ref, ScheduleRecord
 from headrace.store.facets import DETAIL
-from headrace.store.sql import stats
+from headrace.store.sql import failing, stats
 from headrace.store.sql.codes import (
     AFTER,
     DONE,
     EXPIRES,
+    FAILURES,
     HISTORY,
     LANED,
     LARGE_BODY,
@@ -97,7 +98,7 @@ class Recurrence(NamedTuple):
     data: bytes | None
 
 
-_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add"
+_NOTES = "ended_note", "schedule_put", "trim_history", "stat_add", "group_failing"
 """What rules write when jobs have been removed."""
 WRITES = (
     "remember", "done", "completed", "blob_put", "blob_delete", "set_body", "job_set", "job_flags", "laned_put",
@@ -138,6 +139,7 @@ class WorkingSet:
         self._last_lines: dict[int, str] = {}
         self._untrimmed: set[int] = set()
         self._counts: dict[tuple[int, str, int], int] = {}
+        self._failures: dict[str, list[int]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {}
         self._removed: list[Job] = []
 
@@ -292,6 +294,10 @@ class WorkingSet:
         place = at // DAY, queue, kind
         self._counts[place] = self._counts.get(place, 0) + 1
 
+    def count_failure(self, queue: str, at: int, group: str | None) -> None:
+        self.count(queue, at, FAILURES)
+        self._failures.setdefault(group or "", []).append(at)
+
     def happened(self, job: Job, what: str, detail: str = "", worker: str = "") -> None:
         """Make an event of a job, if there is a subscriber."""
         if self.tx.listened:
@@ -349,6 +355,8 @@ class WorkingSet:
             self._writes["trim_history"] = [(seq, most) for seq in sorted(self._untrimmed)]
         for place, number in sorted(self._counts.items()):
             self.write("stat_add", *place, stats.ALL, number, 0.0, 0.0)
+        for row in failing.rows(self.tx, self._failures) if self._failures else ():
+            self.write("group_failing", *row)
 
     def _erase(self) -> None:
         done = [job.times for job in self._removed if job.state == DONE]

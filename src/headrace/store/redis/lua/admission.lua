@@ -1,6 +1,6 @@
 -- Where a job goes: into line, behind its time, into the line of its lane, behind the jobs that it waits for, to an end, or away.
 -- These only change the plan; scripts that change jobs have all of this, and end with `commit`.
---@include plan
+--@include plan failing
 
 local function place(job)
   return pack('>I6I6', job.due, job.arrival) .. job.id
@@ -133,6 +133,7 @@ local function finish(job, state, finished)
   if state == FAILED then
     index('group:' .. story_of(job).group, job, true)
     tally_up(job.queue, job.finished, 'failures')
+    failing.note(story_of(job).group, job.finished)
     tally_up(job.queue, job.finished, 'failed')
   elseif state == DONE then
     fold(job.queue, job.due, job.started, job.finished)

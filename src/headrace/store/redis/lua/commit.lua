@@ -298,7 +298,7 @@ function commit(first)
   if filled[1] or emptied[1] then
     check_type(READY_QUEUES, 'zset')
   end
-  local indexes, blocks, statistics = changed_indexes(), changed_blocks(), changed_stats()
+  local indexes, blocks, statistics, groups = changed_indexes(), changed_blocks(), changed_stats(), failing.changes()
 
   first()
   bulk('UNLINK', plan.gone[1], plan.gone)
@@ -317,6 +317,7 @@ function commit(first)
   write_indexes(indexes)
   write_blocks(blocks)
   write_stats(statistics)
+  failing.write(groups)
   if next(plan.schedules) then
     schedules.write()
   end

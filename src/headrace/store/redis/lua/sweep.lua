@@ -10,7 +10,7 @@ local SILENT = setting('max-worker-age') -- a session without leases that was si
 -- What has been found. `more`: 1 if there is more to do than one sweep does.
 local swept = {
   closed = {}, looks = {}, returned = 0, purged = 0, purged_early = 0, more = 0, faded = {}, old_days = {}, flat = {}, sparse = {},
-  forgotten = 0,
+  forgotten = 0, quiet = 0,
 }
 local sweep = {}
 
@@ -224,6 +224,14 @@ function sweep.statistics()
   end
 end
 
+-- Groups that have had no failure for long. `write` looks again, as a job may have failed meanwhile.
+function sweep.groups()
+  swept.quiet_before = '(' .. string.format('%.0f', now - setting('stats-history'))
+  check_type(failing.key, 'hash')
+  swept.quiet = check_type(failing.last, 'zset') and call('ZCOUNT', failing.last, '-inf', swept.quiet_before) or 0
+  swept.more = swept.quiet > FORGOTTEN_AT_ONCE and 1 or swept.more
+end
+
 -- Blocks of arrivals that have few of their jobs left: what stays of some of them.
 function sweep.blocks()
   if not check_type(PREFIX .. 'sparse', 'set') then
@@ -254,7 +262,7 @@ end
 function sweep.has_found_any()
   return swept.closed[1] or swept.purged > 0 or next(counts) or next(plan.ended_heads) or next(plan.fields) or next(plan.index)
     or rawget(relations, 'forgot') or swept.worked or swept.faded[1] or swept.dropped_until or swept.old_days[1] or swept.flat_day
-    or swept.forgotten > 0 or swept.sparse[1]
+    or swept.forgotten > 0 or swept.sparse[1] or swept.quiet > 0
 end
 
 -- After `commit`. How many sessions have been closed.
@@ -291,6 +299,11 @@ function sweep.write()
     call('UNLINK', block[2])
     bulk('RPUSH', block[2], block[3])
     call('SREM', PREFIX .. 'sparse', block[1])
+  end
+  if swept.quiet > 0 then
+    local quiet = call('ZRANGEBYSCORE', failing.last, '-inf', swept.quiet_before, 'LIMIT', 0, FORGOTTEN_AT_ONCE)
+    bulk('HDEL', failing.key, quiet)
+    bulk('ZREM', failing.last, quiet)
   end
   if swept.forgotten > 0 then
     call('ZREMRANGEBYRANK', WATCHED, 0, math.min(swept.forgotten, FORGOTTEN_AT_ONCE) - 1)

@@ -155,6 +155,15 @@ CREATE TABLE stat (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX stat_bucket ON stat (day) WHERE bucket >= 0;
 
+-- When jobs failed, by group.
+CREATE TABLE failing (
+    name TEXT PRIMARY KEY,
+    first_seen INTEGER NOT NULL,
+    last_seen INTEGER NOT NULL,
+    hours BLOB NOT NULL              -- JSON: how many in which of the last hours, by their numbers since 1970
+) STRICT, WITHOUT ROWID;
+CREATE INDEX failing_last ON failing (last_seen);
+
 -- Recurring jobs: when each ticks next, and what became of the ticks before.
 CREATE TABLE schedule (
     name TEXT PRIMARY KEY,

@@ -38,6 +38,15 @@ CREATE TABLE more (
     map BLOB NOT NULL
 ) STRICT;
 
+-- When jobs failed, by group.
+CREATE TABLE failing (
+    name TEXT PRIMARY KEY,
+    first_seen INTEGER NOT NULL,
+    last_seen INTEGER NOT NULL,
+    hours BLOB NOT NULL              -- JSON: how many in which of the last hours, by their numbers since 1970
+) STRICT, WITHOUT ROWID;
+CREATE INDEX failing_last ON failing (last_seen);
+
 -- What operators have done: the last 10,000 acts.
 CREATE TABLE audit (
     seq INTEGER PRIMARY KEY,

@@ -31,6 +31,7 @@ sweep.ended(tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]))
 sweep.relations_and_lanes()
 sweep.results()
 sweep.statistics()
+sweep.groups()
 sweep.blocks()
 sweep.waiters()
 
